@@ -1,0 +1,847 @@
+//! The vocabulary: plain data that every part of the service speaks.
+//!
+//! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
+//! these types as JSON, so a field is only added with a default and never changes its meaning.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A free map, as metadata and `extra` are; the order of keys is kept.
+pub type JsonMap = Map<String, Value>;
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Wraps a text that is already known to be a valid id.
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// Returns the id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+    };
+}
+
+text_id! {
+    /// Names one tool call: chosen by the client, or a UUIDv7 made by the service.
+    CallId
+}
+text_id! {
+    /// Names one conversation of an agent.
+    SessionId
+}
+text_id! {
+    /// Names one prompt, `per_` and a UUIDv7.
+    PromptId
+}
+text_id! {
+    /// Names one standing grant, `grant_` and a UUIDv7.
+    GrantId
+}
+text_id! {
+    /// Names one stored output: `tool_`, 12 hexadecimal digits, 14 letters or digits (`spec/framework.md` §5.3).
+    OutputId
+}
+text_id! {
+    /// Names one run of the service; the owner of the calls that it runs.
+    InstanceId
+}
+
+impl CallId {
+    /// Makes a new id that sorts by time.
+    pub fn generate() -> Self {
+        Self::new(uuid::Uuid::now_v7().to_string())
+    }
+}
+
+impl SessionId {
+    /// Makes a session for a call that names none: nobody else shares it.
+    pub fn generate() -> Self {
+        Self::new(format!("ses_{}", uuid::Uuid::now_v7().simple()))
+    }
+}
+
+impl PromptId {
+    /// Makes a new id that sorts by time.
+    pub fn generate() -> Self {
+        Self::new(format!("per_{}", uuid::Uuid::now_v7().simple()))
+    }
+}
+
+impl GrantId {
+    /// Makes a new id that sorts by time.
+    pub fn generate() -> Self {
+        Self::new(format!("grant_{}", uuid::Uuid::now_v7().simple()))
+    }
+}
+
+impl InstanceId {
+    /// Makes a new id that sorts by time.
+    pub fn generate() -> Self {
+        Self::new(uuid::Uuid::now_v7().simple().to_string())
+    }
+}
+
+/// A moment with the precision of a millisecond, as it is stored and listed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Returns the present moment.
+    pub fn now() -> Self {
+        Self::from(SystemTime::now())
+    }
+
+    /// Returns the milliseconds since 1970.
+    pub fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the moment as the standard library has it.
+    pub fn system_time(self) -> SystemTime {
+        match u64::try_from(self.0) {
+            Ok(after) => UNIX_EPOCH + Duration::from_millis(after),
+            Err(_) => UNIX_EPOCH - Duration::from_millis(self.0.unsigned_abs()),
+        }
+    }
+
+    /// Returns the time that passed since `earlier`, zero if the clock went back.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Returns the moment `wait` later.
+    pub fn after(self, wait: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let millis = match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        };
+        Self(millis)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0)
+    }
+}
+
+/// Where a tool comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Compiled into the service.
+    Builtin,
+}
+
+/// What a tool may do to the world; for front ends that sort or mark tools by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Reads files.
+    Reads,
+    /// Creates, changes or deletes files.
+    Writes,
+    /// Starts programs.
+    RunsPrograms,
+    /// Uses the network.
+    Network,
+    /// Asks a person beyond permission prompts.
+    AsksUser,
+}
+
+/// What is told about a tool to a model and to a front end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// The name that a call uses.
+    pub name: String,
+    /// The text for the model; may depend on the agent.
+    pub description: String,
+    /// The JSON Schema (2020-12) of the input.
+    pub input_schema: Value,
+    /// Where the tool comes from.
+    pub source: Source,
+    /// What it may do.
+    pub effects: Vec<Effect>,
+    /// The permissions it may ask for.
+    pub permissions: Vec<String>,
+    /// Whether the tool may change or vanish without notice.
+    pub experimental: bool,
+    /// Whether models are told of it. A tool that is not advertised can be called all the same.
+    pub advertised: bool,
+}
+
+/// The model that a call or a list of tools is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Model {
+    /// The provider's id, `anthropic` for instance.
+    #[serde(default)]
+    pub provider_id: String,
+    /// The provider's name for the model.
+    #[serde(default)]
+    pub model_id: String,
+}
+
+/// In whose name a call is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The session; never empty.
+    pub session: SessionId,
+    /// The message of the model that the call belongs to, or empty.
+    #[serde(default)]
+    pub message_id: String,
+    /// The agent's name.
+    pub agent: String,
+    /// The model, as far as the client says.
+    #[serde(default)]
+    pub model: Model,
+    /// The kind of client: `cli`, `app`, `desktop` or any other.
+    #[serde(default)]
+    pub client: String,
+    /// The call on whose behalf this one is made.
+    #[serde(default)]
+    pub parent: Option<CallId>,
+    /// Free data of the front end.
+    #[serde(default)]
+    pub extra: JsonMap,
+}
+
+/// What becomes of a call when its last `ExecuteTool` or `RunTool` stream is gone before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDisconnect {
+    /// The call is cancelled.
+    #[default]
+    Cancel,
+    /// The call goes on; `WatchCall` finds it.
+    Keep,
+}
+
+/// The arguments of a call as a client sent them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RawInput {
+    /// JSON text exactly as the model wrote it, possibly malformed.
+    Json(String),
+    /// A value from a `Struct`.
+    Value(Value),
+}
+
+/// A request to execute a tool, before it is admitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id.
+    pub id: CallId,
+    /// In whose name.
+    pub origin: Origin,
+    /// The tool's name as the model wrote it.
+    pub tool: String,
+    /// The arguments.
+    pub input: RawInput,
+    /// The time that the tool may run, not counting the time that people are asked.
+    pub timeout: Option<Duration>,
+    /// What a lost client means.
+    pub on_disconnect: OnDisconnect,
+}
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Admitted, not started.
+    Pending,
+    /// The tool runs.
+    Running,
+    /// The call waits for a person.
+    Waiting,
+    /// Ended with a result.
+    Completed,
+    /// Ended without one.
+    Failed,
+}
+
+impl CallState {
+    /// Every state, in the order of a call's life.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Waiting, Self::Completed, Self::Failed];
+
+    /// Says whether nothing follows this state.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Completed | Self::Failed => true,
+            Self::Pending | Self::Running | Self::Waiting => false,
+        }
+    }
+
+    /// Returns the stored word for the state.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The input does not satisfy the tool's schema.
+    InvalidArguments,
+    /// A permission rule forbids it.
+    Denied,
+    /// A person refused it.
+    Rejected,
+    /// Nobody answered in time, or nobody may be asked.
+    PromptExpired,
+    /// The client, or somebody with the right to, cancelled it.
+    Cancelled,
+    /// It ran longer than the call's timeout.
+    TimedOut,
+    /// The tool itself failed; the text tells the model why.
+    ToolError,
+    /// The loop question was refused.
+    DoomLoop,
+    /// A limit of the service was reached while it ran.
+    Quota,
+    /// The service was stopping.
+    Drained,
+    /// The service ended while the call ran; what it did is not known.
+    Lost,
+    /// A fault of the service; the log has the cause.
+    Internal,
+}
+
+/// Text, image or document that belongs to a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Unique within the service.
+    pub id: String,
+    /// The media type.
+    pub mime: String,
+    /// The name of the file it came from, if it has one.
+    #[serde(default)]
+    pub filename: Option<String>,
+    /// The content.
+    pub content: AttachmentContent,
+}
+
+/// Where the content of an attachment is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttachmentContent {
+    /// The bytes themselves.
+    Bytes(#[serde(with = "base64_bytes")] bytes::Bytes),
+    /// A reference for the client to fetch.
+    Url(String),
+}
+
+/// What truncation did to a result.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Truncation {
+    /// Whether the model sees less than the whole.
+    pub truncated: bool,
+    /// The stored whole, if the call stored one.
+    #[serde(default)]
+    pub output: Option<OutputId>,
+    /// Its file, where the model's own tools can read it.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Bytes of the whole.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Lines of the whole; the piece after a final newline counts.
+    #[serde(default)]
+    pub lines: u64,
+}
+
+/// How a call spent its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// From admission to the start of the tool.
+    pub queued: Duration,
+    /// Spent waiting for people.
+    pub waited: Duration,
+    /// Spent running, waiting not included.
+    pub ran: Duration,
+}
+
+/// The end of a call, whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The result, or why there is none.
+    pub outcome: Outcome,
+    /// A short text for people.
+    #[serde(default)]
+    pub title: String,
+    /// All metadata reached.
+    #[serde(default)]
+    pub metadata: JsonMap,
+    /// Files that belong to the result.
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// What truncation did.
+    #[serde(default)]
+    pub truncation: Truncation,
+    /// How long it took.
+    #[serde(default)]
+    pub timing: Timing,
+}
+
+/// Result or failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The text for the model.
+    Completed {
+        /// What the model reads.
+        output: String,
+    },
+    /// The call has no result.
+    Failed {
+        /// Why, for programs.
+        reason: EndReason,
+        /// Why, for the model.
+        error: String,
+    },
+}
+
+impl Ending {
+    /// Returns the state that the ending leaves the call in.
+    pub fn state(&self) -> CallState {
+        match self.outcome {
+            Outcome::Completed { .. } => CallState::Completed,
+            Outcome::Failed { .. } => CallState::Failed,
+        }
+    }
+}
+
+/// The record of one call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// The call's id.
+    pub id: CallId,
+    /// The run of the service that runs it, or ran it.
+    pub owner: InstanceId,
+    /// In whose name.
+    pub origin: Origin,
+    /// The tool that runs; `invalid` for a repaired call.
+    pub tool: String,
+    /// The name that was asked for.
+    pub requested_tool: String,
+    /// SHA-256 of the whole request, hexadecimal: what makes a repeated start the same start.
+    pub request_digest: String,
+    /// The frozen input, canonical JSON (RFC 8785).
+    pub input_json: String,
+    /// SHA-256 of `input_json`, hexadecimal. Prompts carry it.
+    pub input_digest: String,
+    /// The time the tool may run.
+    #[serde(default)]
+    pub timeout: Option<Duration>,
+    /// What a lost client means.
+    #[serde(default)]
+    pub on_disconnect: OnDisconnect,
+    /// Where the call is.
+    pub state: CallState,
+    /// When it was admitted.
+    pub created: Timestamp,
+    /// When the tool started.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default)]
+    pub ended: Option<Timestamp>,
+    /// The number of the last event.
+    pub last_sequence: u64,
+    /// The title so far.
+    #[serde(default)]
+    pub title: String,
+    /// The prompt it waits on.
+    #[serde(default)]
+    pub waiting_on: Option<PromptId>,
+    /// The end; there exactly when the state is terminal.
+    #[serde(default)]
+    pub ending: Option<Ending>,
+}
+
+/// One entry of a call's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallEvent {
+    /// Counts from 1 without gaps.
+    pub sequence: u64,
+    /// When it happened.
+    pub time: Timestamp,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// The call is admitted.
+    Pending,
+    /// The tool starts with this frozen input.
+    Running {
+        /// Canonical JSON.
+        input_json: String,
+        /// A first title.
+        title: String,
+    },
+    /// Title or metadata changed: absent keys stay, null clears a key, other values replace.
+    Metadata {
+        /// The new title, if it changed.
+        title: Option<String>,
+        /// The patch.
+        patch: JsonMap,
+    },
+    /// The tool produced output; the bytes are in the stored output.
+    Output {
+        /// Where they are.
+        output: OutputId,
+        /// Absolute offset of the first byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+    /// The call waits for a person.
+    Waiting {
+        /// What is asked.
+        prompt: Box<Prompt>,
+    },
+    /// The wait is over.
+    Resumed {
+        /// Which prompt.
+        prompt: PromptId,
+        /// What was decided.
+        outcome: PromptOutcome,
+    },
+    /// Something a person should know that does not end the call.
+    Warning {
+        /// A stable word.
+        kind: String,
+        /// A sentence.
+        text: String,
+    },
+    /// The end; nothing follows.
+    Ended(Box<Ending>),
+}
+
+/// What a tool hands in when it must ask.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The permission's name: `bash`, `edit`, `external_directory`, …
+    pub permission: String,
+    /// What the tool is about to touch. Every pattern must be allowed.
+    pub patterns: Vec<String>,
+    /// The patterns that an `always` reply would allow from now on.
+    pub always: Vec<String>,
+    /// A short line for the person.
+    pub title: String,
+    /// What the person should see, such as a diff.
+    pub metadata: JsonMap,
+}
+
+/// One permission rule's verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Goes on without a question.
+    Allow,
+    /// Asks a person.
+    Ask,
+    /// Refuses.
+    Deny,
+}
+
+/// One permission rule; both sides are wildcards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rule {
+    /// Matches permission names.
+    pub permission: String,
+    /// Matches what a tool touches.
+    pub pattern: String,
+    /// The verdict.
+    pub action: Action,
+}
+
+/// A question to a person that a call waits on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The prompt's id.
+    pub id: PromptId,
+    /// The waiting call.
+    pub call: CallId,
+    /// The run of the service that waits.
+    pub owner: InstanceId,
+    /// The call's session.
+    pub session: SessionId,
+    /// The call's workspace.
+    pub workspace: String,
+    /// The call's agent.
+    pub agent: String,
+    /// The call's tool.
+    pub tool: String,
+    /// Who made the call: the principal, or empty without authentication.
+    #[serde(default)]
+    pub requester: String,
+    /// When it was asked.
+    pub created: Timestamp,
+    /// When it ends by itself.
+    #[serde(default)]
+    pub expires: Option<Timestamp>,
+    /// Whether and how it ended.
+    pub state: PromptState,
+    /// SHA-256 of the call's frozen input, hexadecimal.
+    pub input_digest: String,
+    /// What is asked.
+    pub ask: Ask,
+    /// The rule that made it a question; none if no rule matched.
+    #[serde(default)]
+    pub rule: Option<Rule>,
+    /// What was decided; there exactly when the state is not open.
+    #[serde(default)]
+    pub decision: Option<Decision>,
+}
+
+/// Whether a prompt still waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptState {
+    /// Waits for a reply.
+    Open,
+    /// Somebody replied.
+    Resolved,
+    /// Nobody replied in time.
+    Expired,
+    /// Its call is gone.
+    Withdrawn,
+}
+
+impl PromptState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Resolved, Self::Expired, Self::Withdrawn];
+
+    /// Returns the stored word for the state.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Resolved => "resolved",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// What a person may reply to a permission prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// This call only.
+    Once,
+    /// This call, and from now on what the prompt's `always` patterns match.
+    Always,
+    /// Not this call; the message, if any, is for the model.
+    Reject {
+        /// Feedback for the model; empty for none.
+        message: String,
+    },
+}
+
+/// The recorded end of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What was decided.
+    pub outcome: PromptOutcome,
+    /// When.
+    pub time: Timestamp,
+    /// The client's id of the reply, so that a repeated reply is known; empty when nobody replied.
+    #[serde(default)]
+    pub reply_id: String,
+    /// Who replied: the approver's name, or empty.
+    #[serde(default)]
+    pub by: String,
+    /// The prompt whose reply settled this one too.
+    #[serde(default)]
+    pub because_of: Option<PromptId>,
+}
+
+/// How a prompt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptOutcome {
+    /// A person replied, or the reply to another prompt covered it.
+    Replied(Reply),
+    /// Nobody replied in time.
+    Expired,
+    /// The call ended first; the text says why.
+    Withdrawn(String),
+}
+
+/// What an `always` reply left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The grant's id.
+    pub id: GrantId,
+    /// The run of the service that it holds for.
+    pub owner: InstanceId,
+    /// The workspace that it holds for.
+    pub workspace: String,
+    /// The permission.
+    pub permission: String,
+    /// The pattern that is allowed.
+    pub pattern: String,
+    /// The prompt whose reply made it.
+    pub prompt: PromptId,
+    /// When.
+    pub created: Timestamp,
+}
+
+/// Something that happened in a workspace, for `WatchEvents`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceEvent {
+    /// The workspace.
+    pub workspace: String,
+    /// The session, or none if it concerns all.
+    #[serde(default)]
+    pub session: Option<SessionId>,
+    /// When.
+    pub time: Timestamp,
+    /// What.
+    pub kind: ServiceEventKind,
+}
+
+/// What a service event says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceEventKind {
+    /// A call entered a state.
+    Call {
+        /// Which.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+        /// The state.
+        state: CallState,
+    },
+    /// A tool changed a file.
+    FileEdited {
+        /// Absolute path.
+        path: String,
+        /// The call that did it.
+        call: CallId,
+    },
+    /// A prompt was opened.
+    PromptAdded {
+        /// Which.
+        prompt: PromptId,
+        /// Whose.
+        call: CallId,
+    },
+    /// A prompt ended.
+    PromptResolved {
+        /// Which.
+        prompt: PromptId,
+        /// Whose.
+        call: CallId,
+        /// How.
+        state: PromptState,
+    },
+    /// A session was ended.
+    SessionEnded,
+}
+
+/// What a tool returns on success.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutput {
+    /// A short text for people.
+    pub title: String,
+    /// The text for the model.
+    pub output: OutputText,
+    /// Merged over the metadata published so far. A key `truncated` says that the tool pages its own output: the
+    /// engine then leaves the text alone.
+    pub metadata: JsonMap,
+    /// Files that belong to the result.
+    pub attachments: Vec<Attachment>,
+}
+
+/// Where the text for the model is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OutputText {
+    /// Here.
+    Text(String),
+    /// In the stored output that the call wrote while it ran.
+    Stored,
+}
+
+impl Default for OutputText {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+/// Facts of one session that outlive a call, such as the files that it has read: key to JSON value.
+pub type Facts = BTreeMap<String, Value>;
+
+/// Makes a JSON map from pairs.
+pub fn json_map<const N: usize>(pairs: [(&str, Value); N]) -> JsonMap {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+mod base64_bytes {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(Bytes::from).map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,48 @@
+//! Who may do what: rules from configuration, their evaluation, agents, and the prompts that wait for a person.
+//!
+//! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`] and [`agents`] are pure; only [`broker`]
+//! holds state, and keeps it in the store first.
+
+pub mod agents;
+pub mod broker;
+pub mod rules;
+pub mod wildcard;
+
+use crate::call::Rule;
+
+/// Why a call may not go on. The texts are for the model (`spec/permission.md` §6).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A rule denies it.
+    #[error(
+        "The user has specified a rule which prevents you from using this specific tool call. Here are some of the relevant rules {}",
+        rules::to_json(relevant)
+    )]
+    Denied {
+        /// The rules whose permission side matches, approvals not included.
+        relevant: Vec<Rule>,
+    },
+    /// A person refused it.
+    #[error("The user rejected permission to use this specific tool call.")]
+    Rejected,
+    /// A person refused it and said why.
+    #[error("The user rejected permission to use this specific tool call with the following feedback: {message}")]
+    Corrected {
+        /// What the person said.
+        message: String,
+    },
+    /// Nobody answered in time.
+    #[error(
+        "Nobody answered the permission prompt in time, so this tool call was not allowed. Ask the user, or go on without it."
+    )]
+    Expired,
+    /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
+    #[error("This tool call needs a person's permission and nobody is there to give it. Go on without it.")]
+    Unattended,
+    /// The call ended while it waited.
+    #[error("Tool execution aborted")]
+    Withdrawn,
+    /// The prompt could not be stored; the cause is in the log.
+    #[error("internal error")]
+    Unavailable,
+}

@@ -1,0 +1,1 @@
+//! The embedded store: SQLite in WAL mode and spool files in the data directory.

@@ -1,0 +1,313 @@
+//! What a tool is: the trait its author writes, the trait the registry holds, and what a running call may reach.
+//!
+//! *Invariant:* imports `call`, `permission` and `workspace` only. A tool sees neither gRPC nor a store nor another
+//! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Ask, CallId, Definition, Effect, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
+use crate::permission::Refusal;
+use crate::workspace::{ResolvedPath, Workspace};
+
+/// For whom a list of tools is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The workspace.
+    pub workspace: &'a Workspace,
+    /// The agent's name.
+    pub agent: &'a str,
+    /// The model.
+    pub model: &'a Model,
+    /// The kind of client.
+    pub client: &'a str,
+}
+
+/// A tool as the registry holds it.
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// Returns the tool's name.
+    fn name(&self) -> &str;
+
+    /// Returns what is told about the tool in a list made for `offer`.
+    fn definition(&self, offer: &Offer<'_>) -> Definition;
+
+    /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
+    fn example(&self) -> &str;
+
+    /// Runs the tool. The input has been validated against the schema of the definition, and is frozen.
+    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// The fixed facts of a built-in tool.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The tool's name.
+    pub name: &'static str,
+    /// What it may do.
+    pub effects: &'static [Effect],
+    /// The permissions that it may ask for.
+    pub permissions: &'static [&'static str],
+    /// Whether models are told of it.
+    pub advertised: bool,
+    /// A valid input, as JSON text.
+    pub example: &'static str,
+}
+
+/// A tool as its author writes it: typed input, schema made from the type.
+#[async_trait]
+pub trait TypedTool: Send + Sync + 'static {
+    /// The arguments. An `Option` field is one that may be absent; `null` is never accepted.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// The fixed facts.
+    const ABOUT: About;
+
+    /// Returns the text for the model.
+    fn description(&self, offer: &Offer<'_>) -> String;
+
+    /// Runs the tool.
+    async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+}
+
+#[async_trait]
+impl<T: TypedTool> Tool for T {
+    fn name(&self) -> &str {
+        T::ABOUT.name
+    }
+
+    fn definition(&self, offer: &Offer<'_>) -> Definition {
+        Definition {
+            name: T::ABOUT.name.to_owned(),
+            description: self.description(offer),
+            input_schema: schema_of::<T::Input>(),
+            source: Source::Builtin,
+            effects: T::ABOUT.effects.to_vec(),
+            permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),
+            experimental: false,
+            advertised: T::ABOUT.advertised,
+        }
+    }
+
+    fn example(&self) -> &str {
+        T::ABOUT.example
+    }
+
+    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let input = serde_json::from_value(input).map_err(|error| {
+            // The schema is made from the same type, so only a check that the schema cannot express ends here.
+            ToolError::Failed(invalid_arguments(T::ABOUT.name, &error.to_string()))
+        })?;
+        self.run(input, ctx).await
+    }
+}
+
+/// Returns the text of a call whose arguments do not fit (`spec/framework.md` §4).
+pub fn invalid_arguments(tool: &str, details: &str) -> String {
+    format!(
+        "The {tool} tool was called with invalid arguments: {details}.\n\
+         Please rewrite the input so it satisfies the expected schema."
+    )
+}
+
+/// Returns the schema of an input type: JSON Schema 2020-12, without references, closed, and without `null` for what
+/// may be absent (`spec/framework.md` §4 and §13).
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    refine_schema(&mut schema);
+    if let Value::Object(root) = &mut schema {
+        root.remove("title");
+        root.insert("additionalProperties".to_owned(), json!(false));
+    }
+    schema
+}
+
+/// Takes `null` out of types, and Rust's own number formats, which no model knows.
+fn refine_schema(schema: &mut Value) {
+    match schema {
+        Value::Object(node) => {
+            if let Some(Value::Array(types)) = node.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [single] = types.as_slice() {
+                    let single = single.clone();
+                    node.insert("type".to_owned(), single);
+                }
+            }
+            let is_number_format = |format: &Value| {
+                format
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("uint") || name.starts_with("int") || name == "double")
+            };
+            if node.get("format").is_some_and(is_number_format) {
+                node.remove("format");
+            }
+            if node.get("default") == Some(&Value::Null) {
+                node.remove("default");
+            }
+            node.values_mut().for_each(refine_schema);
+        }
+        Value::Array(items) => items.iter_mut().for_each(refine_schema),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Why a tool did not return a result. The text of every variant but the last is written for the model.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The tool failed; the sentence says what to do next.
+    #[error("{0}")]
+    Failed(String),
+    /// The tool was not allowed to go on.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The tool noticed the cancellation itself.
+    #[error("Tool execution aborted")]
+    Cancelled,
+    /// A limit of the service was reached.
+    #[error("{0}")]
+    Quota(String),
+    /// A fault of the service: the model reads "internal error", the cause goes to the log.
+    #[error("internal error")]
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl ToolError {
+    /// Makes the error of a tool that failed, from a sentence for the model.
+    pub fn failed(sentence: impl Into<String>) -> Self {
+        Self::Failed(sentence.into())
+    }
+}
+
+/// What the engine does for a running call. Tools reach it through [`CallContext`]; tests give their own.
+#[async_trait]
+pub trait CallPort: Send + Sync + 'static {
+    /// Evaluates the request and waits for a person where the rules say so.
+    async fn ask(&self, ask: Ask) -> Result<(), Refusal>;
+
+    /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
+    async fn progress(&self, title: Option<String>, patch: JsonMap);
+
+    /// Appends bytes to the call's stored output and returns once they are written; readers see them next.
+    async fn output(&self, bytes: Bytes) -> Result<(), ToolError>;
+
+    /// Says something a person should know that does not end the call.
+    async fn warn(&self, kind: &str, text: String);
+
+    /// Returns a fact of the session.
+    async fn fact(&self, key: &str) -> Option<Value>;
+
+    /// Keeps a fact of the session. It is stored no later than the end of the call.
+    fn remember(&self, key: &str, value: Value);
+
+    /// Announces that the call changed a file.
+    fn file_edited(&self, path: &Path);
+}
+
+/// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
+/// outlives the call.
+#[derive(Clone)]
+pub struct CallContext {
+    /// The call's id.
+    pub call: CallId,
+    /// In whose name it runs.
+    pub origin: Arc<Origin>,
+    /// Where it works.
+    pub workspace: Arc<Workspace>,
+    /// Asks the tool to stop; a grace later the call is dropped.
+    pub cancelled: CancellationToken,
+    port: Arc<dyn CallPort>,
+}
+
+impl CallContext {
+    /// Makes the context of one call.
+    pub fn new(
+        call: CallId,
+        origin: Arc<Origin>,
+        workspace: Arc<Workspace>,
+        cancelled: CancellationToken,
+        port: Arc<dyn CallPort>,
+    ) -> Self {
+        Self { call, origin, workspace, cancelled, port }
+    }
+
+    /// Returns the call's session.
+    pub fn session(&self) -> &SessionId {
+        &self.origin.session
+    }
+
+    /// Asks for a permission: returns at once where the rules allow, waits for a person where they say ask.
+    ///
+    /// # Errors
+    /// A rule denies it, a person refused it, nobody answered in time, or the call was cancelled meanwhile.
+    pub async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        self.port.ask(ask).await
+    }
+
+    /// Asks for `external_directory` if the path leads out of the workspace (`spec/file-tools.md` §1.3).
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn ask_outside(&self, path: &ResolvedPath, is_folder: bool) -> Result<(), Refusal> {
+        let folders = path.outside_folders(is_folder);
+        let Some(first) = folders.first() else { return Ok(()) };
+        let patterns: Vec<String> = folders.iter().map(|folder| format!("{}/*", trim_slash(folder))).collect();
+        let metadata = crate::call::json_map([
+            ("filepath", json!(path.shown().to_string_lossy())),
+            ("parentDir", json!(first.to_string_lossy())),
+        ]);
+        self.ask(Ask {
+            permission: "external_directory".to_owned(),
+            title: path.shown().to_string_lossy().into_owned(),
+            always: patterns.clone(),
+            patterns,
+            metadata,
+        })
+        .await
+    }
+
+    /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
+    pub async fn progress(&self, title: Option<String>, patch: JsonMap) {
+        self.port.progress(title, patch).await;
+    }
+
+    /// Appends bytes to the call's stored output and returns once they are written.
+    ///
+    /// # Errors
+    /// The output cannot be stored: disk full, or over the limit for one call.
+    pub async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
+        self.port.output(bytes).await
+    }
+
+    /// Says something a person should know that does not end the call. `kind` is a stable word.
+    pub async fn warn(&self, kind: &str, text: impl Into<String> + Send) {
+        self.port.warn(kind, text.into()).await;
+    }
+
+    /// Returns a fact of the session.
+    pub async fn fact(&self, key: &str) -> Option<Value> {
+        self.port.fact(key).await
+    }
+
+    /// Keeps a fact of the session. It is stored no later than the end of the call.
+    pub fn remember(&self, key: &str, value: Value) {
+        self.port.remember(key, value);
+    }
+
+    /// Announces that the call changed a file.
+    pub fn file_edited(&self, path: &Path) {
+        self.port.file_edited(path);
+    }
+}
+
+fn trim_slash(folder: &Path) -> String {
+    folder.to_string_lossy().trim_end_matches('/').to_owned()
+}

@@ -1,0 +1,81 @@
+//! Files: the only place that touches them on behalf of a tool.
+//!
+//! *Invariant:* a leaf. It knows neither tools nor permissions; it says where a path leads and whether that is inside,
+//! reads and writes safely, and walks trees. Nothing below takes a raw path or the process's current directory.
+
+pub mod path;
+
+use std::path::{Path, PathBuf};
+
+pub use path::ResolvedPath;
+
+/// A named root folder in which tools work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    name: String,
+    directory: PathBuf,
+    worktree: PathBuf,
+    real_directory: PathBuf,
+    real_worktree: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl Workspace {
+    /// Opens the folder `directory` as a workspace. The worktree is the root of the git checkout that holds it, or the
+    /// folder itself where there is none (`spec/file-tools.md` §1.2).
+    ///
+    /// # Errors
+    /// The folder does not exist, is not a folder, or is not an absolute path.
+    pub fn open(name: impl Into<String>, directory: &Path, home: Option<PathBuf>) -> std::io::Result<Self> {
+        let directory = path::absolute(directory)?;
+        let real_directory = directory.canonicalize()?;
+        if !real_directory.is_dir() {
+            return Err(std::io::Error::from(std::io::ErrorKind::NotADirectory));
+        }
+        let worktree = directory
+            .ancestors()
+            .find(|folder| folder.join(".git").exists())
+            .filter(|folder| folder.parent().is_some())
+            .unwrap_or(&directory)
+            .to_path_buf();
+        let real_worktree = worktree.canonicalize()?;
+        Ok(Self { name: name.into(), directory, worktree, real_directory, real_worktree, home })
+    }
+
+    /// Returns the workspace's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the folder that relative paths are joined to and commands start in.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns the folder that titles and permission patterns are relative to.
+    pub fn worktree(&self) -> &Path {
+        &self.worktree
+    }
+
+    /// Returns the home folder of the service's user, if it has one.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links
+    /// followed as far as the path exists.
+    pub fn resolve(&self, written: &str) -> ResolvedPath {
+        let shown = path::normalize(&self.directory.join(written));
+        let real = path::follow(&shown);
+        let shown_inside = self.contains(&shown);
+        let real_inside = path::is_below(&real, &self.real_directory) || path::is_below(&real, &self.real_worktree);
+        let relative = path::relative(&shown, &self.worktree);
+        ResolvedPath::new(shown, real, relative, shown_inside, real_inside)
+    }
+
+    fn contains(&self, shown: &Path) -> bool {
+        [&self.directory, &self.worktree, &self.real_directory, &self.real_worktree]
+            .into_iter()
+            .any(|root| path::is_below(shown, root))
+    }
+}

@@ -1,0 +1,189 @@
+//! Resolving paths: lexically, through links, and relative to a root.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// Links that are followed before a path counts as a loop; the kernel's own limit.
+const MAX_LINKS: usize = 40;
+
+/// A path that was resolved once: absolute, links followed, inside or outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedPath {
+    shown: PathBuf,
+    real: PathBuf,
+    relative: String,
+    shown_inside: bool,
+    real_inside: bool,
+}
+
+impl ResolvedPath {
+    pub(super) fn new(shown: PathBuf, real: PathBuf, relative: String, shown_inside: bool, real_inside: bool) -> Self {
+        Self { shown, real, relative, shown_inside, real_inside }
+    }
+
+    /// Returns the absolute path as written, `.` and `..` taken out: for texts and for opening what the user named.
+    pub fn shown(&self) -> &Path {
+        &self.shown
+    }
+
+    /// Returns the path with every link followed. What does not exist is appended as written. All reading and
+    /// writing goes to this path.
+    pub fn real(&self) -> &Path {
+        &self.real
+    }
+
+    /// Returns the path relative to the worktree, with `..` segments if it is outside: for titles and patterns.
+    pub fn relative(&self) -> &str {
+        &self.relative
+    }
+
+    /// Says whether the path lies in the workspace, both as written and after following links.
+    pub fn is_inside(&self) -> bool {
+        self.shown_inside && self.real_inside
+    }
+
+    /// Returns the folders that must be approved before the path may be touched: none inside the workspace, otherwise
+    /// the target itself if `is_folder` and else its parent, for each of the two forms that lies outside.
+    pub fn outside_folders(&self, is_folder: bool) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        for (path, inside) in [(&self.shown, self.shown_inside), (&self.real, self.real_inside)] {
+            if inside {
+                continue;
+            }
+            let folder = if is_folder { path.as_path() } else { path.parent().unwrap_or(path) };
+            if !folders.iter().any(|known| known == folder) {
+                folders.push(folder.to_path_buf());
+            }
+        }
+        folders
+    }
+}
+
+/// Makes a path absolute and takes `.` and `..` out of it, without following links.
+///
+/// # Errors
+/// The path is relative and the current directory cannot be read.
+pub fn absolute(path: &Path) -> io::Result<PathBuf> {
+    Ok(normalize(&std::path::absolute(path)?))
+}
+
+/// Takes `.` and `..` out of an absolute path, lexically.
+pub fn normalize(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => clean.push(component),
+        }
+    }
+    clean
+}
+
+/// Says whether `path` is `root` or lies below it; both absolute and normalized. A root of `/` contains nothing
+/// (`spec/file-tools.md` §1.3).
+pub fn is_below(path: &Path, root: &Path) -> bool {
+    root.parent().is_some() && path.starts_with(root)
+}
+
+/// Returns `path` relative to `base`, with `..` segments where it must climb; empty if they are equal.
+pub fn relative(path: &Path, base: &Path) -> String {
+    let mut ours = path.components().peekable();
+    let mut theirs = base.components().peekable();
+    while ours.peek().is_some() && ours.peek() == theirs.peek() {
+        ours.next();
+        theirs.next();
+    }
+    let mut relative = PathBuf::new();
+    for _ in theirs {
+        relative.push("..");
+    }
+    relative.extend(ours);
+    relative.to_string_lossy().into_owned()
+}
+
+/// Follows every link of an absolute, normalized path as far as it exists, dangling links included, and appends the
+/// rest as written. A loop of links stays as written from the link on.
+pub fn follow(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let mut todo: Vec<OsString> = Vec::new();
+    let push_reversed = |todo: &mut Vec<OsString>, path: &Path| {
+        let parts: Vec<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
+        todo.extend(parts.into_iter().rev());
+    };
+    push_reversed(&mut todo, path);
+    let mut real = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            real.pop();
+            continue;
+        }
+        let next = real.join(&part);
+        match std::fs::read_link(&next) {
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                push_reversed(&mut todo, &target);
+                if target.is_absolute() {
+                    real = PathBuf::new();
+                }
+            }
+            Ok(_) | Err(_) => real = next,
+        }
+    }
+    normalize(&real)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalizes() {
+        let check = |input: &str, expected: &str| assert_eq!(normalize(Path::new(input)), Path::new(expected));
+        check("/a/./b/../c", "/a/c");
+        check("/../..", "/");
+        check("/a/../../b", "/b");
+        check("/..notes/x", "/..notes/x");
+    }
+
+    #[test]
+    fn is_relative_to_a_base() {
+        let check = |path: &str, base: &str, expected: &str| {
+            assert_eq!(relative(Path::new(path), Path::new(base)), expected, "{path} from {base}");
+        };
+        check("/w/src/a.rs", "/w", "src/a.rs");
+        check("/w", "/w", "");
+        check("/other/x", "/w/deep", "../../other/x");
+        check("/wx", "/w", "../wx");
+    }
+
+    #[test]
+    fn below_is_by_whole_segments() {
+        let below = |path: &str, root: &str| is_below(Path::new(path), Path::new(root));
+        assert!(below("/w/..notes", "/w"));
+        assert!(below("/w", "/w"));
+        assert!(!below("/wx", "/w"));
+        assert!(!below("/anything", "/"));
+    }
+
+    #[test]
+    fn follows_links_dangling_ones_included() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("in")).unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        link("/nowhere/at/all", "in/dangling");
+        link("../in", "in/back");
+        link("loop-b", "loop-a");
+        link("loop-a", "loop-b");
+        assert_eq!(follow(&root.join("in/dangling/x")), Path::new("/nowhere/at/all/x"));
+        assert_eq!(follow(&root.join("in/back/new.txt")), root.join("in/new.txt"));
+        assert!(follow(&root.join("loop-a/x")).starts_with(&root));
+    }
+}
