@@ -144,7 +144,10 @@ impl Timestamp {
 
     /// Returns the moment `wait` later.
     pub fn after(self, wait: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
@@ -302,7 +305,13 @@ pub enum CallState {
 
 impl CallState {
     /// Every state, in the order of a call's life.
-    pub const ALL: [Self; 5] = [Self::Pending, Self::Running, Self::Waiting, Self::Completed, Self::Failed];
+    pub const ALL: [Self; 5] = [
+        Self::Pending,
+        Self::Running,
+        Self::Waiting,
+        Self::Completed,
+        Self::Failed,
+    ];
 
     /// Says whether nothing follows this state.
     pub fn is_terminal(self) -> bool {

@@ -121,7 +121,9 @@ pub fn invalid_arguments(tool: &str, details: &str) -> String {
 /// Returns the schema of an input type: JSON Schema 2020-12, without references, closed, and without `null` for what
 /// may be absent (`spec/framework.md` §4 and §13).
 pub fn schema_of<T: JsonSchema>() -> Value {
-    let generator = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator();
+    let generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     refine_schema(&mut schema);
     if let Value::Object(root) = &mut schema {
@@ -236,7 +238,13 @@ impl CallContext {
         cancelled: CancellationToken,
         port: Arc<dyn CallPort>,
     ) -> Self {
-        Self { call, origin, workspace, cancelled, port }
+        Self {
+            call,
+            origin,
+            workspace,
+            cancelled,
+            port,
+        }
     }
 
     /// Returns the call's session.
@@ -259,7 +267,10 @@ impl CallContext {
     pub async fn ask_outside(&self, path: &ResolvedPath, is_folder: bool) -> Result<(), Refusal> {
         let folders = path.outside_folders(is_folder);
         let Some(first) = folders.first() else { return Ok(()) };
-        let patterns: Vec<String> = folders.iter().map(|folder| format!("{}/*", trim_slash(folder))).collect();
+        let patterns: Vec<String> = folders
+            .iter()
+            .map(|folder| format!("{}/*", trim_slash(folder)))
+            .collect();
         let metadata = crate::call::json_map([
             ("filepath", json!(path.shown().to_string_lossy())),
             ("parentDir", json!(first.to_string_lossy())),

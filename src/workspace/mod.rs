@@ -39,7 +39,14 @@ impl Workspace {
             .unwrap_or(&directory)
             .to_path_buf();
         let real_worktree = worktree.canonicalize()?;
-        Ok(Self { name: name.into(), directory, worktree, real_directory, real_worktree, home })
+        Ok(Self {
+            name: name.into(),
+            directory,
+            worktree,
+            real_directory,
+            real_worktree,
+            home,
+        })
     }
 
     /// Returns the workspace's name.
@@ -74,8 +81,13 @@ impl Workspace {
     }
 
     fn contains(&self, shown: &Path) -> bool {
-        [&self.directory, &self.worktree, &self.real_directory, &self.real_worktree]
-            .into_iter()
-            .any(|root| path::is_below(shown, root))
+        [
+            &self.directory,
+            &self.worktree,
+            &self.real_directory,
+            &self.real_worktree,
+        ]
+        .into_iter()
+        .any(|root| path::is_below(shown, root))
     }
 }

@@ -19,7 +19,13 @@ pub struct ResolvedPath {
 
 impl ResolvedPath {
     pub(super) fn new(shown: PathBuf, real: PathBuf, relative: String, shown_inside: bool, real_inside: bool) -> Self {
-        Self { shown, real, relative, shown_inside, real_inside }
+        Self {
+            shown,
+            real,
+            relative,
+            shown_inside,
+            real_inside,
+        }
     }
 
     /// Returns the absolute path as written, `.` and `..` taken out: for texts and for opening what the user named.
@@ -51,7 +57,11 @@ impl ResolvedPath {
             if inside {
                 continue;
             }
-            let folder = if is_folder { path.as_path() } else { path.parent().unwrap_or(path) };
+            let folder = if is_folder {
+                path.as_path()
+            } else {
+                path.parent().unwrap_or(path)
+            };
             if !folders.iter().any(|known| known == folder) {
                 folders.push(folder.to_path_buf());
             }
@@ -155,7 +165,11 @@ mod tests {
     #[test]
     fn is_relative_to_a_base() {
         let check = |path: &str, base: &str, expected: &str| {
-            assert_eq!(relative(Path::new(path), Path::new(base)), expected, "{path} from {base}");
+            assert_eq!(
+                relative(Path::new(path), Path::new(base)),
+                expected,
+                "{path} from {base}"
+            );
         };
         check("/w/src/a.rs", "/w", "src/a.rs");
         check("/w", "/w", "");
