@@ -1,1 +1,2 @@
 //! The service on the wire.
+pub mod proto;

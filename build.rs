@@ -1,0 +1,36 @@
+//! Compiles `proto/` without `protoc`: protox parses, prost and tonic generate. The descriptor set, custom options
+//! included, goes beside the code for server reflection and for the test of scopes.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+const FILES: [&str; 8] = [
+    "toolgate/v1/call.proto",
+    "toolgate/v1/info_service.proto",
+    "toolgate/v1/options.proto",
+    "toolgate/v1/output_service.proto",
+    "toolgate/v1/permission_service.proto",
+    "toolgate/v1/prompt.proto",
+    "toolgate/v1/session_service.proto",
+    "toolgate/v1/tool_service.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    println!("cargo:rerun-if-changed=build.rs");
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.include_imports(true).include_source_info(true);
+    compiler.open_files(FILES)?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(
+        out.join("toolgate.v1.descriptors.bin"),
+        compiler.encode_file_descriptor_set(),
+    )?;
+    tonic_prost_build::configure()
+        .bytes(".toolgate.v1.CallOutput")
+        .bytes(".toolgate.v1.ReadOutputResponse")
+        .bytes(".toolgate.v1.Attachment")
+        .emit_rerun_if_changed(false)
+        .compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}
