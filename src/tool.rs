@@ -37,13 +37,20 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns the tool's name.
     fn name(&self) -> &str;
 
+    /// Returns the JSON Schema of the input, as models see it.
+    fn input_schema(&self) -> Value;
+
     /// Returns what is told about the tool in a list made for `offer`.
     fn definition(&self, offer: &Offer<'_>) -> Definition;
 
     /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
     fn example(&self) -> &str;
 
-    /// Runs the tool. The input has been validated against the schema of the definition, and is frozen.
+    /// Says that the tool changes nothing before its last question is answered. A call of such a tool that waits for a
+    /// person when the service dies is run again from its frozen input, and finds its prompts as they were.
+    fn is_resumable(&self) -> bool;
+
+    /// Runs the tool. The input has been validated against the schema, and is frozen.
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
 
@@ -58,6 +65,8 @@ pub struct About {
     pub permissions: &'static [&'static str],
     /// Whether models are told of it.
     pub advertised: bool,
+    /// Whether it changes nothing before its last question is answered: see [`Tool::is_resumable`].
+    pub resumable: bool,
     /// A valid input, as JSON text.
     pub example: &'static str,
 }
@@ -84,11 +93,19 @@ impl<T: TypedTool> Tool for T {
         T::ABOUT.name
     }
 
+    fn input_schema(&self) -> Value {
+        schema_of::<T::Input>()
+    }
+
+    fn is_resumable(&self) -> bool {
+        T::ABOUT.resumable
+    }
+
     fn definition(&self, offer: &Offer<'_>) -> Definition {
         Definition {
             name: T::ABOUT.name.to_owned(),
             description: self.description(offer),
-            input_schema: schema_of::<T::Input>(),
+            input_schema: self.input_schema(),
             source: Source::Builtin,
             effects: T::ABOUT.effects.to_vec(),
             permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),

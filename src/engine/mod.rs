@@ -1,1 +1,280 @@
-//! The life of a call.
+//! The life of a call: admit, run, end; and the cursors that watch it.
+//!
+//! *Invariant:* imports `call`, `tool`, `permission`, `store`, `workspace`; never a concrete tool, nothing of the wire.
+//! A call exists once its record is durable; from then on it has exactly one end, whatever happens to its tool, its
+//! clients or the service.
+
+mod admit;
+mod cursor;
+mod input;
+mod live;
+mod port;
+mod registry;
+mod run;
+pub mod truncate;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use admit::{AdmitError, Started};
+pub use cursor::{Cursor, Item, OutputMode, WatchError};
+pub use live::Attached;
+pub use registry::{Registry, SchemaError};
+
+use self::live::{LiveCall, lock};
+use crate::call::{
+    CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+};
+use crate::permission::agents::Agent;
+use crate::permission::broker::{Broker, Rights};
+use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
+use crate::workspace::Workspace;
+
+/// How long a call that was asked to stop may take before its tool is dropped.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// Sessions whose last calls are remembered for the loop question; beyond that the oldest are read from the store.
+const SESSIONS_REMEMBERED: usize = 4096;
+
+/// A workspace with everything that calls in it need.
+pub struct Place {
+    /// The folders.
+    pub workspace: Arc<Workspace>,
+    /// The agents, in the order in which they are listed.
+    pub agents: Vec<Agent>,
+    /// The tools.
+    pub registry: Arc<Registry>,
+    /// How much of an output the model sees.
+    pub truncation: truncate::Limits,
+}
+
+impl Place {
+    /// Finds an agent.
+    pub fn agent(&self, name: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+}
+
+/// What one service allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls that run or wait at once.
+    pub max_running_calls: usize,
+    /// Bytes of one call's input.
+    pub max_input_bytes: usize,
+    /// Bytes of one call's output.
+    pub max_output_bytes: u64,
+}
+
+/// Runs calls.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    broker: Arc<Broker>,
+    instance: InstanceId,
+    places: Vec<Place>,
+    limits: Limits,
+    /// Calls that run in this process.
+    live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
+    /// Tool and digest of the last calls of each session, newest last; the loop question reads it.
+    recent_calls: Mutex<HashMap<SessionId, Vec<(String, String)>>>,
+    tasks: TaskTracker,
+    /// Parent of every call's stop token.
+    stop_all: CancellationToken,
+    draining: AtomicBool,
+}
+
+impl Engine {
+    /// Makes an engine. The first place is the default workspace.
+    pub fn new(
+        store: Arc<dyn Store>,
+        broker: Arc<Broker>,
+        instance: InstanceId,
+        places: Vec<Place>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            broker,
+            instance,
+            places,
+            limits,
+            live: Mutex::default(),
+            recent_calls: Mutex::default(),
+            tasks: TaskTracker::new(),
+            stop_all: CancellationToken::new(),
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the workspaces; the first is the default.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Finds a workspace by name; an empty name means the default one.
+    pub fn place(&self, name: &str) -> Option<&Place> {
+        if name.is_empty() {
+            return self.places.first();
+        }
+        self.places.iter().find(|place| place.workspace.name() == name)
+    }
+
+    /// Returns what the service allows.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Returns this run of the service.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// Returns the broker of permission prompts.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns how many calls run or wait.
+    pub fn running(&self) -> usize {
+        lock(&self.live).len()
+    }
+
+    /// Returns the rights of an agent.
+    pub fn rights(agent: &Agent) -> Rights {
+        Rights { rules: agent.rules.clone().into() }
+    }
+
+    /// Returns the record of a call, as far as it is known at this moment.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        let live = lock(&self.live).get(id).cloned();
+        match live.map(|call| call.record()) {
+            Some(record) if record.last_sequence > 0 => Ok(Some((*record).clone())),
+            Some(_) | None => self.store.get(id).await,
+        }
+    }
+
+    /// Lists calls, newest first.
+    ///
+    /// # Errors
+    /// The store failed, or the page token is not one of its own.
+    pub async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        self.store.list(filter, page).await
+    }
+
+    /// Asks a call to stop, waits for its end and returns it. `None` if there is no such call; a call of another
+    /// running service is returned as it is, not ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn cancel(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        let live = lock(&self.live).get(id).cloned();
+        if let Some(call) = live {
+            call.stop(EndReason::Cancelled);
+            let mut progress = call.watch();
+            // The sender lives in `call`, so this ends only with the call.
+            let _ = progress.wait_for(|progress| progress.ended).await;
+        }
+        self.get(id).await
+    }
+
+    /// Ends a session: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_session(&self, session: &SessionId) -> Result<usize, StoreError> {
+        let calls: Vec<Arc<LiveCall>> = lock(&self.live)
+            .values()
+            .filter(|call| call.record().origin.session == *session)
+            .cloned()
+            .collect();
+        for call in &calls {
+            call.stop(EndReason::Cancelled);
+        }
+        let mut workspaces: Vec<String> = Vec::new();
+        for call in &calls {
+            let _ = call.watch().wait_for(|progress| progress.ended).await;
+            let workspace = call.record().origin.workspace.clone();
+            if !workspaces.contains(&workspace) {
+                workspaces.push(workspace);
+            }
+        }
+        self.store.forget(session).await?;
+        lock(&self.recent_calls).remove(session);
+        if workspaces.is_empty() {
+            let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
+            let latest = self.store.list(&filter, &PageRequest { size: 1, after: None }).await?;
+            workspaces.extend(latest.items.into_iter().map(|call| call.origin.workspace));
+        }
+        for workspace in workspaces {
+            self.store.record(ServiceEvent {
+                workspace,
+                session: Some(session.clone()),
+                time: Timestamp::now(),
+                kind: ServiceEventKind::SessionEnded,
+            });
+        }
+        Ok(calls.len())
+    }
+
+    /// Stops in order: refuses new calls, gives running ones `grace`, cancels the rest and waits until every call has
+    /// its end.
+    pub async fn drain(&self, grace: Duration) {
+        self.draining.store(true, Ordering::Release);
+        self.tasks.close();
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
+            for call in calls {
+                call.stop(EndReason::Drained);
+            }
+            self.tasks.wait().await;
+        }
+        self.stop_all.cancel();
+    }
+
+    /// Says whether new calls are refused.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Looks after calls that a dead run of the service left unfinished: those that only waited for a person are run
+    /// again up to their question, the others end as lost. Returns how many of each.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn recover(self: &Arc<Self>) -> Result<Recovered, StoreError> {
+        let orphans = self.store.adopt_orphans(&self.instance).await?;
+        let mut recovered = Recovered::default();
+        for orphan in orphans {
+            if orphan.state == CallState::Waiting && self.resume(&orphan).await? {
+                recovered.resumed += 1;
+            } else {
+                self.end_as_lost(orphan).await?;
+                recovered.lost += 1;
+            }
+        }
+        Ok(recovered)
+    }
+}
+
+/// What start-up found of an earlier run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Calls that wait again.
+    pub resumed: usize,
+    /// Calls that ended as lost.
+    pub lost: usize,
+}

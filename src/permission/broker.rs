@@ -1,1 +1,495 @@
-//! Prompts that wait.
+//! The prompts that wait for a person, and the grants that replies leave behind.
+//!
+//! *Invariant:* stored first, sent second. The store decides which reply wins; the maps here only say who must be woken.
+//! Opening and settling pass one gate, so a prompt never waits for what a grant of the same moment already allows.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{broadcast, oneshot};
+
+use super::Refusal;
+use super::rules::{self, Judgement};
+use crate::call::{
+    Action, Ask, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule,
+    ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+};
+use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
+
+/// How many changes a slow listener may be behind before it must open again.
+const CHANGES_KEPT: usize = 4096;
+
+/// What happens to prompts when nobody answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptPolicy {
+    /// How long a prompt waits; for ever if none.
+    pub timeout: Option<Duration>,
+    /// Whether a prompt is refused at once while no approver is connected.
+    pub refuse_unattended: bool,
+}
+
+/// The rules that a call is judged by.
+#[derive(Clone, Debug)]
+pub struct Rights {
+    /// The agent's rules.
+    pub rules: Arc<[Rule]>,
+}
+
+/// A change that listeners are told of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A prompt is open.
+    Added(Arc<Prompt>),
+    /// A prompt ended.
+    Resolved(Arc<Prompt>),
+}
+
+impl Change {
+    /// Returns the prompt that changed.
+    pub fn prompt(&self) -> &Arc<Prompt> {
+        match self {
+            Self::Added(prompt) | Self::Resolved(prompt) => prompt,
+        }
+    }
+}
+
+/// Which prompts a listener wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// The workspace; any if none.
+    pub workspace: Option<String>,
+    /// Any of these sessions; all if empty.
+    pub sessions: Vec<SessionId>,
+}
+
+impl Interest {
+    /// Says whether the listener wants to see this prompt.
+    pub fn covers(&self, prompt: &Prompt) -> bool {
+        self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
+            && (self.sessions.is_empty() || self.sessions.contains(&prompt.session))
+    }
+}
+
+/// What became of a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replied {
+    /// This reply decided; so it is when the same reply comes again.
+    Accepted(Arc<Prompt>),
+    /// The prompt had ended before; this is how.
+    Before(Arc<Prompt>),
+    /// There is no such prompt.
+    Unknown,
+    /// The reply cites another input than the prompt's.
+    DigestMismatch(Arc<Prompt>),
+}
+
+/// A reply as an approver gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenReply {
+    /// To which prompt.
+    pub prompt: PromptId,
+    /// The approver's id of the reply, possibly empty.
+    pub reply_id: String,
+    /// The decision.
+    pub reply: Reply,
+    /// The digest that the approver was shown, if it cites one.
+    pub input_digest: Option<String>,
+    /// Who replies.
+    pub by: String,
+}
+
+struct Waiting {
+    prompt: Arc<Prompt>,
+    rights: Rights,
+    wake: oneshot::Sender<Decision>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Every open prompt of this instance, in the order of their arrival: ids sort by time.
+    waiting: BTreeMap<PromptId, Waiting>,
+    grants: Vec<Grant>,
+    listeners: Vec<(u64, Interest)>,
+    next_listener: u64,
+}
+
+/// Keeps the prompts of one run of the service.
+pub struct Broker {
+    store: Arc<dyn Store>,
+    instance: InstanceId,
+    policy: PromptPolicy,
+    /// Serializes opening and settling; the store is asked while it is held.
+    gate: tokio::sync::Mutex<()>,
+    /// What is open, what is granted, who listens. Never held across an await.
+    state: Mutex<State>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// A prompt that was opened, and the decision that will come.
+pub struct Opened {
+    /// The prompt.
+    pub prompt: Arc<Prompt>,
+    /// Gets the decision; closed only when the service ends.
+    pub decision: oneshot::Receiver<Decision>,
+}
+
+/// What asking led to.
+pub enum Asked {
+    /// The rules and grants allow it.
+    Allowed,
+    /// A person must decide.
+    Opened(Opened),
+}
+
+/// Listens to prompts; dropping it stops.
+pub struct Listener {
+    /// The prompts that were open when the listener came.
+    pub snapshot: Vec<Arc<Prompt>>,
+    /// What changed since; filter it by [`Interest::covers`].
+    pub changes: broadcast::Receiver<Change>,
+    id: u64,
+    broker: Arc<Broker>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.broker.state().listeners.retain(|(id, _)| *id != self.id);
+    }
+}
+
+impl Broker {
+    /// Makes the broker of one run of the service.
+    pub fn new(store: Arc<dyn Store>, instance: InstanceId, policy: PromptPolicy) -> Self {
+        let (changes, _) = broadcast::channel(CHANGES_KEPT);
+        Self {
+            store,
+            instance,
+            policy,
+            gate: tokio::sync::Mutex::new(()),
+            state: Mutex::default(),
+            changes,
+        }
+    }
+
+    /// Returns how prompts end when nobody answers.
+    pub fn policy(&self) -> PromptPolicy {
+        self.policy
+    }
+
+    /// Judges a request without asking anybody.
+    pub fn judge(&self, workspace: &str, rights: &Rights, permission: &str, patterns: &[String]) -> Judgement {
+        rules::judge(permission, patterns, &rights.rules, &self.granted(workspace))
+    }
+
+    /// Judges a request and, where a person must decide, stores and announces a prompt.
+    ///
+    /// `make` makes the prompt from the rule that asked.
+    ///
+    /// # Errors
+    /// A rule denies it, nobody is there and the policy refuses then, or the store failed.
+    pub async fn ask(
+        &self,
+        ask: &Ask,
+        workspace: &str,
+        rights: &Rights,
+        make: impl FnOnce(Option<Rule>, Option<Timestamp>) -> Prompt + Send,
+    ) -> Result<Asked, Refusal> {
+        // Most requests are allowed by rule and must not queue behind those that are not.
+        let judge = || self.judge(workspace, rights, &ask.permission, &ask.patterns);
+        match judge() {
+            Judgement::Allow => return Ok(Asked::Allowed),
+            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
+            Judgement::Ask { .. } => {}
+        }
+        let _gate = self.gate.lock().await;
+        let rule = match judge() {
+            Judgement::Allow => return Ok(Asked::Allowed),
+            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
+            Judgement::Ask { rule } => rule,
+        };
+        let prompt = make(rule, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
+        if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
+            return Err(Refusal::Unattended);
+        }
+        self.store.open(prompt.clone()).await.map_err(|error| unavailable(&prompt.id, &error))?;
+        Ok(Asked::Opened(self.announce(prompt, rights)))
+    }
+
+    /// Takes a stored open prompt up again after a restart.
+    pub async fn reopen(&self, prompt: Prompt, rights: &Rights) -> Opened {
+        let _gate = self.gate.lock().await;
+        self.announce(prompt, rights)
+    }
+
+    fn announce(&self, prompt: Prompt, rights: &Rights) -> Opened {
+        let prompt = Arc::new(prompt);
+        let (wake, decision) = oneshot::channel();
+        let waiting = Waiting { prompt: prompt.clone(), rights: rights.clone(), wake };
+        self.state().waiting.insert(prompt.id.clone(), waiting);
+        self.journal(&prompt, ServiceEventKind::PromptAdded { prompt: prompt.id.clone(), call: prompt.call.clone() });
+        // No listener is no fault: the prompt is stored.
+        let _ = self.changes.send(Change::Added(prompt.clone()));
+        Opened { prompt, decision }
+    }
+
+    /// Replies to a prompt. The first valid reply wins; what follows from it for other prompts of the session is
+    /// decided in the same transaction (`spec/permission.md` §7, §13).
+    ///
+    /// # Errors
+    /// The store failed; nothing is decided.
+    pub async fn reply(&self, given: GivenReply) -> Result<Replied, StoreError> {
+        let _gate = self.gate.lock().await;
+        let open = self.state().waiting.get(&given.prompt).map(|waiting| waiting.prompt.clone());
+        let Some(prompt) = open else {
+            let stored = self.store.prompt(&given.prompt).await?;
+            return Ok(stored.map_or(Replied::Unknown, |prompt| self.replied_before(prompt, &given)));
+        };
+        if given.input_digest.as_ref().is_some_and(|digest| *digest != prompt.input_digest) {
+            return Ok(Replied::DigestMismatch(prompt));
+        }
+        let (also, grants) = self.consequences(&prompt, &given.reply);
+        let decision = Decision {
+            outcome: PromptOutcome::Replied(given.reply.clone()),
+            time: Timestamp::now(),
+            reply_id: given.reply_id.clone(),
+            by: given.by.clone(),
+            because_of: None,
+        };
+        let first = Settlement { prompt: prompt.id.clone(), state: PromptState::Resolved, decision };
+        match self.store.settle(first, also, grants.clone()).await? {
+            Settled::Now { prompts } => {
+                self.state().grants.extend(grants);
+                let settled = self.wake(prompts);
+                Ok(settled.map_or(Replied::Unknown, Replied::Accepted))
+            }
+            Settled::Before(prompt) => {
+                let prompt = *prompt;
+                self.wake(vec![prompt.clone()]);
+                Ok(self.replied_before(prompt, &given))
+            }
+            Settled::Unknown => Ok(Replied::Unknown),
+        }
+    }
+
+    fn replied_before(&self, prompt: Prompt, given: &GivenReply) -> Replied {
+        let same = |decision: &Decision| !given.reply_id.is_empty() && decision.reply_id == given.reply_id;
+        if prompt.decision.as_ref().is_some_and(same) {
+            Replied::Accepted(Arc::new(prompt))
+        } else {
+            Replied::Before(Arc::new(prompt))
+        }
+    }
+
+    /// What a reply means for the other prompts of the session, and the grants it makes.
+    fn consequences(&self, prompt: &Arc<Prompt>, reply: &Reply) -> (Vec<Settlement>, Vec<Grant>) {
+        let settle = |other: &Prompt, reply: Reply| Settlement {
+            prompt: other.id.clone(),
+            state: PromptState::Resolved,
+            decision: Decision {
+                outcome: PromptOutcome::Replied(reply),
+                time: Timestamp::now(),
+                reply_id: String::new(),
+                by: String::new(),
+                because_of: Some(prompt.id.clone()),
+            },
+        };
+        let state = self.state();
+        let others = state
+            .waiting
+            .values()
+            .filter(|other| other.prompt.session == prompt.session && other.prompt.id != prompt.id);
+        match reply {
+            Reply::Once => (Vec::new(), Vec::new()),
+            Reply::Reject { .. } => {
+                let plain = Reply::Reject { message: String::new() };
+                (others.map(|other| settle(&other.prompt, plain.clone())).collect(), Vec::new())
+            }
+            Reply::Always => {
+                let grants: Vec<Grant> = prompt.ask.always.iter().map(|pattern| grant(prompt, pattern)).collect();
+                let granted: Vec<Rule> = state
+                    .grants
+                    .iter()
+                    .chain(&grants)
+                    .filter(|grant| grant.workspace == prompt.workspace)
+                    .map(as_rule)
+                    .collect();
+                let covered = |other: &&Waiting| {
+                    let ask = &other.prompt.ask;
+                    let judged = rules::judge(&ask.permission, &ask.patterns, &other.rights.rules, &granted);
+                    other.prompt.workspace == prompt.workspace && judged == Judgement::Allow
+                };
+                (others.filter(covered).map(|other| settle(&other.prompt, Reply::Always)).collect(), grants)
+            }
+        }
+    }
+
+    /// Ends a prompt that nobody answered in time; a reply that won the race stands.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn expire(&self, id: &PromptId) -> Result<Option<Decision>, StoreError> {
+        self.end(id, PromptState::Expired, PromptOutcome::Expired).await
+    }
+
+    /// Ends a prompt whose call is gone; a reply that won the race stands.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn withdraw(&self, id: &PromptId, why: &str) -> Result<Option<Decision>, StoreError> {
+        self.end(id, PromptState::Withdrawn, PromptOutcome::Withdrawn(why.to_owned())).await
+    }
+
+    async fn end(
+        &self,
+        id: &PromptId,
+        state: PromptState,
+        outcome: PromptOutcome,
+    ) -> Result<Option<Decision>, StoreError> {
+        let _gate = self.gate.lock().await;
+        let decision = Decision {
+            outcome,
+            time: Timestamp::now(),
+            reply_id: String::new(),
+            by: String::new(),
+            because_of: None,
+        };
+        let first = Settlement { prompt: id.clone(), state, decision };
+        match self.store.settle(first, Vec::new(), Vec::new()).await? {
+            Settled::Now { prompts } => Ok(self.wake(prompts).and_then(|prompt| prompt.decision.clone())),
+            Settled::Before(prompt) => Ok(prompt.decision),
+            Settled::Unknown => Ok(None),
+        }
+    }
+
+    /// Tells the waiting calls and all listeners; returns the first prompt.
+    fn wake(&self, prompts: Vec<Prompt>) -> Option<Arc<Prompt>> {
+        let mut first = None;
+        for prompt in prompts {
+            let prompt = Arc::new(prompt);
+            let waiting = self.state().waiting.remove(&prompt.id);
+            if let (Some(waiting), Some(decision)) = (waiting, prompt.decision.clone()) {
+                // The call may have stopped waiting; the decision is in the store.
+                let _ = waiting.wake.send(decision);
+            }
+            let kind = ServiceEventKind::PromptResolved {
+                prompt: prompt.id.clone(),
+                call: prompt.call.clone(),
+                state: prompt.state,
+            };
+            self.journal(&prompt, kind);
+            let _ = self.changes.send(Change::Resolved(prompt.clone()));
+            first.get_or_insert(prompt);
+        }
+        first
+    }
+
+    /// Listens to prompts: those that are open now, and every change from now on.
+    pub async fn listen(self: &Arc<Self>, interest: Interest) -> Listener {
+        let _gate = self.gate.lock().await;
+        let mut state = self.state();
+        let id = state.next_listener;
+        state.next_listener += 1;
+        let snapshot = state
+            .waiting
+            .values()
+            .map(|waiting| waiting.prompt.clone())
+            .filter(|prompt| interest.covers(prompt))
+            .collect();
+        state.listeners.push((id, interest));
+        Listener { snapshot, changes: self.changes.subscribe(), id, broker: self.clone() }
+    }
+
+    /// Returns how many connected approvers see this prompt.
+    pub fn approvers_for(&self, prompt: &Prompt) -> usize {
+        self.state().listeners.iter().filter(|(_, interest)| interest.covers(prompt)).count()
+    }
+
+    /// Lists stored prompts in the order of their arrival.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn list(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+        self.store.prompts(filter, limit).await
+    }
+
+    /// Returns a stored prompt.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn get(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
+        self.store.prompt(id).await
+    }
+
+    /// Returns the standing approvals of a workspace, or of all, oldest first.
+    pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
+        let covers = |grant: &&Grant| workspace.is_none_or(|name| grant.workspace == name);
+        self.state().grants.iter().filter(covers).cloned().collect()
+    }
+
+    /// Takes a standing approval back.
+    ///
+    /// # Errors
+    /// The store failed; the approval stands.
+    pub async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+        let _gate = self.gate.lock().await;
+        let revoked = self.store.revoke(id).await?;
+        let mut state = self.state();
+        let known = state.grants.iter().position(|grant| grant.id == *id).map(|index| state.grants.remove(index));
+        Ok(revoked.or(known))
+    }
+
+    /// Returns the standing approval that turns ask into allow for one pattern.
+    pub fn grant_for(&self, workspace: &str, permission: &str, pattern: &str) -> Option<Grant> {
+        let state = self.state();
+        let covers = |grant: &&Grant| {
+            let (action, _) = rules::evaluate(permission, pattern, &[&[as_rule(grant)]]);
+            grant.workspace == workspace && action == Action::Allow
+        };
+        state.grants.iter().rev().find(covers).cloned()
+    }
+
+    /// Returns the run of the service that this broker belongs to.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    fn granted(&self, workspace: &str) -> Vec<Rule> {
+        self.state().grants.iter().filter(|grant| grant.workspace == workspace).map(as_rule).collect()
+    }
+
+    fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
+        self.store.record(ServiceEvent {
+            workspace: prompt.workspace.clone(),
+            session: Some(prompt.session.clone()),
+            time: Timestamp::now(),
+            kind,
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; should it ever, the maps are still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn grant(prompt: &Prompt, pattern: &str) -> Grant {
+    Grant {
+        id: GrantId::generate(),
+        owner: prompt.owner.clone(),
+        workspace: prompt.workspace.clone(),
+        permission: prompt.ask.permission.clone(),
+        pattern: pattern.to_owned(),
+        prompt: prompt.id.clone(),
+        created: Timestamp::now(),
+    }
+}
+
+fn as_rule(grant: &Grant) -> Rule {
+    Rule { permission: grant.permission.clone(), pattern: grant.pattern.clone(), action: Action::Allow }
+}
+
+fn unavailable(id: &PromptId, error: &StoreError) -> Refusal {
+    tracing::error!(prompt = %id, error = error as &dyn std::error::Error, "a prompt could not be stored");
+    Refusal::Unavailable
+}

@@ -1,0 +1,387 @@
+//! Admission: from a request to a recorded call, or a refusal before any call exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::input::{self, Frozen};
+use super::live::{Attached, LiveCall, lock};
+use super::registry::Entry;
+use super::run::{self, DOOM_LOOP, Run};
+use super::{Engine, Place, SESSIONS_REMEMBERED};
+use crate::call::{
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, Outcome, PromptState, RawInput, ServiceEvent,
+    ServiceEventKind, SessionId, Timestamp, ToolCall, json_map,
+};
+use crate::permission::broker::Rights;
+use crate::permission::rules::Judgement;
+use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
+use crate::tool::{Offer, invalid_arguments};
+
+/// The longest time that a request may allow a tool.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why a call was not admitted. No record of it exists.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmitError {
+    /// The service is stopping.
+    #[error("the service is stopping")]
+    Draining,
+    /// No such workspace.
+    #[error("there is no workspace named {name:?}; there are {known:?}")]
+    UnknownWorkspace {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// No such agent.
+    #[error("there is no agent named {name:?}; there are {known:?}")]
+    UnknownAgent {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// The parent call is not known.
+    #[error("there is no call {0} that could be the parent")]
+    UnknownParent(CallId),
+    /// The id belongs to a call of another request.
+    #[error("the call id {0} belongs to a call of another request")]
+    IdTaken(CallId),
+    /// The input is larger than the service allows.
+    #[error("the input has {size} bytes; at most {limit} are allowed")]
+    InputTooLarge {
+        /// Its bytes.
+        size: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Too many calls run.
+    #[error("{limit} calls are running, which is as many as the service allows; try again when one has ended")]
+    TooManyCalls {
+        /// The limit.
+        limit: usize,
+    },
+    /// The call could not be recorded.
+    #[error("the call could not be recorded")]
+    Store(#[from] StoreError),
+}
+
+/// A call that was started, or found under its id.
+pub struct Started {
+    /// Its id.
+    pub id: CallId,
+    /// Keeps the call from being cancelled for a lost client; none if the call does not run in this process.
+    pub attached: Option<Attached>,
+}
+
+/// What a request turned into, before it is recorded.
+pub(super) struct Prepared {
+    pub(super) entry: Entry,
+    pub(super) frozen: Frozen,
+    pub(super) requested_tool: String,
+    /// The text of a call whose arguments do not fit: it ends before it starts.
+    pub(super) problem: Option<String>,
+}
+
+impl Engine {
+    /// Starts a call, or attaches to the call of the same id and the same request.
+    ///
+    /// # Errors
+    /// The call is not admitted; no record of it exists.
+    pub async fn start(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
+        let size = match &call.input {
+            RawInput::Json(text) => text.len(),
+            RawInput::Value(value) => value.to_string().len(),
+        };
+        if size > self.limits.max_input_bytes {
+            return Err(AdmitError::InputTooLarge { size, limit: self.limits.max_input_bytes });
+        }
+        let digest = request_digest(&call);
+        if let Some(started) = self.attach_live(&call.id, &digest)? {
+            return Ok(started);
+        }
+        if self.is_draining() {
+            return Err(AdmitError::Draining);
+        }
+        let place = self.place_of(&call)?;
+        let agent = place.agent(&call.origin.agent).ok_or_else(|| AdmitError::UnknownAgent {
+            name: call.origin.agent.clone(),
+            known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
+        })?;
+        if let Some(parent) = &call.origin.parent
+            && self.get(parent).await?.is_none()
+        {
+            return Err(AdmitError::UnknownParent(parent.clone()));
+        }
+        let rights = Self::rights(agent);
+        let prepared = prepare(place, &call, &rights);
+        let record = self.new_record(&call, &prepared, digest);
+        self.record_and_run(place, record, prepared, rights).await
+    }
+
+    fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
+        self.place(&call.origin.workspace).ok_or_else(|| AdmitError::UnknownWorkspace {
+            name: call.origin.workspace.clone(),
+            known: self.places.iter().map(|place| place.workspace.name().to_owned()).collect(),
+        })
+    }
+
+    fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
+        let Some(call) = lock(&self.live).get(id).cloned() else { return Ok(None) };
+        if call.request_digest != digest {
+            return Err(AdmitError::IdTaken(id.clone()));
+        }
+        Ok(Some(Started { id: id.clone(), attached: Some(call.attach()) }))
+    }
+
+    fn new_record(&self, call: &ToolCall, prepared: &Prepared, request_digest: String) -> CallRecord {
+        CallRecord {
+            id: call.id.clone(),
+            owner: self.instance.clone(),
+            origin: call.origin.clone(),
+            tool: prepared.entry.tool.name().to_owned(),
+            requested_tool: prepared.requested_tool.clone(),
+            request_digest,
+            input_json: prepared.frozen.json.clone(),
+            input_digest: prepared.frozen.digest.clone(),
+            timeout: call.timeout,
+            on_disconnect: call.on_disconnect,
+            state: CallState::Pending,
+            created: Timestamp::now(),
+            started: None,
+            ended: None,
+            last_sequence: 0,
+            title: String::new(),
+            waiting_on: None,
+            ending: None,
+        }
+    }
+
+    async fn record_and_run(
+        self: &Arc<Self>,
+        place: &Place,
+        mut record: CallRecord,
+        prepared: Prepared,
+        rights: Rights,
+    ) -> Result<Started, AdmitError> {
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        {
+            let mut calls = lock(&self.live);
+            if let Some(other) = calls.get(&record.id) {
+                // Another request with this id came in between.
+                if other.request_digest != record.request_digest {
+                    return Err(AdmitError::IdTaken(record.id.clone()));
+                }
+                return Ok(Started { id: record.id.clone(), attached: Some(other.attach()) });
+            }
+            if calls.len() >= self.limits.max_running_calls {
+                return Err(AdmitError::TooManyCalls { limit: self.limits.max_running_calls });
+            }
+            calls.insert(record.id.clone(), live.clone());
+        }
+        let attached = live.attach();
+        let asks_first = prepared.problem.is_none() && self.asks_doom_loop(&record, &rights).await;
+        let mut kinds = vec![EventKind::Pending];
+        if let Some(problem) = &prepared.problem {
+            kinds.push(EventKind::Ended(Box::new(invalid_ending(problem))));
+        } else if !asks_first {
+            kinds.push(EventKind::Running { input_json: record.input_json.clone(), title: String::new() });
+        }
+        let events = run::apply(&mut record, kinds);
+        match self.store.create(record.clone(), events.clone()).await {
+            Ok(Created::New) => {}
+            Ok(Created::Taken(stored)) => {
+                self.forget_live(&live);
+                drop(attached);
+                return if stored.request_digest == record.request_digest {
+                    Ok(Started { id: record.id, attached: None })
+                } else {
+                    Err(AdmitError::IdTaken(record.id))
+                };
+            }
+            Err(error) => {
+                self.forget_live(&live);
+                return Err(error.into());
+            }
+        }
+        self.announce(&record);
+        run::publish(&live, record.clone(), events);
+        let id = record.id.clone();
+        if record.state.is_terminal() {
+            lock(&self.live).remove(&id);
+        } else {
+            Run::new(self, place, live, record, prepared.entry, rights).spawn(asks_first, Vec::new());
+        }
+        Ok(Started { id, attached: Some(attached) })
+    }
+
+    /// Takes a call that did not come into being out of the map, and wakes whoever attached to it meanwhile.
+    fn forget_live(&self, live: &Arc<LiveCall>) {
+        lock(&self.live).remove(&live.id);
+        live.abandon();
+    }
+
+    /// Runs a call again that waited for a person when its service died; false if it cannot be.
+    pub(super) async fn resume(self: &Arc<Self>, record: &CallRecord) -> Result<bool, StoreError> {
+        let Some(place) = self.place(&record.origin.workspace) else { return Ok(false) };
+        let Some(agent) = place.agent(&record.origin.agent) else { return Ok(false) };
+        let rights = Self::rights(agent);
+        let Some(entry) = place.registry.resolve(&record.tool, &rights.rules) else { return Ok(false) };
+        if !entry.tool.is_resumable() {
+            return Ok(false);
+        }
+        let filter = PromptFilter { call: Some(record.id.clone()), ..Default::default() };
+        let prompts = self.store.prompts(&filter, usize::MAX).await?;
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        run::publish(&live, record.clone(), Vec::new());
+        lock(&self.live).insert(record.id.clone(), live.clone());
+        let entry = entry.clone();
+        let asks_first = record.started.is_none();
+        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, prompts);
+        Ok(true)
+    }
+
+    pub(super) async fn end_as_lost(&self, mut record: CallRecord) -> Result<(), StoreError> {
+        let ending = Ending {
+            outcome: Outcome::Failed {
+                reason: EndReason::Lost,
+                error: "The service ended while this call was running, so its result is lost and what it did is not \
+                        known. Look at the present state before you repeat it."
+                    .to_owned(),
+            },
+            title: record.title.clone(),
+            metadata: json_map([("interrupted", json!(true))]),
+            attachments: Vec::new(),
+            truncation: Default::default(),
+            timing: Default::default(),
+        };
+        let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
+        self.store.append(record.clone(), events).await?;
+        self.announce(&record);
+        let filter = PromptFilter {
+            call: Some(record.id.clone()),
+            states: vec![PromptState::Open],
+            ..Default::default()
+        };
+        for prompt in self.store.prompts(&filter, usize::MAX).await? {
+            self.broker.withdraw(&prompt.id, "the service ended while the call was running").await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn announce(&self, record: &CallRecord) {
+        self.store.record(ServiceEvent {
+            workspace: record.origin.workspace.clone(),
+            session: Some(record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::Call {
+                call: record.id.clone(),
+                tool: record.tool.clone(),
+                state: record.state,
+            },
+        });
+    }
+
+    /// Says whether this call is the third identical one in a row of its session and the rules do not allow that
+    /// (`spec/framework.md` §10, F4), and remembers the call.
+    async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
+        let this = (record.tool.clone(), record.input_digest.clone());
+        let known = lock(&self.recent_calls).contains_key(&record.origin.session);
+        let stored = if known { Vec::new() } else { self.last_calls(&record.origin.session).await };
+        let in_a_row = {
+            let mut sessions = lock(&self.recent_calls);
+            if sessions.len() >= SESSIONS_REMEMBERED && !known {
+                // Any session can be read again from the store.
+                if let Some(any) = sessions.keys().next().cloned() {
+                    sessions.remove(&any);
+                }
+            }
+            let last = sessions.entry(record.origin.session.clone()).or_insert(stored);
+            let in_a_row = last.len() == 2 && last.iter().all(|call| *call == this);
+            last.push(this);
+            if last.len() > 2 {
+                last.remove(0);
+            }
+            in_a_row
+        };
+        let pattern = [record.tool.clone()];
+        in_a_row
+            && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern)
+                != Judgement::Allow
+    }
+
+    async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {
+        let filter = CallFilter { session: Some(session.clone()), ..Default::default() };
+        let page = PageRequest { size: 2, after: None };
+        match self.store.list(&filter, &page).await {
+            Ok(page) => page.items.into_iter().rev().map(|call| (call.tool, call.input_digest)).collect(),
+            Err(error) => {
+                tracing::error!(%session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Finds the tool, parses and converts the arguments, checks them against the schema, and freezes them.
+fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
+    let registry = &place.registry;
+    let requested_tool = call.tool.clone();
+    let offer = Offer {
+        workspace: &place.workspace,
+        agent: &call.origin.agent,
+        model: &call.origin.model,
+        client: &call.origin.client,
+    };
+    let repaired = |error: String| Prepared {
+        entry: registry.invalid().clone(),
+        frozen: Frozen::new(&json!({"tool": requested_tool, "error": error})),
+        requested_tool: requested_tool.clone(),
+        problem: None,
+    };
+    let Some(entry) = registry.resolve(&call.tool, &rights.rules) else {
+        let names = registry.callable_names(&offer, &rights.rules).join(", ");
+        return repaired(format!("Model tried to call unavailable tool '{}'. Available tools: {names}.", call.tool));
+    };
+    match input::parse(&call.input) {
+        Ok(value) => checked(entry, value, requested_tool.clone()),
+        Err((text, parser)) => repaired(format!(
+            "Invalid input for tool {}: JSON parsing failed: Text: {text}.\nError message: {parser}",
+            call.tool
+        )),
+    }
+}
+
+fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
+    if input::problems(&entry.validator, &value).is_some() {
+        input::convert(&mut value, &entry.schema);
+    }
+    let problem =
+        input::problems(&entry.validator, &value).map(|details| invalid_arguments(entry.tool.name(), &details));
+    Prepared { entry: entry.clone(), frozen: Frozen::new(&value), requested_tool, problem }
+}
+
+fn invalid_ending(problem: &str) -> Ending {
+    Ending {
+        outcome: Outcome::Failed { reason: EndReason::InvalidArguments, error: problem.to_owned() },
+        title: String::new(),
+        metadata: Default::default(),
+        attachments: Vec::new(),
+        truncation: Default::default(),
+        timing: Default::default(),
+    }
+}
+
+/// Returns the digest of everything that makes two starts the same start.
+fn request_digest(call: &ToolCall) -> String {
+    let request = json!({
+        "origin": call.origin,
+        "tool": call.tool,
+        "input": call.input,
+        "timeout": call.timeout.map(|timeout| timeout.as_millis().to_string()),
+    });
+    input::sha256_hex(input::canonical(&request).as_bytes())
+}

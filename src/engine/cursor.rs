@@ -1,0 +1,300 @@
+//! Watching a call: a cursor over its log, from any event on, by any number of readers.
+//!
+//! *Invariant:* a cursor only reads. However slow it is, or wherever it is dropped, the call does not notice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::Engine;
+use super::live::{LiveCall, Progress, Recorded, lock};
+use crate::call::{CallEvent, CallId, CallRecord, CallState, EventKind, OutputId, Timestamp};
+use crate::store::{Store, StoreError};
+
+/// Events that are read from the store at a time.
+const BATCH: usize = 256;
+
+/// Bytes that a reader of [`OutputMode::Tail`] may be behind.
+const TAIL_BYTES: u64 = 64 * 1024;
+
+/// How often the log of a call that another process runs is looked at.
+const FOREIGN_POLL: Duration = Duration::from_millis(250);
+
+/// How much of the running output a cursor delivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputMode {
+    /// Every byte.
+    #[default]
+    Full,
+    /// Only what is within the last 64 KiB when the cursor comes to it.
+    Tail,
+    /// None.
+    None,
+}
+
+/// What a cursor delivers.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// An event; with its bytes if it is output.
+    Event(Arc<CallEvent>, Bytes),
+    /// Events that are left out: first and last number, and their bytes of output.
+    Gap {
+        /// The first event left out.
+        first: u64,
+        /// The last event left out.
+        last: u64,
+        /// Bytes of output left out.
+        bytes: u64,
+        /// When the last of them happened.
+        time: Timestamp,
+    },
+    /// Nothing happened for a while.
+    Heartbeat {
+        /// The number of the last event delivered or left out.
+        last: u64,
+        /// Where the call is.
+        state: CallState,
+        /// Since it was admitted.
+        elapsed: Duration,
+    },
+}
+
+/// Why a cursor cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// There is no such call.
+    #[error("there is no call {0}")]
+    NotFound(CallId),
+    /// The cursor would begin after the last event.
+    #[error("the call has {last} events so far; events after {after} do not exist yet")]
+    OutOfRange {
+        /// Where it would begin.
+        after: u64,
+        /// The number of the last event.
+        last: u64,
+    },
+    /// The store failed.
+    #[error("the log could not be read")]
+    Store(#[from] StoreError),
+    /// The call could not be recorded, so there is nothing to watch.
+    #[error("the call could not be recorded")]
+    Abandoned,
+}
+
+/// A reader of one call's log.
+pub struct Cursor {
+    store: Arc<dyn Store>,
+    id: CallId,
+    live: Option<(Arc<LiveCall>, watch::Receiver<Progress>)>,
+    /// The record of a call that does not run here, as last seen.
+    stored: Option<CallRecord>,
+    batch: std::vec::IntoIter<CallEvent>,
+    next: u64,
+    mode: OutputMode,
+    gap: Option<(u64, u64, u64, Timestamp)>,
+    held: Option<Recorded>,
+    heartbeat: Duration,
+    ended: bool,
+}
+
+impl Engine {
+    /// Watches a call from the event after `after` on; `heartbeat` is the longest silence.
+    ///
+    /// # Errors
+    /// There is no such call, or it has fewer events than `after`.
+    pub async fn watch(
+        &self,
+        id: &CallId,
+        after: u64,
+        mode: OutputMode,
+        heartbeat: Duration,
+    ) -> Result<Cursor, WatchError> {
+        let live = lock(&self.live).get(id).cloned();
+        let stored = match &live {
+            Some(_) => None,
+            None => Some(self.store.get(id).await?.ok_or_else(|| WatchError::NotFound(id.clone()))?),
+        };
+        let last = match (&live, &stored) {
+            (Some(live), _) => live.watch().borrow().last,
+            (None, Some(record)) => record.last_sequence,
+            (None, None) => 0,
+        };
+        if after > last {
+            return Err(WatchError::OutOfRange { after, last });
+        }
+        Ok(Cursor {
+            store: self.store.clone(),
+            id: id.clone(),
+            live: live.map(|call| (call.clone(), call.watch())),
+            stored,
+            batch: Vec::new().into_iter(),
+            next: after + 1,
+            mode,
+            gap: None,
+            held: None,
+            heartbeat,
+            ended: false,
+        })
+    }
+}
+
+impl Cursor {
+    /// Returns the next item, or `None` after the terminal event.
+    ///
+    /// # Errors
+    /// The log could not be read. The cursor is at its end then; a new one may begin where it stopped.
+    pub async fn next(&mut self) -> Result<Option<Item>, WatchError> {
+        loop {
+            if self.ended && self.held.is_none() {
+                return Ok(None);
+            }
+            let recorded = match self.held.take() {
+                Some(recorded) => recorded,
+                None => match self.advance().await? {
+                    Some(recorded) => recorded,
+                    None => return Ok(self.heartbeat()),
+                },
+            };
+            if self.leaves_out(&recorded) {
+                continue;
+            }
+            if let Some((first, last, bytes, time)) = self.gap.take() {
+                self.held = Some(recorded);
+                return Ok(Some(Item::Gap { first, last, bytes, time }));
+            }
+            let data = self.bytes_of(&recorded).await?;
+            return Ok(Some(Item::Event(recorded.event, data)));
+        }
+    }
+
+    /// Returns the next event of the log, or nothing when a heartbeat is due.
+    async fn advance(&mut self) -> Result<Option<Recorded>, WatchError> {
+        loop {
+            if let Some(recorded) = self.at_hand() {
+                self.next = recorded.event.sequence + 1;
+                self.ended = matches!(recorded.event.kind, EventKind::Ended(_));
+                return Ok(Some(recorded));
+            }
+            if self.stored_further() {
+                let events = self.store.events(&self.id, self.next - 1, BATCH).await?;
+                if events.is_empty() && self.is_over() {
+                    // A log that ends without its terminal event: the store lost it.
+                    return Err(WatchError::Abandoned);
+                }
+                self.batch = events.into_iter();
+                if self.batch.len() > 0 {
+                    continue;
+                }
+            }
+            if !self.wait().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn at_hand(&mut self) -> Option<Recorded> {
+        if let Some(event) = self.batch.next() {
+            return Some(Recorded { event: Arc::new(event), data: None });
+        }
+        self.live.as_ref().and_then(|(call, _)| call.recent(self.next - 1))
+    }
+
+    fn stored_further(&self) -> bool {
+        match (&self.live, &self.stored) {
+            (Some((_, progress)), _) => progress.borrow().last >= self.next,
+            (None, Some(record)) => record.last_sequence >= self.next,
+            (None, None) => false,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match (&self.live, &self.stored) {
+            (Some((_, progress)), _) => progress.borrow().ended,
+            (None, Some(record)) => record.state.is_terminal(),
+            (None, None) => true,
+        }
+    }
+
+    /// Waits for more; false when a heartbeat is due first.
+    async fn wait(&mut self) -> Result<bool, WatchError> {
+        let Some((_, progress)) = &mut self.live else { return self.wait_for_foreign().await };
+        let next = self.next;
+        let more = progress.wait_for(|progress| progress.last >= next || progress.ended);
+        match tokio::time::timeout(self.heartbeat, more).await {
+            Ok(Ok(progress)) if progress.last >= next => Ok(true),
+            Ok(_) => Err(WatchError::Abandoned),
+            Err(_) => Ok(false),
+        }
+    }
+
+    async fn wait_for_foreign(&mut self) -> Result<bool, WatchError> {
+        if self.is_over() {
+            return Err(WatchError::Abandoned);
+        }
+        let deadline = tokio::time::Instant::now() + self.heartbeat;
+        while tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(FOREIGN_POLL).await;
+            self.stored = self.store.get(&self.id).await?;
+            if self.stored_further() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says whether the mode leaves this event out, and notes it in the gap then.
+    fn leaves_out(&mut self, recorded: &Recorded) -> bool {
+        let EventKind::Output { offset, length, .. } = recorded.event.kind else { return false };
+        let skip = match self.mode {
+            OutputMode::Full => false,
+            OutputMode::None => true,
+            OutputMode::Tail => self.written().is_some_and(|total| offset + length + TAIL_BYTES <= total),
+        };
+        if skip {
+            let sequence = recorded.event.sequence;
+            let (_, last, bytes, time) = self.gap.get_or_insert((sequence, sequence, 0, recorded.event.time));
+            (*last, *bytes, *time) = (sequence, *bytes + length, recorded.event.time);
+        }
+        skip
+    }
+
+    /// Returns how much output the log has announced by now, where that is known without reading it all.
+    fn written(&self) -> Option<u64> {
+        match (&self.live, &self.stored) {
+            (Some((call, _)), _) => Some(call.announced_output()),
+            (None, Some(record)) => {
+                let truncation = &record.ending.as_ref()?.truncation;
+                truncation.output.as_ref().map(|_| truncation.bytes)
+            }
+            (None, None) => None,
+        }
+    }
+
+    async fn bytes_of(&self, recorded: &Recorded) -> Result<Bytes, WatchError> {
+        let EventKind::Output { output, offset, length } = &recorded.event.kind else { return Ok(Bytes::new()) };
+        match &recorded.data {
+            Some(data) => Ok(data.clone()),
+            None => Ok(self.read(output, *offset, *length).await?),
+        }
+    }
+
+    /// Reads a range of output; shorter or empty if the output has been deleted since.
+    async fn read(&self, output: &OutputId, offset: u64, length: u64) -> Result<Bytes, StoreError> {
+        match self.store.read(output, offset, usize::try_from(length).unwrap_or(usize::MAX)).await {
+            Err(StoreError::NotFound(_)) => Ok(Bytes::new()),
+            other => other,
+        }
+    }
+
+    fn heartbeat(&self) -> Option<Item> {
+        let record = match (&self.live, &self.stored) {
+            (Some((call, _)), _) => call.record(),
+            (None, Some(record)) => Arc::new(record.clone()),
+            (None, None) => return None,
+        };
+        let elapsed = Timestamp::now().since(record.created);
+        Some(Item::Heartbeat { last: self.next - 1, state: record.state, elapsed })
+    }
+}

@@ -1,0 +1,185 @@
+//! From what a model wrote to the frozen input: parsing, conversion by the schema, validation, canonical form.
+//!
+//! *Invariant:* pure. The same text and schema always give the same frozen input.
+
+use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::call::RawInput;
+
+/// The input that runs: its canonical text (RFC 8785), the value read back from that text, and the text's SHA-256.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Frozen {
+    pub(crate) value: Value,
+    pub(crate) json: String,
+    pub(crate) digest: String,
+}
+
+impl Frozen {
+    /// Freezes a value. Numbers become what RFC 8785 writes: integral ones lose their fraction, and beyond 2^53 the
+    /// precision of a double is all there is.
+    pub(crate) fn new(value: &Value) -> Self {
+        let json = canonical(value);
+        let value = serde_json::from_str(&json).unwrap_or(Value::Null);
+        let digest = sha256_hex(json.as_bytes());
+        Self { value, json, digest }
+    }
+}
+
+/// Writes a value as canonical JSON.
+pub(crate) fn canonical(value: &Value) -> String {
+    // The canonical writer fails only on numbers that are not finite, which a `Value` cannot hold.
+    serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Returns the SHA-256 of bytes as 64 hexadecimal digits.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Parses the arguments of a call. Empty text counts as `{}`.
+///
+/// # Errors
+/// The text and the parser's words, if the text is not JSON.
+pub(crate) fn parse(raw: &RawInput) -> Result<Value, (&str, String)> {
+    match raw {
+        RawInput::Value(value) => Ok(value.clone()),
+        RawInput::Json(text) if text.trim().is_empty() => Ok(Value::Object(serde_json::Map::new())),
+        RawInput::Json(text) => serde_json::from_str(text).map_err(|error| (text.as_str(), error.to_string())),
+    }
+}
+
+/// Converts what the schema makes unmistakable: a number or a boolean that was sent as a string
+/// (`spec/framework.md` §16 F2). Anything else is left for the validation to name.
+pub(crate) fn convert(value: &mut Value, schema: &Value) {
+    let expects = |name: &str| schema.get("type").is_some_and(|kind| kind == name);
+    match value {
+        Value::Object(fields) => {
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+            for (name, field) in fields {
+                if let Some(schema) = properties.get(name) {
+                    convert(field, schema);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| convert(item, schema));
+            }
+        }
+        Value::String(text) if expects("integer") || expects("number") => {
+            if let Ok(number) = serde_json::from_str::<serde_json::Number>(text.trim()) {
+                *value = Value::Number(number);
+            }
+        }
+        Value::String(text) if expects("boolean") => {
+            if let Ok(flag) = text.trim().parse::<bool>() {
+                *value = Value::Bool(flag);
+            }
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns what is wrong with an input, one clause for every offending argument, or nothing.
+pub(crate) fn problems(validator: &Validator, value: &Value) -> Option<String> {
+    let problems: Vec<String> = validator.iter_errors(value).map(|error| describe(&error)).collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
+}
+
+fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+    let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+    if let ValidationErrorKind::Required { property } = error.kind() {
+        let name = property.as_str().unwrap_or_default();
+        let full = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        return format!("{full}: this argument is required");
+    }
+    // The message quotes the offending value, which may be as large as a file.
+    let message = shorten(&error.to_string(), 300);
+    if path.is_empty() { message } else { format!("{path}: {message}") }
+}
+
+fn shorten(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Prepares a tool's schema for checking arguments: unknown keys are ignored (`spec/framework.md` §4), though the schema
+/// that models see is closed.
+pub(crate) fn open_schema(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("additionalProperties");
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "limit": {"type": "integer", "minimum": 0},
+                "all": {"type": "boolean"},
+                "edits": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        })
+    }
+
+    #[test]
+    fn converts_what_is_unmistakable() {
+        let check = |input: Value, expected: Value| {
+            let mut value = input;
+            convert(&mut value, &schema());
+            assert_eq!(value, expected);
+        };
+        check(json!({"limit": "5", "all": "true"}), json!({"limit": 5, "all": true}));
+        check(json!({"limit": " 7 ", "all": "yes"}), json!({"limit": 7, "all": "yes"}));
+        check(json!({"path": "5"}), json!({"path": "5"}));
+        check(json!({"edits": [{"n": "1.5"}]}), json!({"edits": [{"n": 1.5}]}));
+        check(json!({"limit": "0x10"}), json!({"limit": "0x10"}));
+    }
+
+    #[test]
+    fn names_every_offending_argument() {
+        let validator = jsonschema::validator_for(&open_schema(&schema())).unwrap();
+        let check = |input: Value, expected: &[&str]| {
+            let text = problems(&validator, &input).unwrap_or_default();
+            for part in expected {
+                assert!(text.contains(part), "{input}: {text}");
+            }
+            assert_eq!(text.is_empty(), expected.is_empty(), "{input}: {text}");
+        };
+        check(json!({"path": "a", "unknown": 1}), &[]);
+        check(json!({"limit": -1}), &["path: this argument is required", "limit: "]);
+        check(json!({"path": null, "all": 3}), &["path: null is not of type", "all: 3 is not of type"]);
+        check(json!([1, 2]), &["is not of type \"object\""]);
+        check(json!({"path": {"x": "y".repeat(5000)}}), &["path: ", "…"]);
+    }
+
+    #[test]
+    fn freezes_canonically() {
+        let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input).json, expected);
+        check(json!({"b": 1.0, "a": [true, null]}), r#"{"a":[true,null],"b":1}"#);
+        check(json!("ü\u{1}"), "\"ü\\u0001\"");
+        let frozen = Frozen::new(&json!({"n": 5.0}));
+        assert_eq!(frozen.value, json!({"n": 5}));
+        assert_eq!(frozen.digest, sha256_hex(br#"{"n":5}"#));
+    }
+}

@@ -1,0 +1,256 @@
+//! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, OnDisconnect};
+
+/// How much of a call's recent log is kept in memory for watchers that keep up.
+const RECENT_EVENTS: usize = 64;
+const RECENT_BYTES: usize = 128 * 1024;
+
+/// An event with the bytes of its output, if it has any and they are still at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) event: Arc<CallEvent>,
+    pub(crate) data: Option<Bytes>,
+}
+
+/// How far a call's log has come. Everything up to `last` is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) last: u64,
+    pub(crate) ended: bool,
+}
+
+#[derive(Default)]
+struct Recent {
+    events: VecDeque<Recorded>,
+    bytes: usize,
+}
+
+/// A call that runs in this process.
+pub(crate) struct LiveCall {
+    pub(crate) id: CallId,
+    pub(crate) request_digest: String,
+    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) clock: Clock,
+    stop: CancellationToken,
+    /// The first reason to stop; later ones do not replace it.
+    stop_reason: Mutex<Option<EndReason>>,
+    record: Mutex<Arc<CallRecord>>,
+    recent: Mutex<Recent>,
+    progress: watch::Sender<Progress>,
+    /// Bytes of output that the log has announced.
+    announced: AtomicU64,
+    /// Streams of ExecuteTool and RunTool that are attached.
+    owners: AtomicUsize,
+}
+
+impl LiveCall {
+    pub(crate) fn new(record: CallRecord, stop: CancellationToken) -> Self {
+        let (progress, _) = watch::channel(Progress { last: 0, ended: false });
+        Self {
+            id: record.id.clone(),
+            request_digest: record.request_digest.clone(),
+            on_disconnect: record.on_disconnect,
+            clock: Clock::default(),
+            stop,
+            stop_reason: Mutex::default(),
+            record: Mutex::new(Arc::new(record)),
+            recent: Mutex::default(),
+            progress,
+            announced: AtomicU64::new(0),
+            owners: AtomicUsize::new(0),
+        }
+    }
+
+    /// Asks the call to stop. The first reason stands.
+    pub(crate) fn stop(&self, reason: EndReason) {
+        lock(&self.stop_reason).get_or_insert(reason);
+        self.stop.cancel();
+    }
+
+    pub(crate) fn stop_reason(&self) -> Option<EndReason> {
+        *lock(&self.stop_reason)
+    }
+
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(crate) fn record(&self) -> Arc<CallRecord> {
+        lock(&self.record).clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Makes durable events visible. Called by the log writer only.
+    pub(crate) fn publish(&self, record: CallRecord, events: Vec<Recorded>) {
+        let ended = record.state.is_terminal();
+        let last = record.last_sequence;
+        *lock(&self.record) = Arc::new(record);
+        {
+            let mut recent = lock(&self.recent);
+            for event in events {
+                if let EventKind::Output { offset, length, .. } = &event.event.kind {
+                    self.announced.store(offset + length, Ordering::Release);
+                }
+                recent.bytes += weight(&event);
+                recent.events.push_back(event);
+            }
+            while recent.events.len() > RECENT_EVENTS || (recent.bytes > RECENT_BYTES && recent.events.len() > 1) {
+                let Some(oldest) = recent.events.pop_front() else { break };
+                recent.bytes -= weight(&oldest);
+            }
+        }
+        self.progress.send_replace(Progress { last, ended });
+    }
+
+    /// Returns how many bytes of output the log has announced.
+    pub(crate) fn announced_output(&self) -> u64 {
+        self.announced.load(Ordering::Acquire)
+    }
+
+    /// Gives watchers up: the call could not be recorded.
+    pub(crate) fn abandon(&self) {
+        self.progress.send_replace(Progress { last: 0, ended: true });
+    }
+
+    /// Returns the event after `after`, if it is still in memory.
+    pub(crate) fn recent(&self, after: u64) -> Option<Recorded> {
+        let recent = lock(&self.recent);
+        let first = recent.events.front()?.event.sequence;
+        let index = usize::try_from((after + 1).checked_sub(first)?).ok()?;
+        recent.events.get(index).cloned()
+    }
+
+    /// Attaches a stream whose loss means what the call's policy says.
+    pub(crate) fn attach(self: &Arc<Self>) -> Attached {
+        self.owners.fetch_add(1, Ordering::AcqRel);
+        Attached { call: self.clone() }
+    }
+}
+
+fn weight(recorded: &Recorded) -> usize {
+    let own = match &recorded.event.kind {
+        EventKind::Metadata { patch, .. } => patch.values().filter_map(|value| value.as_str()).map(str::len).sum(),
+        EventKind::Running { input_json, .. } => input_json.len(),
+        EventKind::Pending
+        | EventKind::Output { .. }
+        | EventKind::Waiting { .. }
+        | EventKind::Resumed { .. }
+        | EventKind::Warning { .. }
+        | EventKind::Ended(_) => 0,
+    };
+    own + recorded.data.as_ref().map_or(0, Bytes::len)
+}
+
+/// Kept by a response stream of ExecuteTool or RunTool. When the last one of a call is dropped before the call's end,
+/// the call is stopped, unless its policy is to keep it.
+pub struct Attached {
+    call: Arc<LiveCall>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let was_last = self.call.owners.fetch_sub(1, Ordering::AcqRel) == 1;
+        let running = !self.call.record().state.is_terminal();
+        if was_last && running && self.call.on_disconnect == OnDisconnect::Cancel {
+            self.call.stop(EndReason::Cancelled);
+        }
+    }
+}
+
+/// Measures how long a call has run; stands still while a person is asked.
+pub(crate) struct Clock {
+    state: Mutex<ClockState>,
+    changed: Notify,
+}
+
+struct ClockState {
+    ran: Duration,
+    waited: Duration,
+    since: Instant,
+    /// Questions that are open; the clock runs when there is none.
+    asking: usize,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let state = ClockState { ran: Duration::ZERO, waited: Duration::ZERO, since: Instant::now(), asking: 0 };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+}
+
+impl ClockState {
+    fn settle(&mut self) {
+        let passed = self.since.elapsed();
+        self.since += passed;
+        if self.asking == 0 { self.ran += passed } else { self.waited += passed }
+    }
+}
+
+impl Clock {
+    /// Stands still until the returned guard is dropped.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        let mut state = lock(&self.state);
+        state.settle();
+        state.asking += 1;
+        drop(state);
+        self.changed.notify_waiters();
+        Pause { clock: self }
+    }
+
+    /// Returns the times run and waited so far.
+    pub(crate) fn read(&self) -> (Duration, Duration) {
+        let mut state = lock(&self.state);
+        state.settle();
+        (state.ran, state.waited)
+    }
+
+    /// Returns once the call has run for `limit`.
+    pub(crate) async fn reached(&self, limit: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (ran, _) = self.read();
+            let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else { return };
+            if lock(&self.state).asking > 0 {
+                changed.await;
+            } else {
+                // Either the time is over, or a question stops the clock first.
+                let _ = tokio::time::timeout(left, changed).await;
+            }
+        }
+    }
+}
+
+/// The clock stands still while this lives.
+pub(crate) struct Pause<'a> {
+    clock: &'a Clock,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.clock.state);
+        state.settle();
+        state.asking -= 1;
+        drop(state);
+        self.clock.changed.notify_waiters();
+    }
+}
+
+/// Locks state that stays whole even if a holder panicked: every change is one assignment or one push.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,211 @@
+//! What the engine does for a running call: the other side of `CallContext`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::live::{LiveCall, lock};
+use super::writer::Command;
+use crate::call::{
+    Ask, CallRecord, Decision, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome, PromptState, Reply, ServiceEvent,
+    ServiceEventKind, Timestamp,
+};
+use crate::permission::Refusal;
+use crate::permission::broker::{Asked, Broker, Opened, Rights};
+use crate::store::{Store, StoreError};
+use crate::tool::{CallPort, ToolError};
+
+/// Serves one running call.
+pub(crate) struct Port {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) call: Arc<LiveCall>,
+    pub(crate) record: Arc<CallRecord>,
+    pub(crate) rights: Rights,
+    pub(crate) instance: InstanceId,
+    pub(crate) log: mpsc::Sender<Command>,
+    /// The prompts that this call had before the service died, in the order in which it asked: the same question
+    /// finds its prompt, and its reply if there is one.
+    pub(crate) earlier: Mutex<Vec<Prompt>>,
+}
+
+impl Port {
+    async fn wait(&self, opened: Opened) -> Result<(), Refusal> {
+        let _pause = self.call.clock.pause();
+        let prompt = opened.prompt;
+        let stored = self.tell(|stored| Command::Waiting { prompt: Box::new((*prompt).clone()), stored }).await;
+        if stored != Some(true) {
+            self.withdraw(&prompt.id, "the service could not record that the call waits").await;
+            return Err(Refusal::Unavailable);
+        }
+        let mut decision = opened.decision;
+        let decided = tokio::select! {
+            biased;
+            decision = &mut decision => decision.ok(),
+            () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
+            () = until(prompt.expires) => {
+                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            }
+        };
+        let Some(decision) = decided else { return Err(Refusal::Unavailable) };
+        self.resume(&prompt.id, decision).await
+    }
+
+    /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
+    async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<(), Refusal> {
+        let outcome = decision.outcome.clone();
+        let stored =
+            self.tell(|stored| Command::Resumed { prompt: prompt.clone(), outcome: outcome.clone(), stored }).await;
+        let verdict = verdict(decision.outcome);
+        if verdict.is_ok() && stored != Some(true) {
+            return Err(Refusal::Unavailable);
+        }
+        verdict
+    }
+
+    async fn withdraw(&self, prompt: &PromptId, why: &str) -> Option<Decision> {
+        settled(prompt, self.broker.withdraw(prompt, why).await)
+    }
+
+    async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (tx, rx) = oneshot::channel();
+        self.log.send(command(tx)).await.ok()?;
+        rx.await.ok()
+    }
+
+    /// Finds the prompt that this call opened for the same question before the service died. A different question means
+    /// that the world has changed: prompts left open then are for something that will not run.
+    async fn asked_before(&self, ask: &Ask) -> Option<Prompt> {
+        let stale: Vec<Prompt> = {
+            let mut earlier = lock(&self.earlier);
+            let first = earlier.first()?;
+            if first.ask == *ask {
+                return Some(earlier.remove(0));
+            }
+            earlier.drain(..).filter(|prompt| prompt.state == PromptState::Open).collect()
+        };
+        for prompt in stale {
+            self.withdraw(&prompt.id, "after a restart the call asks something else").await;
+        }
+        None
+    }
+
+    fn prompt(&self, ask: Ask, rule: Option<crate::call::Rule>, expires: Option<Timestamp>) -> Prompt {
+        let origin = &self.record.origin;
+        Prompt {
+            id: PromptId::generate(),
+            call: self.record.id.clone(),
+            owner: self.instance.clone(),
+            session: origin.session.clone(),
+            workspace: origin.workspace.clone(),
+            agent: origin.agent.clone(),
+            tool: self.record.tool.clone(),
+            requester: String::new(),
+            created: Timestamp::now(),
+            expires,
+            state: PromptState::Open,
+            input_digest: self.record.input_digest.clone(),
+            ask,
+            rule,
+            decision: None,
+        }
+    }
+}
+
+#[async_trait]
+impl CallPort for Port {
+    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        if self.call.stopping().is_cancelled() {
+            return Err(Refusal::Withdrawn);
+        }
+        if let Some(prompt) = self.asked_before(&ask).await {
+            return match prompt.decision.clone() {
+                Some(decision) => self.resume(&prompt.id, decision).await,
+                None => {
+                    let opened = self.broker.reopen(prompt, &self.rights).await;
+                    self.wait(opened).await
+                }
+            };
+        }
+        let make = |rule, expires| self.prompt(ask.clone(), rule, expires);
+        match self.broker.ask(&ask, &self.record.origin.workspace, &self.rights, make).await? {
+            Asked::Allowed => Ok(()),
+            Asked::Opened(opened) => self.wait(opened).await,
+        }
+    }
+
+    async fn progress(&self, title: Option<String>, patch: JsonMap) {
+        // A closed log means that the call has ended; nobody would see it.
+        let _ = self.log.send(Command::Metadata { title, patch }).await;
+    }
+
+    async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
+        match self.tell(|stored| Command::Output { bytes, stored }).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(StoreError::Full(what))) => {
+                Err(ToolError::Quota(format!("The output could not be stored, so the call was stopped: {what}.")))
+            }
+            Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
+            None => Err(ToolError::Cancelled),
+        }
+    }
+
+    async fn warn(&self, kind: &str, text: String) {
+        let _ = self.log.send(Command::Warning { kind: kind.to_owned(), text }).await;
+    }
+
+    async fn fact(&self, key: &str) -> Option<Value> {
+        match self.store.fact(&self.record.origin.session, key).await {
+            Ok(fact) => fact,
+            Err(error) => {
+                tracing::error!(call = %self.record.id, error = &error as &dyn std::error::Error, "a fact could not be read");
+                None
+            }
+        }
+    }
+
+    fn remember(&self, key: &str, value: Value) {
+        self.store.remember(&self.record.origin.session, key, value);
+    }
+
+    fn file_edited(&self, path: &Path) {
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(self.record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::FileEdited {
+                path: path.to_string_lossy().into_owned(),
+                call: self.record.id.clone(),
+            },
+        });
+    }
+}
+
+/// Says what the end of a prompt means for its call.
+fn verdict(outcome: PromptOutcome) -> Result<(), Refusal> {
+    match outcome {
+        PromptOutcome::Replied(Reply::Once | Reply::Always) => Ok(()),
+        PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
+        PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
+        PromptOutcome::Expired => Err(Refusal::Expired),
+        PromptOutcome::Withdrawn(_) => Err(Refusal::Withdrawn),
+    }
+}
+
+async fn until(expires: Option<Timestamp>) {
+    match expires {
+        Some(moment) => tokio::time::sleep(moment.since(Timestamp::now())).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn settled(prompt: &PromptId, result: Result<Option<Decision>, StoreError>) -> Option<Decision> {
+    result.unwrap_or_else(|error| {
+        tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be settled");
+        None
+    })
+}

@@ -1,0 +1,366 @@
+//! The one task that writes a call's log.
+//!
+//! *Invariant:* every event passes here, is stored first and shown second, and exactly one of them is the end. The
+//! writer knows nothing of tools; it is fed by a bounded channel, and whoever feeds it waits when it is full.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::live::{LiveCall, Recorded};
+use crate::call::{
+    CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
+    ServiceEvent, ServiceEventKind, Timestamp,
+};
+use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
+
+/// Commands that may wait for the writer; a feeder beyond that waits itself.
+pub(crate) const QUEUE: usize = 32;
+
+/// Bytes in one output event at most.
+const EVENT_BYTES: usize = 64 * 1024;
+
+/// Output that waits to be announced is announced at the latest after this long, or at once when there was silence.
+/// Many small messages would make HTTP/2 peers close the connection.
+const OUTPUT_EVERY: Duration = Duration::from_millis(25);
+
+/// Output that waits to be announced is announced when it is this much.
+const OUTPUT_BATCH: usize = 1024 * 1024;
+
+/// Metadata is announced at most this often.
+const METADATA_EVERY: Duration = Duration::from_millis(100);
+
+/// How often, and how far apart, storing the end of a call is tried.
+const END_ATTEMPTS: usize = 10;
+const END_RETRY: Duration = Duration::from_millis(200);
+
+/// What the writer is told.
+pub(crate) enum Command {
+    /// The tool starts.
+    Running { title: String },
+    /// Title or metadata changed.
+    Metadata { title: Option<String>, patch: JsonMap },
+    /// Output to store; answered once it is stored.
+    Output { bytes: Bytes, stored: oneshot::Sender<Result<(), StoreError>> },
+    /// The call waits; answered with whether that is durable.
+    Waiting { prompt: Box<Prompt>, stored: oneshot::Sender<bool> },
+    /// The call goes on; answered with whether that is durable: nothing may act on a reply that is not recorded.
+    Resumed { prompt: PromptId, outcome: PromptOutcome, stored: oneshot::Sender<bool> },
+    /// Something a person should know.
+    Warning { kind: String, text: String },
+    /// No more output comes: answered with the output, if there was any, and all metadata so far.
+    Finish { done: oneshot::Sender<Finished> },
+    /// The end; the writer stops.
+    End { ending: Box<Ending> },
+}
+
+/// What the writer gathered by the time the tool is done.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    pub(crate) output: Option<OutputInfo>,
+    pub(crate) title: String,
+    pub(crate) metadata: JsonMap,
+    pub(crate) open_prompts: Vec<PromptId>,
+}
+
+/// Writes the log of one call.
+pub(crate) struct LogWriter {
+    store: Arc<dyn Store>,
+    call: Arc<LiveCall>,
+    record: CallRecord,
+    max_output_bytes: u64,
+    output: Output,
+    metadata: JsonMap,
+    pending_patch: Option<(Option<String>, JsonMap)>,
+    last_metadata: Option<Instant>,
+    open_prompts: Vec<PromptId>,
+    /// Events that the store has not taken yet: it was full, or failed. They go first with the next attempt.
+    unstored: Vec<Recorded>,
+}
+
+#[derive(Default)]
+struct Output {
+    writer: Option<Box<dyn OutputWriter>>,
+    id: Option<OutputId>,
+    /// Bytes stored.
+    stored: u64,
+    /// Bytes stored and not announced yet.
+    unannounced: BytesMut,
+    last: Option<Instant>,
+}
+
+impl LogWriter {
+    pub(crate) fn new(store: Arc<dyn Store>, call: Arc<LiveCall>, record: CallRecord, max_output_bytes: u64) -> Self {
+        Self {
+            store,
+            call,
+            record,
+            max_output_bytes,
+            output: Output::default(),
+            metadata: JsonMap::new(),
+            pending_patch: None,
+            last_metadata: None,
+            open_prompts: Vec::new(),
+            unstored: Vec::new(),
+        }
+    }
+
+    /// Writes until the end. If the feeders go away without an end, or the log cannot be written, the call is left for
+    /// the next start-up to end as lost.
+    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        loop {
+            let command = match self.next_deadline() {
+                Some(deadline) => tokio::select! {
+                    biased;
+                    command = commands.recv() => command,
+                    () = tokio::time::sleep_until(deadline) => {
+                        self.flush_due().await;
+                        continue;
+                    }
+                },
+                None => commands.recv().await,
+            };
+            let Some(command) = command else {
+                tracing::error!(call = %self.record.id, "the log of a call was left without an end");
+                return self.call.abandon();
+            };
+            if self.handle(command).await {
+                return;
+            }
+        }
+    }
+
+    /// Handles a command; true after the end.
+    async fn handle(&mut self, command: Command) -> bool {
+        match command {
+            Command::Running { title } => {
+                self.record.started = Some(Timestamp::now());
+                self.record.state = CallState::Running;
+                self.record.title.clone_from(&title);
+                let input_json = self.record.input_json.clone();
+                self.append(vec![EventKind::Running { input_json, title }]).await;
+                self.announce_state();
+            }
+            Command::Metadata { title, patch } => self.metadata(title, patch).await,
+            Command::Output { bytes, stored } => {
+                let result = self.store_output(&bytes).await;
+                // The tool may be gone; its bytes are stored all the same.
+                let _ = stored.send(result);
+                self.flush_due().await;
+            }
+            Command::Waiting { prompt, stored } => {
+                self.flush().await;
+                self.open_prompts.push(prompt.id.clone());
+                self.record.state = CallState::Waiting;
+                self.record.waiting_on = Some(prompt.id.clone());
+                let durable = self.append(vec![EventKind::Waiting { prompt }]).await;
+                self.announce_state();
+                let _ = stored.send(durable);
+            }
+            Command::Resumed { prompt, outcome, stored } => {
+                self.open_prompts.retain(|open| *open != prompt);
+                self.record.waiting_on = self.open_prompts.last().cloned();
+                let running = if self.record.started.is_some() { CallState::Running } else { CallState::Pending };
+                self.record.state = if self.open_prompts.is_empty() { running } else { CallState::Waiting };
+                let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
+                self.announce_state();
+                let _ = stored.send(durable);
+            }
+            Command::Warning { kind, text } => {
+                self.flush().await;
+                self.append(vec![EventKind::Warning { kind, text }]).await;
+            }
+            Command::Finish { done } => {
+                self.flush().await;
+                let finished = self.finish().await;
+                let _ = done.send(finished);
+            }
+            Command::End { ending } => {
+                self.end(ending).await;
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn metadata(&mut self, title: Option<String>, patch: JsonMap) {
+        merge(&mut self.metadata, patch.clone());
+        if let Some(title) = &title {
+            self.record.title.clone_from(title);
+        }
+        let (pending_title, pending) = self.pending_patch.get_or_insert_with(Default::default);
+        if title.is_some() {
+            *pending_title = title;
+        }
+        // A null in the patch must reach the readers, so this does not clear.
+        pending.extend(patch);
+        self.flush_due().await;
+    }
+
+    async fn store_output(&mut self, bytes: &Bytes) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.output.stored + bytes.len() as u64 > self.max_output_bytes {
+            return Err(StoreError::Full(format!("one call may write {} bytes of output", self.max_output_bytes)));
+        }
+        let writer = match &mut self.output.writer {
+            Some(writer) => writer,
+            None => {
+                let owner = OutputOwner {
+                    call: self.record.id.clone(),
+                    session: self.record.origin.session.clone(),
+                    workspace: self.record.origin.workspace.clone(),
+                };
+                let writer = self.store.create(owner).await?;
+                self.output.id = Some(writer.id().clone());
+                self.output.writer.insert(writer)
+            }
+        };
+        writer.append(bytes).await?;
+        self.output.stored += bytes.len() as u64;
+        self.output.unannounced.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// When something that waits must be announced.
+    fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let output = (!self.output.unannounced.is_empty())
+            .then(|| self.output.last.map_or(now, |last| last + OUTPUT_EVERY));
+        let metadata =
+            self.pending_patch.as_ref().map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
+        output.into_iter().chain(metadata).min()
+    }
+
+    async fn flush_due(&mut self) {
+        let now = Instant::now();
+        let output_due = self.output.last.is_none_or(|last| now >= last + OUTPUT_EVERY)
+            || self.output.unannounced.len() >= OUTPUT_BATCH;
+        let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
+        self.flush_some(output_due, metadata_due).await;
+    }
+
+    async fn flush(&mut self) {
+        self.flush_some(true, true).await;
+    }
+
+    async fn flush_some(&mut self, output: bool, metadata: bool) {
+        let mut kinds = Vec::new();
+        if let Some((title, patch)) = self.pending_patch.take_if(|_| metadata) {
+            kinds.push((EventKind::Metadata { title, patch }, None));
+            self.last_metadata = Some(Instant::now());
+        }
+        let waits = output && !self.output.unannounced.is_empty();
+        if let Some(id) = self.output.id.clone().filter(|_| waits) {
+            let mut left = self.output.unannounced.split().freeze();
+            let mut offset = self.output.stored - left.len() as u64;
+            while !left.is_empty() {
+                let data = left.split_to(left.len().min(EVENT_BYTES));
+                let length = data.len() as u64;
+                kinds.push((EventKind::Output { output: id.clone(), offset, length }, Some(data)));
+                offset += length;
+            }
+            self.output.last = Some(Instant::now());
+        }
+        if !kinds.is_empty() {
+            self.append_with(kinds).await;
+        }
+    }
+
+    async fn finish(&mut self) -> Finished {
+        let output = match self.output.writer.take() {
+            None => None,
+            Some(writer) => match writer.finish().await {
+                Ok(info) => Some(info),
+                Err(error) => {
+                    self.complain("the output of a call could not be finished", &error);
+                    None
+                }
+            },
+        };
+        Finished {
+            output,
+            title: self.record.title.clone(),
+            metadata: self.metadata.clone(),
+            open_prompts: self.open_prompts.clone(),
+        }
+    }
+
+    async fn end(&mut self, ending: Box<Ending>) {
+        self.flush().await;
+        // A tool that was dropped never came to `Finish`.
+        self.output.writer = None;
+        self.record.state = ending.state();
+        self.record.ended = Some(Timestamp::now());
+        self.record.waiting_on = None;
+        self.record.title.clone_from(&ending.title);
+        self.record.ending = Some((*ending).clone());
+        self.announce_state();
+        self.append(vec![EventKind::Ended(ending)]).await;
+    }
+
+    async fn append(&mut self, kinds: Vec<EventKind>) -> bool {
+        self.append_with(kinds.into_iter().map(|kind| (kind, None)).collect()).await
+    }
+
+    /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again for a
+    /// while and then shown all the same, because a client waits for it: the next start-up ends the stored call as lost.
+    async fn append_with(&mut self, kinds: Vec<(EventKind, Option<Bytes>)>) -> bool {
+        for (kind, data) in kinds {
+            self.record.last_sequence += 1;
+            let event = CallEvent { sequence: self.record.last_sequence, time: Timestamp::now(), kind };
+            self.unstored.push(Recorded { event: Arc::new(event), data });
+        }
+        let attempts = if self.record.state.is_terminal() { END_ATTEMPTS } else { 1 };
+        for attempt in 1..=attempts {
+            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
+            match self.store.append(self.record.clone(), events).await {
+                Ok(()) => {
+                    self.call.publish(self.record.clone(), std::mem::take(&mut self.unstored));
+                    return true;
+                }
+                Err(error) => self.complain("the log of a call could not be written", &error),
+            }
+            if attempt < attempts {
+                tokio::time::sleep(END_RETRY).await;
+            }
+        }
+        if self.record.state.is_terminal() {
+            self.call.publish(self.record.clone(), std::mem::take(&mut self.unstored));
+        }
+        false
+    }
+
+    fn announce_state(&self) {
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(self.record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::Call {
+                call: self.record.id.clone(),
+                tool: self.record.tool.clone(),
+                state: self.record.state,
+            },
+        });
+    }
+
+    fn complain(&self, what: &str, error: &StoreError) {
+        tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
+    }
+}
+
+/// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.
+pub(crate) fn merge(metadata: &mut JsonMap, patch: JsonMap) {
+    for (key, value) in patch {
+        if value == Value::Null {
+            metadata.remove(&key);
+        } else {
+            metadata.insert(key, value);
+        }
+    }
+}
