@@ -531,11 +531,18 @@ pub struct CallEvent {
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// The call is admitted.
-    Pending,
+    Pending {
+        /// The tool that will run.
+        tool: String,
+        /// The name that was asked for.
+        requested_tool: String,
+    },
     /// The tool starts with this frozen input.
     Running {
         /// Canonical JSON.
         input_json: String,
+        /// Its SHA-256, hexadecimal.
+        input_digest: String,
         /// A first title.
         title: String,
     },

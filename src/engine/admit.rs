@@ -1,14 +1,13 @@
 //! Admission: from a request to a recorded call, or a refusal before any call exists.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
-use super::run::{self, DOOM_LOOP, Run};
+use super::run::{self, DOOM_LOOP, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, EventKind, Outcome, PromptState, RawInput, ServiceEvent,
@@ -18,9 +17,6 @@ use crate::permission::broker::Rights;
 use crate::permission::rules::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
-
-/// The longest time that a request may allow a tool.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a call was not admitted. No record of it exists.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +93,10 @@ impl Engine {
             RawInput::Value(value) => value.to_string().len(),
         };
         if size > self.limits.max_input_bytes {
-            return Err(AdmitError::InputTooLarge { size, limit: self.limits.max_input_bytes });
+            return Err(AdmitError::InputTooLarge {
+                size,
+                limit: self.limits.max_input_bytes,
+            });
         }
         let digest = request_digest(&call);
         if let Some(started) = self.attach_live(&call.id, &digest)? {
@@ -107,34 +106,46 @@ impl Engine {
             return Err(AdmitError::Draining);
         }
         let place = self.place_of(&call)?;
-        let agent = place.agent(&call.origin.agent).ok_or_else(|| AdmitError::UnknownAgent {
-            name: call.origin.agent.clone(),
-            known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
-        })?;
+        let agent = place
+            .agent(&call.origin.agent)
+            .ok_or_else(|| AdmitError::UnknownAgent {
+                name: call.origin.agent.clone(),
+                known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
+            })?;
         if let Some(parent) = &call.origin.parent
             && self.get(parent).await?.is_none()
         {
             return Err(AdmitError::UnknownParent(parent.clone()));
         }
-        let rights = Self::rights(agent);
+        let rights = place.rights(agent);
         let prepared = prepare(place, &call, &rights);
         let record = self.new_record(&call, &prepared, digest);
         self.record_and_run(place, record, prepared, rights).await
     }
 
     fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
-        self.place(&call.origin.workspace).ok_or_else(|| AdmitError::UnknownWorkspace {
-            name: call.origin.workspace.clone(),
-            known: self.places.iter().map(|place| place.workspace.name().to_owned()).collect(),
-        })
+        self.place(&call.origin.workspace)
+            .ok_or_else(|| AdmitError::UnknownWorkspace {
+                name: call.origin.workspace.clone(),
+                known: self
+                    .places
+                    .iter()
+                    .map(|place| place.workspace.name().to_owned())
+                    .collect(),
+            })
     }
 
     fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
-        let Some(call) = lock(&self.live).get(id).cloned() else { return Ok(None) };
+        let Some(call) = lock(&self.live).get(id).cloned() else {
+            return Ok(None);
+        };
         if call.request_digest != digest {
             return Err(AdmitError::IdTaken(id.clone()));
         }
-        Ok(Some(Started { id: id.clone(), attached: Some(call.attach()) }))
+        Ok(Some(Started {
+            id: id.clone(),
+            attached: Some(call.attach()),
+        }))
     }
 
     fn new_record(&self, call: &ToolCall, prepared: &Prepared, request_digest: String) -> CallRecord {
@@ -175,29 +186,40 @@ impl Engine {
                 if other.request_digest != record.request_digest {
                     return Err(AdmitError::IdTaken(record.id.clone()));
                 }
-                return Ok(Started { id: record.id.clone(), attached: Some(other.attach()) });
+                return Ok(Started {
+                    id: record.id.clone(),
+                    attached: Some(other.attach()),
+                });
             }
             if calls.len() >= self.limits.max_running_calls {
-                return Err(AdmitError::TooManyCalls { limit: self.limits.max_running_calls });
+                return Err(AdmitError::TooManyCalls {
+                    limit: self.limits.max_running_calls,
+                });
             }
             calls.insert(record.id.clone(), live.clone());
         }
         let attached = live.attach();
         let asks_first = prepared.problem.is_none() && self.asks_doom_loop(&record, &rights).await;
-        let mut kinds = vec![EventKind::Pending];
+        let mut kinds = vec![EventKind::Pending {
+            tool: record.tool.clone(),
+            requested_tool: record.requested_tool.clone(),
+        }];
         if let Some(problem) = &prepared.problem {
             kinds.push(EventKind::Ended(Box::new(invalid_ending(problem))));
         } else if !asks_first {
-            kinds.push(EventKind::Running { input_json: record.input_json.clone(), title: String::new() });
+            kinds.push(running(&record, String::new()));
         }
         let events = run::apply(&mut record, kinds);
-        match self.store.create(record.clone(), events.clone()).await {
+        match self.store.create_call(record.clone(), events.clone()).await {
             Ok(Created::New) => {}
             Ok(Created::Taken(stored)) => {
                 self.forget_live(&live);
                 drop(attached);
                 return if stored.request_digest == record.request_digest {
-                    Ok(Started { id: record.id, attached: None })
+                    Ok(Started {
+                        id: record.id,
+                        attached: None,
+                    })
                 } else {
                     Err(AdmitError::IdTaken(record.id))
                 };
@@ -215,7 +237,10 @@ impl Engine {
         } else {
             Run::new(self, place, live, record, prepared.entry, rights).spawn(asks_first, Vec::new());
         }
-        Ok(Started { id, attached: Some(attached) })
+        Ok(Started {
+            id,
+            attached: Some(attached),
+        })
     }
 
     /// Takes a call that did not come into being out of the map, and wakes whoever attached to it meanwhile.
@@ -226,14 +251,23 @@ impl Engine {
 
     /// Runs a call again that waited for a person when its service died; false if it cannot be.
     pub(super) async fn resume(self: &Arc<Self>, record: &CallRecord) -> Result<bool, StoreError> {
-        let Some(place) = self.place(&record.origin.workspace) else { return Ok(false) };
-        let Some(agent) = place.agent(&record.origin.agent) else { return Ok(false) };
-        let rights = Self::rights(agent);
-        let Some(entry) = place.registry.resolve(&record.tool, &rights.rules) else { return Ok(false) };
+        let Some(place) = self.place(&record.origin.workspace) else {
+            return Ok(false);
+        };
+        let Some(agent) = place.agent(&record.origin.agent) else {
+            return Ok(false);
+        };
+        let rights = place.rights(agent);
+        let Some(entry) = place.registry.resolve(&record.tool, &rights.rules) else {
+            return Ok(false);
+        };
         if !entry.tool.is_resumable() {
             return Ok(false);
         }
-        let filter = PromptFilter { call: Some(record.id.clone()), ..Default::default() };
+        let filter = PromptFilter {
+            call: Some(record.id.clone()),
+            ..Default::default()
+        };
         let prompts = self.store.prompts(&filter, usize::MAX).await?;
         let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
         run::publish(&live, record.clone(), Vec::new());
@@ -267,7 +301,9 @@ impl Engine {
             ..Default::default()
         };
         for prompt in self.store.prompts(&filter, usize::MAX).await? {
-            self.broker.withdraw(&prompt.id, "the service ended while the call was running").await?;
+            self.broker
+                .withdraw(&prompt.id, "the service ended while the call was running")
+                .await?;
         }
         Ok(())
     }
@@ -290,7 +326,11 @@ impl Engine {
     async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
         let this = (record.tool.clone(), record.input_digest.clone());
         let known = lock(&self.recent_calls).contains_key(&record.origin.session);
-        let stored = if known { Vec::new() } else { self.last_calls(&record.origin.session).await };
+        let stored = if known {
+            Vec::new()
+        } else {
+            self.last_calls(&record.origin.session).await
+        };
         let in_a_row = {
             let mut sessions = lock(&self.recent_calls);
             if sessions.len() >= SESSIONS_REMEMBERED && !known {
@@ -308,16 +348,22 @@ impl Engine {
             in_a_row
         };
         let pattern = [record.tool.clone()];
-        in_a_row
-            && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern)
-                != Judgement::Allow
+        in_a_row && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern) != Judgement::Allow
     }
 
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {
-        let filter = CallFilter { session: Some(session.clone()), ..Default::default() };
+        let filter = CallFilter {
+            session: Some(session.clone()),
+            ..Default::default()
+        };
         let page = PageRequest { size: 2, after: None };
-        match self.store.list(&filter, &page).await {
-            Ok(page) => page.items.into_iter().rev().map(|call| (call.tool, call.input_digest)).collect(),
+        match self.store.list_calls(&filter, &page).await {
+            Ok(page) => page
+                .items
+                .into_iter()
+                .rev()
+                .map(|call| (call.tool, call.input_digest))
+                .collect(),
             Err(error) => {
                 tracing::error!(%session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
                 Vec::new()
@@ -344,7 +390,10 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
     };
     let Some(entry) = registry.resolve(&call.tool, &rights.rules) else {
         let names = registry.callable_names(&offer, &rights.rules).join(", ");
-        return repaired(format!("Model tried to call unavailable tool '{}'. Available tools: {names}.", call.tool));
+        return repaired(format!(
+            "Model tried to call unavailable tool '{}'. Available tools: {names}.",
+            call.tool
+        ));
     };
     match input::parse(&call.input) {
         Ok(value) => checked(entry, value, requested_tool.clone()),
@@ -361,12 +410,20 @@ fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared 
     }
     let problem =
         input::problems(&entry.validator, &value).map(|details| invalid_arguments(entry.tool.name(), &details));
-    Prepared { entry: entry.clone(), frozen: Frozen::new(&value), requested_tool, problem }
+    Prepared {
+        entry: entry.clone(),
+        frozen: Frozen::new(&value),
+        requested_tool,
+        problem,
+    }
 }
 
 fn invalid_ending(problem: &str) -> Ending {
     Ending {
-        outcome: Outcome::Failed { reason: EndReason::InvalidArguments, error: problem.to_owned() },
+        outcome: Outcome::Failed {
+            reason: EndReason::InvalidArguments,
+            error: problem.to_owned(),
+        },
         title: String::new(),
         metadata: Default::default(),
         attachments: Vec::new(),

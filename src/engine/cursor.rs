@@ -114,7 +114,12 @@ impl Engine {
         let live = lock(&self.live).get(id).cloned();
         let stored = match &live {
             Some(_) => None,
-            None => Some(self.store.get(id).await?.ok_or_else(|| WatchError::NotFound(id.clone()))?),
+            None => Some(
+                self.store
+                    .get(id)
+                    .await?
+                    .ok_or_else(|| WatchError::NotFound(id.clone()))?,
+            ),
         };
         let last = match (&live, &stored) {
             (Some(live), _) => live.watch().borrow().last,
@@ -162,7 +167,12 @@ impl Cursor {
             }
             if let Some((first, last, bytes, time)) = self.gap.take() {
                 self.held = Some(recorded);
-                return Ok(Some(Item::Gap { first, last, bytes, time }));
+                return Ok(Some(Item::Gap {
+                    first,
+                    last,
+                    bytes,
+                    time,
+                }));
             }
             let data = self.bytes_of(&recorded).await?;
             return Ok(Some(Item::Event(recorded.event, data)));
@@ -196,7 +206,10 @@ impl Cursor {
 
     fn at_hand(&mut self) -> Option<Recorded> {
         if let Some(event) = self.batch.next() {
-            return Some(Recorded { event: Arc::new(event), data: None });
+            return Some(Recorded {
+                event: Arc::new(event),
+                data: None,
+            });
         }
         self.live.as_ref().and_then(|(call, _)| call.recent(self.next - 1))
     }
@@ -219,7 +232,9 @@ impl Cursor {
 
     /// Waits for more; false when a heartbeat is due first.
     async fn wait(&mut self) -> Result<bool, WatchError> {
-        let Some((_, progress)) = &mut self.live else { return self.wait_for_foreign().await };
+        let Some((_, progress)) = &mut self.live else {
+            return self.wait_for_foreign().await;
+        };
         let next = self.next;
         let more = progress.wait_for(|progress| progress.last >= next || progress.ended);
         match tokio::time::timeout(self.heartbeat, more).await {
@@ -246,11 +261,15 @@ impl Cursor {
 
     /// Says whether the mode leaves this event out, and notes it in the gap then.
     fn leaves_out(&mut self, recorded: &Recorded) -> bool {
-        let EventKind::Output { offset, length, .. } = recorded.event.kind else { return false };
+        let EventKind::Output { offset, length, .. } = recorded.event.kind else {
+            return false;
+        };
         let skip = match self.mode {
             OutputMode::Full => false,
             OutputMode::None => true,
-            OutputMode::Tail => self.written().is_some_and(|total| offset + length + TAIL_BYTES <= total),
+            OutputMode::Tail => self
+                .written()
+                .is_some_and(|total| offset + length + TAIL_BYTES <= total),
         };
         if skip {
             let sequence = recorded.event.sequence;
@@ -273,7 +292,9 @@ impl Cursor {
     }
 
     async fn bytes_of(&self, recorded: &Recorded) -> Result<Bytes, WatchError> {
-        let EventKind::Output { output, offset, length } = &recorded.event.kind else { return Ok(Bytes::new()) };
+        let EventKind::Output { output, offset, length } = &recorded.event.kind else {
+            return Ok(Bytes::new());
+        };
         match &recorded.data {
             Some(data) => Ok(data.clone()),
             None => Ok(self.read(output, *offset, *length).await?),
@@ -282,7 +303,11 @@ impl Cursor {
 
     /// Reads a range of output; shorter or empty if the output has been deleted since.
     async fn read(&self, output: &OutputId, offset: u64, length: u64) -> Result<Bytes, StoreError> {
-        match self.store.read(output, offset, usize::try_from(length).unwrap_or(usize::MAX)).await {
+        match self
+            .store
+            .read(output, offset, usize::try_from(length).unwrap_or(usize::MAX))
+            .await
+        {
             Err(StoreError::NotFound(_)) => Ok(Bytes::new()),
             other => other,
         }
@@ -295,6 +320,10 @@ impl Cursor {
             (None, None) => return None,
         };
         let elapsed = Timestamp::now().since(record.created);
-        Some(Item::Heartbeat { last: self.next - 1, state: record.state, elapsed })
+        Some(Item::Heartbeat {
+            last: self.next - 1,
+            state: record.state,
+            elapsed,
+        })
     }
 }

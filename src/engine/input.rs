@@ -37,10 +37,12 @@ pub(crate) fn canonical(value: &Value) -> String {
 /// Returns the SHA-256 of bytes as 64 hexadecimal digits.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// Parses the arguments of a call. Empty text counts as `{}`.
@@ -61,7 +63,9 @@ pub(crate) fn convert(value: &mut Value, schema: &Value) {
     let expects = |name: &str| schema.get("type").is_some_and(|kind| kind == name);
     match value {
         Value::Object(fields) => {
-            let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+                return;
+            };
             for (name, field) in fields {
                 if let Some(schema) = properties.get(name) {
                     convert(field, schema);
@@ -97,12 +101,20 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> String {
     let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
     if let ValidationErrorKind::Required { property } = error.kind() {
         let name = property.as_str().unwrap_or_default();
-        let full = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        let full = if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        };
         return format!("{full}: this argument is required");
     }
     // The message quotes the offending value, which may be as large as a file.
     let message = shorten(&error.to_string(), 300);
-    if path.is_empty() { message } else { format!("{path}: {message}") }
+    if path.is_empty() {
+        message
+    } else {
+        format!("{path}: {message}")
+    }
 }
 
 fn shorten(text: &str, limit: usize) -> String {
@@ -168,7 +180,10 @@ mod tests {
         };
         check(json!({"path": "a", "unknown": 1}), &[]);
         check(json!({"limit": -1}), &["path: this argument is required", "limit: "]);
-        check(json!({"path": null, "all": 3}), &["path: null is not of type", "all: 3 is not of type"]);
+        check(
+            json!({"path": null, "all": 3}),
+            &["path: null is not of type", "all: 3 is not of type"],
+        );
         check(json!([1, 2]), &["is not of type \"object\""]);
         check(json!({"path": {"x": "y".repeat(5000)}}), &["path: ", "…"]);
     }

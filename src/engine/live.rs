@@ -144,7 +144,7 @@ fn weight(recorded: &Recorded) -> usize {
     let own = match &recorded.event.kind {
         EventKind::Metadata { patch, .. } => patch.values().filter_map(|value| value.as_str()).map(str::len).sum(),
         EventKind::Running { input_json, .. } => input_json.len(),
-        EventKind::Pending
+        EventKind::Pending { .. }
         | EventKind::Output { .. }
         | EventKind::Waiting { .. }
         | EventKind::Resumed { .. }
@@ -186,8 +186,16 @@ struct ClockState {
 
 impl Default for Clock {
     fn default() -> Self {
-        let state = ClockState { ran: Duration::ZERO, waited: Duration::ZERO, since: Instant::now(), asking: 0 };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        let state = ClockState {
+            ran: Duration::ZERO,
+            waited: Duration::ZERO,
+            since: Instant::now(),
+            asking: 0,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
     }
 }
 
@@ -195,7 +203,11 @@ impl ClockState {
     fn settle(&mut self) {
         let passed = self.since.elapsed();
         self.since += passed;
-        if self.asking == 0 { self.ran += passed } else { self.waited += passed }
+        if self.asking == 0 {
+            self.ran += passed
+        } else {
+            self.waited += passed
+        }
     }
 }
 
@@ -224,7 +236,9 @@ impl Clock {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let (ran, _) = self.read();
-            let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else { return };
+            let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else {
+                return;
+            };
             if lock(&self.state).asking > 0 {
                 changed.await;
             } else {

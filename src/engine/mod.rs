@@ -8,6 +8,7 @@ mod admit;
 mod cursor;
 mod input;
 mod live;
+pub mod outputs;
 mod port;
 mod registry;
 mod run;
@@ -31,7 +32,7 @@ use self::live::{LiveCall, lock};
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
 };
-use crate::permission::agents::Agent;
+use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
 use crate::workspace::Workspace;
@@ -42,12 +43,17 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Sessions whose last calls are remembered for the loop question; beyond that the oldest are read from the store.
 const SESSIONS_REMEMBERED: usize = 4096;
 
+/// Returns the SHA-256 of a value's canonical JSON (RFC 8785), 64 hexadecimal digits.
+pub fn digest_of(value: &serde_json::Value) -> String {
+    input::sha256_hex(input::canonical(value).as_bytes())
+}
+
 /// A workspace with everything that calls in it need.
 pub struct Place {
     /// The folders.
     pub workspace: Arc<Workspace>,
     /// The agents, in the order in which they are listed.
-    pub agents: Vec<Agent>,
+    pub agents: Agents,
     /// The tools.
     pub registry: Arc<Registry>,
     /// How much of an output the model sees.
@@ -55,9 +61,17 @@ pub struct Place {
 }
 
 impl Place {
+    /// Returns the rights of an agent here.
+    pub fn rights(&self, agent: &Agent) -> Rights {
+        Rights {
+            rules: agent.rules.clone().into(),
+            worktree: self.workspace.worktree().into(),
+        }
+    }
+
     /// Finds an agent.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
-        self.agents.iter().find(|agent| agent.name == name)
+        self.agents.get(name)
     }
 }
 
@@ -150,11 +164,6 @@ impl Engine {
         lock(&self.live).len()
     }
 
-    /// Returns the rights of an agent.
-    pub fn rights(agent: &Agent) -> Rights {
-        Rights { rules: agent.rules.clone().into() }
-    }
-
     /// Returns the record of a call, as far as it is known at this moment.
     ///
     /// # Errors
@@ -172,7 +181,7 @@ impl Engine {
     /// # Errors
     /// The store failed, or the page token is not one of its own.
     pub async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
-        self.store.list(filter, page).await
+        self.store.list_calls(filter, page).await
     }
 
     /// Asks a call to stop, waits for its end and returns it. `None` if there is no such call; a call of another
@@ -215,8 +224,14 @@ impl Engine {
         self.store.forget(session).await?;
         lock(&self.recent_calls).remove(session);
         if workspaces.is_empty() {
-            let filter = CallFilter { session: Some(session.clone()), ..CallFilter::default() };
-            let latest = self.store.list(&filter, &PageRequest { size: 1, after: None }).await?;
+            let filter = CallFilter {
+                session: Some(session.clone()),
+                ..CallFilter::default()
+            };
+            let latest = self
+                .store
+                .list_calls(&filter, &PageRequest { size: 1, after: None })
+                .await?;
             workspaces.extend(latest.items.into_iter().map(|call| call.origin.workspace));
         }
         for workspace in workspaces {

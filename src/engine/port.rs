@@ -37,9 +37,15 @@ impl Port {
     async fn wait(&self, opened: Opened) -> Result<(), Refusal> {
         let _pause = self.call.clock.pause();
         let prompt = opened.prompt;
-        let stored = self.tell(|stored| Command::Waiting { prompt: Box::new((*prompt).clone()), stored }).await;
+        let stored = self
+            .tell(|stored| Command::Waiting {
+                prompt: Box::new((*prompt).clone()),
+                stored,
+            })
+            .await;
         if stored != Some(true) {
-            self.withdraw(&prompt.id, "the service could not record that the call waits").await;
+            self.withdraw(&prompt.id, "the service could not record that the call waits")
+                .await;
             return Err(Refusal::Unavailable);
         }
         let mut decision = opened.decision;
@@ -51,15 +57,22 @@ impl Port {
                 settled(&prompt.id, self.broker.expire(&prompt.id).await)
             }
         };
-        let Some(decision) = decided else { return Err(Refusal::Unavailable) };
+        let Some(decision) = decided else {
+            return Err(Refusal::Unavailable);
+        };
         self.resume(&prompt.id, decision).await
     }
 
     /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
     async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<(), Refusal> {
         let outcome = decision.outcome.clone();
-        let stored =
-            self.tell(|stored| Command::Resumed { prompt: prompt.clone(), outcome: outcome.clone(), stored }).await;
+        let stored = self
+            .tell(|stored| Command::Resumed {
+                prompt: prompt.clone(),
+                outcome: outcome.clone(),
+                stored,
+            })
+            .await;
         let verdict = verdict(decision.outcome);
         if verdict.is_ok() && stored != Some(true) {
             return Err(Refusal::Unavailable);
@@ -86,10 +99,14 @@ impl Port {
             if first.ask == *ask {
                 return Some(earlier.remove(0));
             }
-            earlier.drain(..).filter(|prompt| prompt.state == PromptState::Open).collect()
+            earlier
+                .drain(..)
+                .filter(|prompt| prompt.state == PromptState::Open)
+                .collect()
         };
         for prompt in stale {
-            self.withdraw(&prompt.id, "after a restart the call asks something else").await;
+            self.withdraw(&prompt.id, "after a restart the call asks something else")
+                .await;
         }
         None
     }
@@ -132,7 +149,11 @@ impl CallPort for Port {
             };
         }
         let make = |rule, expires| self.prompt(ask.clone(), rule, expires);
-        match self.broker.ask(&ask, &self.record.origin.workspace, &self.rights, make).await? {
+        match self
+            .broker
+            .ask(&ask, &self.record.origin.workspace, &self.rights, make)
+            .await?
+        {
             Asked::Allowed => Ok(()),
             Asked::Opened(opened) => self.wait(opened).await,
         }
@@ -146,16 +167,22 @@ impl CallPort for Port {
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
         match self.tell(|stored| Command::Output { bytes, stored }).await {
             Some(Ok(())) => Ok(()),
-            Some(Err(StoreError::Full(what))) => {
-                Err(ToolError::Quota(format!("The output could not be stored, so the call was stopped: {what}.")))
-            }
+            Some(Err(StoreError::Full(what))) => Err(ToolError::Quota(format!(
+                "The output could not be stored, so the call was stopped: {what}."
+            ))),
             Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
             None => Err(ToolError::Cancelled),
         }
     }
 
     async fn warn(&self, kind: &str, text: String) {
-        let _ = self.log.send(Command::Warning { kind: kind.to_owned(), text }).await;
+        let _ = self
+            .log
+            .send(Command::Warning {
+                kind: kind.to_owned(),
+                text,
+            })
+            .await;
     }
 
     async fn fact(&self, key: &str) -> Option<Value> {

@@ -39,9 +39,15 @@ pub struct Registry {
 impl Entry {
     fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
         let schema = tool.input_schema();
-        let validator = jsonschema::validator_for(&input::open_schema(&schema))
-            .map_err(|error| SchemaError { tool: tool.name().to_owned(), message: error.to_string() })?;
-        Ok(Self { tool, schema, validator: Arc::new(validator) })
+        let validator = jsonschema::validator_for(&input::open_schema(&schema)).map_err(|error| SchemaError {
+            tool: tool.name().to_owned(),
+            message: error.to_string(),
+        })?;
+        Ok(Self {
+            tool,
+            schema,
+            validator: Arc::new(validator),
+        })
     }
 }
 
@@ -51,10 +57,7 @@ impl Registry {
     ///
     /// # Errors
     /// A tool's schema does not compile.
-    pub fn new(
-        invalid: Arc<dyn Tool>,
-        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
-    ) -> Result<Self, SchemaError> {
+    pub fn new(invalid: Arc<dyn Tool>, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, SchemaError> {
         let mut entries: Vec<Entry> = Vec::new();
         for tool in tools {
             let entry = Entry::new(tool)?;
@@ -63,7 +66,10 @@ impl Registry {
                 None => entries.push(entry),
             }
         }
-        Ok(Self { invalid: Entry::new(invalid)?, entries })
+        Ok(Self {
+            invalid: Entry::new(invalid)?,
+            entries,
+        })
     }
 
     /// Returns what the model of an agent with these rules is told (`spec/framework.md` §7).
@@ -93,15 +99,21 @@ impl Registry {
     /// Returns the names of all tools that an agent with these rules may call and is told of, `invalid` first.
     pub(crate) fn callable_names(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<String> {
         let offered = self.offered(offer, rules).into_iter().map(|definition| definition.name);
-        std::iter::once(self.invalid.tool.name().to_owned()).chain(offered).collect()
+        std::iter::once(self.invalid.tool.name().to_owned())
+            .chain(offered)
+            .collect()
     }
 
     /// Returns every tool.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        std::iter::once(&self.invalid).chain(&self.entries).map(|entry| &entry.tool)
+        std::iter::once(&self.invalid)
+            .chain(&self.entries)
+            .map(|entry| &entry.tool)
     }
 
     fn usable(&self, rules: &[Rule]) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| !rules::disabled(entry.tool.name(), rules))
+        self.entries
+            .iter()
+            .filter(move |entry| !rules::disabled(entry.tool.name(), rules))
     }
 }

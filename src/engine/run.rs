@@ -17,11 +17,11 @@ use super::truncate::{self, Direction, Totals};
 use super::writer::{self, Command, Finished, LogWriter};
 use super::{Engine, Place, STOP_GRACE};
 use crate::call::{
-    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, JsonMap, Outcome, OutputText, Prompt, Timestamp,
-    Timing, ToolOutput, Truncation, json_map,
+    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, JsonMap, Outcome, OutputText, Prompt,
+    Timestamp, Timing, ToolOutput, Truncation, json_map,
 };
-use crate::permission::agents;
 use crate::permission::Refusal;
+use crate::permission::agents;
 use crate::permission::broker::Rights;
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 use crate::tool::{CallContext, CallPort as _, ToolError};
@@ -94,7 +94,9 @@ impl Run {
             lock(&owner.live).remove(&id);
         };
         engine.tasks.spawn(writing.instrument(span.clone()));
-        engine.tasks.spawn(self.execute(log, asks_first, earlier).instrument(span));
+        engine
+            .tasks
+            .spawn(self.execute(log, asks_first, earlier).instrument(span));
     }
 
     async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Prompt>) {
@@ -120,7 +122,11 @@ impl Run {
             }
         }
         let ending = self.ending(returned, finished).await;
-        let _ = log.send(Command::End { ending: Box::new(ending) }).await;
+        let _ = log
+            .send(Command::End {
+                ending: Box::new(ending),
+            })
+            .await;
     }
 
     /// Runs the tool until it returns, or until it was asked to stop and a grace has passed.
@@ -172,20 +178,35 @@ impl Run {
             permission: DOOM_LOOP.to_owned(),
             patterns: vec![self.record.tool.clone()],
             always: vec![self.record.tool.clone()],
-            title: format!("{} is called for the third time in a row with the same input", self.record.tool),
+            title: format!(
+                "{} is called for the third time in a row with the same input",
+                self.record.tool
+            ),
             metadata: json_map([("tool", json!(self.record.tool)), ("input", input.clone())]),
         }
     }
 
     async fn ending(&self, returned: Returned, finished: Finished) -> Ending {
-        let Finished { output: stored, title, mut metadata, .. } = finished;
+        let Finished {
+            output: stored,
+            title,
+            mut metadata,
+            ..
+        } = finished;
         let timing = self.timing();
         let failed = |outcome: Outcome, mut metadata: JsonMap| {
             if self.live.stop_reason().is_some() {
                 metadata.insert("interrupted".to_owned(), json!(true));
             }
             let truncation = stored.as_ref().map_or_else(Truncation::default, describe);
-            Ending { outcome, title: title.clone(), metadata, attachments: Vec::new(), truncation, timing }
+            Ending {
+                outcome,
+                title: title.clone(),
+                metadata,
+                attachments: Vec::new(),
+                truncation,
+                timing,
+            }
         };
         match returned {
             Returned::Output(output) => {
@@ -213,7 +234,9 @@ impl Run {
     fn timing(&self) -> Timing {
         let (ran, waited) = self.live.clock.read();
         let record = self.live.record();
-        let queued = record.started.map_or(Duration::ZERO, |started| started.since(record.created));
+        let queued = record
+            .started
+            .map_or(Duration::ZERO, |started| started.since(record.created));
         Timing { queued, waited, ran }
     }
 
@@ -226,7 +249,10 @@ impl Run {
             ToolError::Failed(text) => failed(EndReason::ToolError, text),
             ToolError::Quota(text) => failed(EndReason::Quota, text),
             ToolError::Internal(cause) => {
-                tracing::error!(error = &*cause as &dyn std::error::Error, "the tool failed by a fault of the service");
+                tracing::error!(
+                    error = &*cause as &dyn std::error::Error,
+                    "the tool failed by a fault of the service"
+                );
                 internal()
             }
         }
@@ -240,14 +266,21 @@ impl Run {
             Refusal::Withdrawn => return self.stopped(),
             Refusal::Unavailable => EndReason::Internal,
         };
-        Outcome::Failed { reason, error: refusal.to_string() }
+        Outcome::Failed {
+            reason,
+            error: refusal.to_string(),
+        }
     }
 
     fn explain_loop(&self, refusal: Refusal) -> Outcome {
         match self.explain_refusal(refusal) {
-            Outcome::Failed { reason: EndReason::Denied | EndReason::Rejected, error } => {
-                Outcome::Failed { reason: EndReason::DoomLoop, error }
-            }
+            Outcome::Failed {
+                reason: EndReason::Denied | EndReason::Rejected,
+                error,
+            } => Outcome::Failed {
+                reason: EndReason::DoomLoop,
+                error,
+            },
             other => other,
         }
     }
@@ -287,8 +320,11 @@ impl Run {
             OutputText::Text(text) => {
                 let totals = Totals::of(text.as_bytes());
                 if pages_itself || totals.fit(&self.truncation) {
-                    let truncation =
-                        Truncation { bytes: totals.bytes, lines: totals.lines, ..stored.as_ref().map(describe).unwrap_or_default() };
+                    let truncation = Truncation {
+                        bytes: totals.bytes,
+                        lines: totals.lines,
+                        ..stored.as_ref().map(describe).unwrap_or_default()
+                    };
                     (text, truncation)
                 } else {
                     let whole = self.store_whole(&text).await;
@@ -296,7 +332,13 @@ impl Run {
                 }
             }
             OutputText::Stored => match stored {
-                None => (String::new(), Truncation { lines: 1, ..Truncation::default() }),
+                None => (
+                    String::new(),
+                    Truncation {
+                        lines: 1,
+                        ..Truncation::default()
+                    },
+                ),
                 Some(info) => self.cut_stored(info).await,
             },
         };
@@ -310,8 +352,16 @@ impl Run {
     }
 
     async fn cut_stored(&self, info: OutputInfo) -> (String, Truncation) {
-        let totals = Totals { bytes: info.bytes, lines: info.lines };
-        let window = match self.engine.store.read(&info.id, 0, truncate::window_bytes(&self.truncation)).await {
+        let totals = Totals {
+            bytes: info.bytes,
+            lines: info.lines,
+        };
+        let window = match self
+            .engine
+            .store
+            .read(&info.id, 0, truncate::window_bytes(&self.truncation))
+            .await
+        {
             Ok(window) => window,
             Err(error) => {
                 tracing::error!(output = %info.id, error = &error as &dyn std::error::Error, "an output could not be read back");
@@ -320,7 +370,10 @@ impl Run {
         };
         // What is not UTF-8 grows when it is replaced, so the text may be over the limit though the bytes are not.
         let text = String::from_utf8_lossy(&window);
-        let shown = Totals { bytes: totals.bytes.max(text.len() as u64), lines: totals.lines };
+        let shown = Totals {
+            bytes: totals.bytes.max(text.len() as u64),
+            lines: totals.lines,
+        };
         if shown.fit(&self.truncation) {
             return (text.into_owned(), describe(&info));
         }
@@ -334,13 +387,28 @@ impl Run {
         match whole {
             Ok(info) => {
                 let text = truncate::render(&preview, direction, &info.path, may_delegate);
-                (text, Truncation { truncated: true, ..describe(&info) })
+                (
+                    text,
+                    Truncation {
+                        truncated: true,
+                        ..describe(&info)
+                    },
+                )
             }
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a long output could not be stored");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a long output could not be stored"
+                );
                 let kept = String::from_utf8_lossy(preview.kept);
-                let text = format!("{kept}\n\nThe rest of the output is lost, because it could not be stored: {error}.");
-                let lost = Truncation { truncated: true, bytes: totals.bytes, lines: totals.lines, ..Default::default() };
+                let text =
+                    format!("{kept}\n\nThe rest of the output is lost, because it could not be stored: {error}.");
+                let lost = Truncation {
+                    truncated: true,
+                    bytes: totals.bytes,
+                    lines: totals.lines,
+                    ..Default::default()
+                };
                 (text, lost)
             }
         }
@@ -352,7 +420,7 @@ impl Run {
             session: self.record.origin.session.clone(),
             workspace: self.record.origin.workspace.clone(),
         };
-        let mut writer = self.engine.store.create(owner).await?;
+        let mut writer = self.engine.store.create_output(owner).await?;
         writer.append(text.as_bytes()).await?;
         writer.finish().await
     }
@@ -369,7 +437,19 @@ fn describe(info: &OutputInfo) -> Truncation {
 }
 
 fn internal() -> Outcome {
-    Outcome::Failed { reason: EndReason::Internal, error: "internal error".to_owned() }
+    Outcome::Failed {
+        reason: EndReason::Internal,
+        error: "internal error".to_owned(),
+    }
+}
+
+/// Makes the event that the tool of a call starts.
+pub(super) fn running(record: &CallRecord, title: String) -> EventKind {
+    EventKind::Running {
+        input_json: record.input_json.clone(),
+        input_digest: record.input_digest.clone(),
+        title,
+    }
 }
 
 /// Numbers events and brings the record to where they leave it.
@@ -390,20 +470,30 @@ pub(super) fn apply(record: &mut CallRecord, kinds: Vec<EventKind>) -> Vec<CallE
                 record.waiting_on = None;
                 record.ending = Some((**ending).clone());
             }
-            EventKind::Pending
+            EventKind::Pending { .. }
             | EventKind::Metadata { .. }
             | EventKind::Output { .. }
             | EventKind::Waiting { .. }
             | EventKind::Resumed { .. }
             | EventKind::Warning { .. } => {}
         }
-        events.push(CallEvent { sequence: record.last_sequence, time, kind });
+        events.push(CallEvent {
+            sequence: record.last_sequence,
+            time,
+            kind,
+        });
     }
     events
 }
 
 /// Shows events that were stored with the record.
 pub(super) fn publish(live: &LiveCall, record: CallRecord, events: Vec<CallEvent>) {
-    let recorded = events.into_iter().map(|event| Recorded { event: Arc::new(event), data: None }).collect();
+    let recorded = events
+        .into_iter()
+        .map(|event| Recorded {
+            event: Arc::new(event),
+            data: None,
+        })
+        .collect();
     live.publish(record, recorded);
 }

@@ -13,7 +13,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_lines: 2000, max_bytes: 51_200 }
+        Self {
+            max_lines: 2000,
+            max_bytes: 51_200,
+        }
     }
 }
 
@@ -40,7 +43,10 @@ impl Totals {
     /// Counts a text.
     pub fn of(text: &[u8]) -> Self {
         let feeds = text.iter().filter(|&&byte| byte == b'\n').count();
-        Self { bytes: text.len() as u64, lines: feeds as u64 + 1 }
+        Self {
+            bytes: text.len() as u64,
+            lines: feeds as u64 + 1,
+        }
     }
 
     /// Says whether an output of this size is shown whole.
@@ -122,8 +128,7 @@ pub fn render(preview: &Preview<'_>, direction: Direction, path: &str, may_deleg
     } else {
         "Use Grep to search the full content or Read with offset/limit to view specific sections."
     };
-    let hint =
-        format!("The tool call succeeded but the output was truncated. Full output saved to: {path}\n{advice}");
+    let hint = format!("The tool call succeeded but the output was truncated. Full output saved to: {path}\n{advice}");
     match direction {
         Direction::Head => format!("{kept}\n\n{notice}\n\n{hint}"),
         Direction::Tail => format!("{notice}\n\n{hint}\n\n{kept}"),
@@ -150,15 +155,43 @@ mod tests {
     fn takes_whole_lines() {
         let check = |text: &str, lines, bytes, direction, expected: Option<(&str, Removed)>| {
             let expected = expected.map(|(kept, removed)| (kept.to_owned(), removed));
-            assert_eq!(cut(text, lines, bytes, direction), expected, "{text:?} {lines} {bytes} {direction:?}");
+            assert_eq!(
+                cut(text, lines, bytes, direction),
+                expected,
+                "{text:?} {lines} {bytes} {direction:?}"
+            );
         };
         check("a\nb\nc", 3, 5, Direction::Head, None);
-        check("l1\nl2\nl3\nl4\nl5", 2, 99, Direction::Head, Some(("l1\nl2", Removed::Lines(3))));
+        check(
+            "l1\nl2\nl3\nl4\nl5",
+            2,
+            99,
+            Direction::Head,
+            Some(("l1\nl2", Removed::Lines(3))),
+        );
         check("l1\nl2\n", 2, 99, Direction::Head, Some(("l1\nl2", Removed::Lines(1))));
-        check("aaaa\nbbbb\ncccc", 99, 10, Direction::Head, Some(("aaaa\nbbbb", Removed::Bytes(5))));
+        check(
+            "aaaa\nbbbb\ncccc",
+            99,
+            10,
+            Direction::Head,
+            Some(("aaaa\nbbbb", Removed::Bytes(5))),
+        );
         check("xxxxxxxxxxxx", 99, 10, Direction::Head, Some(("", Removed::Bytes(12))));
-        check("l1\nl2\nl3\nl4\nl5", 2, 99, Direction::Tail, Some(("l4\nl5", Removed::Lines(3))));
-        check("aaaa\nbbbb\ncccc", 99, 9, Direction::Tail, Some(("bbbb\ncccc", Removed::Bytes(5))));
+        check(
+            "l1\nl2\nl3\nl4\nl5",
+            2,
+            99,
+            Direction::Tail,
+            Some(("l4\nl5", Removed::Lines(3))),
+        );
+        check(
+            "aaaa\nbbbb\ncccc",
+            99,
+            9,
+            Direction::Tail,
+            Some(("bbbb\ncccc", Removed::Bytes(5))),
+        );
         check("\n\n\n", 2, 99, Direction::Head, Some(("\n", Removed::Lines(2))));
     }
 

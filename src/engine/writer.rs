@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::live::{LiveCall, Recorded};
+use super::run::running;
 use crate::call::{
     CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
@@ -45,11 +46,21 @@ pub(crate) enum Command {
     /// Title or metadata changed.
     Metadata { title: Option<String>, patch: JsonMap },
     /// Output to store; answered once it is stored.
-    Output { bytes: Bytes, stored: oneshot::Sender<Result<(), StoreError>> },
+    Output {
+        bytes: Bytes,
+        stored: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// The call waits; answered with whether that is durable.
-    Waiting { prompt: Box<Prompt>, stored: oneshot::Sender<bool> },
+    Waiting {
+        prompt: Box<Prompt>,
+        stored: oneshot::Sender<bool>,
+    },
     /// The call goes on; answered with whether that is durable: nothing may act on a reply that is not recorded.
-    Resumed { prompt: PromptId, outcome: PromptOutcome, stored: oneshot::Sender<bool> },
+    Resumed {
+        prompt: PromptId,
+        outcome: PromptOutcome,
+        stored: oneshot::Sender<bool>,
+    },
     /// Something a person should know.
     Warning { kind: String, text: String },
     /// No more output comes: answered with the output, if there was any, and all metadata so far.
@@ -141,8 +152,7 @@ impl LogWriter {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
                 self.record.title.clone_from(&title);
-                let input_json = self.record.input_json.clone();
-                self.append(vec![EventKind::Running { input_json, title }]).await;
+                self.append(vec![running(&self.record, title)]).await;
                 self.announce_state();
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
@@ -161,11 +171,23 @@ impl LogWriter {
                 self.announce_state();
                 let _ = stored.send(durable);
             }
-            Command::Resumed { prompt, outcome, stored } => {
+            Command::Resumed {
+                prompt,
+                outcome,
+                stored,
+            } => {
                 self.open_prompts.retain(|open| *open != prompt);
                 self.record.waiting_on = self.open_prompts.last().cloned();
-                let running = if self.record.started.is_some() { CallState::Running } else { CallState::Pending };
-                self.record.state = if self.open_prompts.is_empty() { running } else { CallState::Waiting };
+                let running = if self.record.started.is_some() {
+                    CallState::Running
+                } else {
+                    CallState::Pending
+                };
+                self.record.state = if self.open_prompts.is_empty() {
+                    running
+                } else {
+                    CallState::Waiting
+                };
                 let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
                 self.announce_state();
                 let _ = stored.send(durable);
@@ -206,7 +228,10 @@ impl LogWriter {
             return Ok(());
         }
         if self.output.stored + bytes.len() as u64 > self.max_output_bytes {
-            return Err(StoreError::Full(format!("one call may write {} bytes of output", self.max_output_bytes)));
+            return Err(StoreError::Full(format!(
+                "one call may write {} bytes of output",
+                self.max_output_bytes
+            )));
         }
         let writer = match &mut self.output.writer {
             Some(writer) => writer,
@@ -216,7 +241,7 @@ impl LogWriter {
                     session: self.record.origin.session.clone(),
                     workspace: self.record.origin.workspace.clone(),
                 };
-                let writer = self.store.create(owner).await?;
+                let writer = self.store.create_output(owner).await?;
                 self.output.id = Some(writer.id().clone());
                 self.output.writer.insert(writer)
             }
@@ -230,10 +255,12 @@ impl LogWriter {
     /// When something that waits must be announced.
     fn next_deadline(&self) -> Option<Instant> {
         let now = Instant::now();
-        let output = (!self.output.unannounced.is_empty())
-            .then(|| self.output.last.map_or(now, |last| last + OUTPUT_EVERY));
-        let metadata =
-            self.pending_patch.as_ref().map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
+        let output =
+            (!self.output.unannounced.is_empty()).then(|| self.output.last.map_or(now, |last| last + OUTPUT_EVERY));
+        let metadata = self
+            .pending_patch
+            .as_ref()
+            .map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
         output.into_iter().chain(metadata).min()
     }
 
@@ -262,7 +289,14 @@ impl LogWriter {
             while !left.is_empty() {
                 let data = left.split_to(left.len().min(EVENT_BYTES));
                 let length = data.len() as u64;
-                kinds.push((EventKind::Output { output: id.clone(), offset, length }, Some(data)));
+                kinds.push((
+                    EventKind::Output {
+                        output: id.clone(),
+                        offset,
+                        length,
+                    },
+                    Some(data),
+                ));
                 offset += length;
             }
             self.output.last = Some(Instant::now());
@@ -305,7 +339,8 @@ impl LogWriter {
     }
 
     async fn append(&mut self, kinds: Vec<EventKind>) -> bool {
-        self.append_with(kinds.into_iter().map(|kind| (kind, None)).collect()).await
+        self.append_with(kinds.into_iter().map(|kind| (kind, None)).collect())
+            .await
     }
 
     /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again for a
@@ -313,15 +348,27 @@ impl LogWriter {
     async fn append_with(&mut self, kinds: Vec<(EventKind, Option<Bytes>)>) -> bool {
         for (kind, data) in kinds {
             self.record.last_sequence += 1;
-            let event = CallEvent { sequence: self.record.last_sequence, time: Timestamp::now(), kind };
-            self.unstored.push(Recorded { event: Arc::new(event), data });
+            let event = CallEvent {
+                sequence: self.record.last_sequence,
+                time: Timestamp::now(),
+                kind,
+            };
+            self.unstored.push(Recorded {
+                event: Arc::new(event),
+                data,
+            });
         }
-        let attempts = if self.record.state.is_terminal() { END_ATTEMPTS } else { 1 };
+        let attempts = if self.record.state.is_terminal() {
+            END_ATTEMPTS
+        } else {
+            1
+        };
         for attempt in 1..=attempts {
             let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
             match self.store.append(self.record.clone(), events).await {
                 Ok(()) => {
-                    self.call.publish(self.record.clone(), std::mem::take(&mut self.unstored));
+                    self.call
+                        .publish(self.record.clone(), std::mem::take(&mut self.unstored));
                     return true;
                 }
                 Err(error) => self.complain("the log of a call could not be written", &error),
@@ -331,7 +378,8 @@ impl LogWriter {
             }
         }
         if self.record.state.is_terminal() {
-            self.call.publish(self.record.clone(), std::mem::take(&mut self.unstored));
+            self.call
+                .publish(self.record.clone(), std::mem::take(&mut self.unstored));
         }
         false
     }

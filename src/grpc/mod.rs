@@ -1,2 +1,187 @@
-//! The service on the wire.
+//! The service on the wire: gRPC, gRPC-Web, health and reflection on one port.
+//!
+//! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
+
+mod convert;
+mod events;
+mod info_service;
+mod output_service;
+mod permission_service;
 pub mod proto;
+mod session_service;
+mod status;
+mod tool_service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::http::HeaderName;
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use tower_http::cors::CorsLayer;
+
+use self::proto::info_service_server::InfoServiceServer;
+use self::proto::output_service_server::OutputServiceServer;
+use self::proto::permission_service_server::PermissionServiceServer;
+use self::proto::session_service_server::SessionServiceServer;
+use self::proto::tool_service_server::ToolServiceServer;
+use crate::call::Timestamp;
+use crate::engine::Engine;
+
+/// The largest gRPC message that is accepted. The limit on a call's input is below it, so that a large input gets an
+/// error that says what to do.
+pub const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+
+/// The longest silence on a stream.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Flow-control windows: over a distance one window travels per round trip.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// A peer that does not answer a ping in this time is gone, and its calls with it.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What every service of one server shares.
+pub struct Shared {
+    /// Runs the calls.
+    pub engine: Arc<Engine>,
+    /// The longest silence on a stream.
+    pub heartbeat: Duration,
+    /// How long outputs are kept.
+    pub output_retention: Duration,
+    /// How long records of ended calls are kept.
+    pub call_retention: Duration,
+    /// When this run began.
+    pub started: Timestamp,
+    /// Ends the streams that have no end of their own.
+    pub closing: CancellationToken,
+}
+
+/// Where a server listens.
+pub enum Listener {
+    /// TCP, with `TCP_NODELAY`.
+    Tcp(TcpIncoming),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// Why a server ended early.
+#[derive(Debug, thiserror::Error)]
+#[error("the gRPC server failed")]
+pub struct ServeError(#[from] tonic::transport::Error);
+
+/// Everything that is served, and the switch of its health.
+#[derive(Clone)]
+pub struct Services {
+    routes: Routes,
+    health: HealthReporter,
+}
+
+impl Services {
+    /// Makes the services.
+    ///
+    /// # Errors
+    /// The descriptors that the build wrote cannot be read.
+    pub async fn new(shared: Arc<Shared>) -> Result<Self, tonic_reflection::server::Error> {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let services = Self {
+            routes: routes(shared, health_service)?,
+            health,
+        };
+        services.report(ServingStatus::Serving).await;
+        Ok(services)
+    }
+
+    /// Tells every health client that no more calls are taken.
+    pub async fn stop_serving(&self) {
+        self.report(ServingStatus::NotServing).await;
+    }
+
+    async fn report(&self, status: ServingStatus) {
+        let names = [
+            "",
+            <ToolServiceServer<tool_service::Tools> as tonic::server::NamedService>::NAME,
+            <PermissionServiceServer<permission_service::Permissions> as tonic::server::NamedService>::NAME,
+            <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
+            <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
+            <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
+        ];
+        for name in names {
+            self.health.set_service_status(name, status).await;
+        }
+    }
+
+    /// Serves until `shutdown`, then finishes the streams that are open.
+    ///
+    /// # Errors
+    /// The listener failed.
+    pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let router = server()
+            .layer(cors())
+            .layer(tonic_web::GrpcWebLayer::new())
+            .add_routes(self.routes);
+        let signal = shutdown.cancelled_owned();
+        match listener {
+            Listener::Tcp(incoming) => router.serve_with_incoming_shutdown(incoming, signal).await?,
+            Listener::Unix(listener) => {
+                router
+                    .serve_with_incoming_shutdown(UnixListenerStream::new(listener), signal)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn server() -> Server {
+    Server::builder()
+        .accept_http1(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .tcp_keepalive(Some(Duration::from_secs(60)))
+}
+
+/// Browsers may call from any page: without cookies or a network position to borrow, a page has no more rights than
+/// any other client of the address.
+fn cors() -> CorsLayer {
+    let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin"].map(HeaderName::from_static);
+    CorsLayer::new()
+        .allow_origin(tower_http::cors::Any)
+        .allow_methods([tonic::codegen::http::Method::POST])
+        .allow_headers(tower_http::cors::Any)
+        .expose_headers(exposed)
+}
+
+fn routes(
+    shared: Arc<Shared>,
+    health: tonic_health::pb::health_server::HealthServer<impl tonic_health::pb::health_server::Health>,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let limit = MAX_MESSAGE_BYTES;
+    let routes = Routes::default()
+        .add_service(health)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
+        .add_service(PermissionServiceServer::new(permission_service::Permissions(
+            shared.clone(),
+        )))
+        .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
+        .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
+        .add_service(InfoServiceServer::new(info_service::Info(shared)));
+    Ok(routes.prepare())
+}

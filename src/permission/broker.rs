@@ -4,6 +4,7 @@
 //! Opening and settling pass one gate, so a prompt never waits for what a grant of the same moment already allows.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,11 +30,13 @@ pub struct PromptPolicy {
     pub refuse_unattended: bool,
 }
 
-/// The rules that a call is judged by.
+/// What a call is judged by.
 #[derive(Clone, Debug)]
 pub struct Rights {
     /// The agent's rules.
     pub rules: Arc<[Rule]>,
+    /// The folder that relative paths among the patterns are relative to.
+    pub worktree: Arc<Path>,
 }
 
 /// A change that listeners are told of.
@@ -179,7 +182,13 @@ impl Broker {
 
     /// Judges a request without asking anybody.
     pub fn judge(&self, workspace: &str, rights: &Rights, permission: &str, patterns: &[String]) -> Judgement {
-        rules::judge(permission, patterns, &rights.rules, &self.granted(workspace))
+        rules::judge(
+            permission,
+            patterns,
+            &rights.worktree,
+            &rights.rules,
+            &self.granted(workspace),
+        )
     }
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
@@ -212,7 +221,10 @@ impl Broker {
         if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
             return Err(Refusal::Unattended);
         }
-        self.store.open(prompt.clone()).await.map_err(|error| unavailable(&prompt.id, &error))?;
+        self.store
+            .open(prompt.clone())
+            .await
+            .map_err(|error| unavailable(&prompt.id, &error))?;
         Ok(Asked::Opened(self.announce(prompt, rights)))
     }
 
@@ -225,9 +237,19 @@ impl Broker {
     fn announce(&self, prompt: Prompt, rights: &Rights) -> Opened {
         let prompt = Arc::new(prompt);
         let (wake, decision) = oneshot::channel();
-        let waiting = Waiting { prompt: prompt.clone(), rights: rights.clone(), wake };
+        let waiting = Waiting {
+            prompt: prompt.clone(),
+            rights: rights.clone(),
+            wake,
+        };
         self.state().waiting.insert(prompt.id.clone(), waiting);
-        self.journal(&prompt, ServiceEventKind::PromptAdded { prompt: prompt.id.clone(), call: prompt.call.clone() });
+        self.journal(
+            &prompt,
+            ServiceEventKind::PromptAdded {
+                prompt: prompt.id.clone(),
+                call: prompt.call.clone(),
+            },
+        );
         // No listener is no fault: the prompt is stored.
         let _ = self.changes.send(Change::Added(prompt.clone()));
         Opened { prompt, decision }
@@ -240,12 +262,20 @@ impl Broker {
     /// The store failed; nothing is decided.
     pub async fn reply(&self, given: GivenReply) -> Result<Replied, StoreError> {
         let _gate = self.gate.lock().await;
-        let open = self.state().waiting.get(&given.prompt).map(|waiting| waiting.prompt.clone());
+        let open = self
+            .state()
+            .waiting
+            .get(&given.prompt)
+            .map(|waiting| waiting.prompt.clone());
         let Some(prompt) = open else {
             let stored = self.store.prompt(&given.prompt).await?;
             return Ok(stored.map_or(Replied::Unknown, |prompt| self.replied_before(prompt, &given)));
         };
-        if given.input_digest.as_ref().is_some_and(|digest| *digest != prompt.input_digest) {
+        if given
+            .input_digest
+            .as_ref()
+            .is_some_and(|digest| *digest != prompt.input_digest)
+        {
             return Ok(Replied::DigestMismatch(prompt));
         }
         let (also, grants) = self.consequences(&prompt, &given.reply);
@@ -256,7 +286,11 @@ impl Broker {
             by: given.by.clone(),
             because_of: None,
         };
-        let first = Settlement { prompt: prompt.id.clone(), state: PromptState::Resolved, decision };
+        let first = Settlement {
+            prompt: prompt.id.clone(),
+            state: PromptState::Resolved,
+            decision,
+        };
         match self.store.settle(first, also, grants.clone()).await? {
             Settled::Now { prompts } => {
                 self.state().grants.extend(grants);
@@ -303,7 +337,10 @@ impl Broker {
             Reply::Once => (Vec::new(), Vec::new()),
             Reply::Reject { .. } => {
                 let plain = Reply::Reject { message: String::new() };
-                (others.map(|other| settle(&other.prompt, plain.clone())).collect(), Vec::new())
+                (
+                    others.map(|other| settle(&other.prompt, plain.clone())).collect(),
+                    Vec::new(),
+                )
             }
             Reply::Always => {
                 let grants: Vec<Grant> = prompt.ask.always.iter().map(|pattern| grant(prompt, pattern)).collect();
@@ -316,10 +353,17 @@ impl Broker {
                     .collect();
                 let covered = |other: &&Waiting| {
                     let ask = &other.prompt.ask;
-                    let judged = rules::judge(&ask.permission, &ask.patterns, &other.rights.rules, &granted);
+                    let Rights { rules, worktree } = &other.rights;
+                    let judged = rules::judge(&ask.permission, &ask.patterns, worktree, rules, &granted);
                     other.prompt.workspace == prompt.workspace && judged == Judgement::Allow
                 };
-                (others.filter(covered).map(|other| settle(&other.prompt, Reply::Always)).collect(), grants)
+                (
+                    others
+                        .filter(covered)
+                        .map(|other| settle(&other.prompt, Reply::Always))
+                        .collect(),
+                    grants,
+                )
             }
         }
     }
@@ -337,7 +381,8 @@ impl Broker {
     /// # Errors
     /// The store failed.
     pub async fn withdraw(&self, id: &PromptId, why: &str) -> Result<Option<Decision>, StoreError> {
-        self.end(id, PromptState::Withdrawn, PromptOutcome::Withdrawn(why.to_owned())).await
+        self.end(id, PromptState::Withdrawn, PromptOutcome::Withdrawn(why.to_owned()))
+            .await
     }
 
     async fn end(
@@ -354,7 +399,11 @@ impl Broker {
             by: String::new(),
             because_of: None,
         };
-        let first = Settlement { prompt: id.clone(), state, decision };
+        let first = Settlement {
+            prompt: id.clone(),
+            state,
+            decision,
+        };
         match self.store.settle(first, Vec::new(), Vec::new()).await? {
             Settled::Now { prompts } => Ok(self.wake(prompts).and_then(|prompt| prompt.decision.clone())),
             Settled::Before(prompt) => Ok(prompt.decision),
@@ -397,12 +446,21 @@ impl Broker {
             .filter(|prompt| interest.covers(prompt))
             .collect();
         state.listeners.push((id, interest));
-        Listener { snapshot, changes: self.changes.subscribe(), id, broker: self.clone() }
+        Listener {
+            snapshot,
+            changes: self.changes.subscribe(),
+            id,
+            broker: self.clone(),
+        }
     }
 
     /// Returns how many connected approvers see this prompt.
     pub fn approvers_for(&self, prompt: &Prompt) -> usize {
-        self.state().listeners.iter().filter(|(_, interest)| interest.covers(prompt)).count()
+        self.state()
+            .listeners
+            .iter()
+            .filter(|(_, interest)| interest.covers(prompt))
+            .count()
     }
 
     /// Lists stored prompts in the order of their arrival.
@@ -435,15 +493,19 @@ impl Broker {
         let _gate = self.gate.lock().await;
         let revoked = self.store.revoke(id).await?;
         let mut state = self.state();
-        let known = state.grants.iter().position(|grant| grant.id == *id).map(|index| state.grants.remove(index));
+        let known = state
+            .grants
+            .iter()
+            .position(|grant| grant.id == *id)
+            .map(|index| state.grants.remove(index));
         Ok(revoked.or(known))
     }
 
     /// Returns the standing approval that turns ask into allow for one pattern.
-    pub fn grant_for(&self, workspace: &str, permission: &str, pattern: &str) -> Option<Grant> {
+    pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
         let state = self.state();
         let covers = |grant: &&Grant| {
-            let (action, _) = rules::evaluate(permission, pattern, &[&[as_rule(grant)]]);
+            let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
             grant.workspace == workspace && action == Action::Allow
         };
         state.grants.iter().rev().find(covers).cloned()
@@ -455,7 +517,12 @@ impl Broker {
     }
 
     fn granted(&self, workspace: &str) -> Vec<Rule> {
-        self.state().grants.iter().filter(|grant| grant.workspace == workspace).map(as_rule).collect()
+        self.state()
+            .grants
+            .iter()
+            .filter(|grant| grant.workspace == workspace)
+            .map(as_rule)
+            .collect()
     }
 
     fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
@@ -486,7 +553,11 @@ fn grant(prompt: &Prompt, pattern: &str) -> Grant {
 }
 
 fn as_rule(grant: &Grant) -> Rule {
-    Rule { permission: grant.permission.clone(), pattern: grant.pattern.clone(), action: Action::Allow }
+    Rule {
+        permission: grant.permission.clone(),
+        pattern: grant.pattern.clone(),
+        action: Action::Allow,
+    }
 }
 
 fn unavailable(id: &PromptId, error: &StoreError) -> Refusal {

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// What was to be changed is not there.
     #[error("not found: {0}")]
     NotFound(String),
+    /// A page token that this store did not make.
+    #[error("bad page token: {0}")]
+    BadPage(String),
     /// No space left, or a quota.
     #[error("no space left: {0}")]
     Full(String),
@@ -82,7 +85,7 @@ pub enum Created {
 #[async_trait]
 pub trait CallLog: Send + Sync + 'static {
     /// Stores a new call with its first events, in one transaction.
-    async fn create(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError>;
+    async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError>;
 
     /// Appends events and replaces the record, in one transaction. `record.last_sequence` is the number of the last
     /// event. With no events only the record is replaced.
@@ -98,7 +101,7 @@ pub trait CallLog: Send + Sync + 'static {
     async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError>;
 
     /// Lists calls, newest first.
-    async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError>;
+    async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError>;
 
     /// Takes over the unfinished calls whose owner is dead, and their open prompts: sets their owner to `new_owner` and
     /// returns them. Two services that start at once never get the same call.
@@ -164,7 +167,7 @@ pub struct OutputRetention {
 #[async_trait]
 pub trait Outputs: Send + Sync + 'static {
     /// Begins an output.
-    async fn create(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
+    async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
 
     /// Returns what is known of an output.
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
@@ -176,7 +179,7 @@ pub trait Outputs: Send + Sync + 'static {
     async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError>;
 
     /// Lists outputs, newest first.
-    async fn list(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError>;
+    async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError>;
 
     /// Deletes an output; `false` if there is none. An output being written is a `Conflict`.
     async fn delete(&self, id: &OutputId) -> Result<bool, StoreError>;

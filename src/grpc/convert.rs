@@ -1,0 +1,604 @@
+//! Between the wire's types and the core's: `TryFrom` in, `From` out, and errors that name the proto field.
+
+use std::time::Duration;
+
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value as WireValue};
+use serde_json::{Number, Value};
+use tonic::Status;
+
+use super::proto;
+use super::status::bad_field;
+use crate::call::{self, JsonMap, Timestamp};
+use crate::store::OutputInfo;
+
+/// The agent of a call that names none.
+pub(crate) const DEFAULT_AGENT: &str = "build";
+
+/// The client of a call that names none.
+pub(crate) const DEFAULT_CLIENT: &str = "cli";
+
+/// The longest id, name or token that a request may carry, in bytes.
+const MAX_NAME: usize = 256;
+
+/// The longest time that a request may allow a tool.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+// ---------------------------------------------------------------------------------------------------------- values
+
+pub(crate) fn to_struct(map: JsonMap) -> Struct {
+    Struct {
+        fields: map.into_iter().map(|(key, value)| (key, to_wire(value))).collect(),
+    }
+}
+
+fn to_wire(value: Value) -> WireValue {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(flag) => Kind::BoolValue(flag),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Value::String(text) => Kind::StringValue(text),
+        Value::Array(items) => Kind::ListValue(ListValue {
+            values: items.into_iter().map(to_wire).collect(),
+        }),
+        Value::Object(map) => Kind::StructValue(to_struct(map)),
+    };
+    WireValue { kind: Some(kind) }
+}
+
+/// Integral numbers become integers again, as they were before the wire made them doubles.
+pub(crate) fn from_struct(fields: Struct) -> JsonMap {
+    fields
+        .fields
+        .into_iter()
+        .map(|(key, value)| (key, from_wire(value)))
+        .collect()
+}
+
+fn from_wire(value: WireValue) -> Value {
+    match value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(flag)) => Value::Bool(flag),
+        Some(Kind::NumberValue(number)) => from_double(number),
+        Some(Kind::StringValue(text)) => Value::String(text),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.into_iter().map(from_wire).collect()),
+        Some(Kind::StructValue(fields)) => Value::Object(from_struct(fields)),
+    }
+}
+
+fn from_double(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() <= EXACT {
+        // In this range every integral double is an i64.
+        return Value::Number(Number::from(number as i64));
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+pub(crate) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+    let millis = time.millis();
+    prost_types::Timestamp {
+        seconds: millis.div_euclid(1000),
+        nanos: i32::try_from(millis.rem_euclid(1000) * 1_000_000).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn duration(duration: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+pub(crate) fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn int32(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// Reads a number that must not be negative.
+pub(crate) fn unsigned(field: &str, number: i64) -> Result<u64, Status> {
+    u64::try_from(number).map_err(|_| bad_field(field, format!("{number} is negative")))
+}
+
+/// Reads a page size: 0 means `default`, and more than `max` is refused.
+pub(crate) fn page_size(size: i32, default: usize, max: usize) -> Result<usize, Status> {
+    match usize::try_from(size) {
+        Ok(0) => Ok(default),
+        Ok(size) if size <= max => Ok(size),
+        Ok(_) | Err(_) => Err(bad_field("page_size", format!("{size} is not between 0 and {max}"))),
+    }
+}
+
+pub(crate) fn non_empty(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+// --------------------------------------------------------------------------------------------------------- requests
+
+/// Reads a call id: 1 to 128 letters, digits and `-_.:`.
+pub(crate) fn call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if id.is_empty() || id.len() > 128 || !id.bytes().all(allowed) {
+        return Err(bad_field(
+            field,
+            "a call id is 1 to 128 letters, digits, or any of -_.:",
+        ));
+    }
+    Ok(call::CallId::from(id))
+}
+
+/// Reads a short text that names something.
+pub(crate) fn name(field: &str, text: String) -> Result<String, Status> {
+    if text.len() > MAX_NAME {
+        return Err(bad_field(field, format!("longer than {MAX_NAME} bytes")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(bad_field(field, "contains a control character"));
+    }
+    Ok(text)
+}
+
+pub(crate) fn session_id(field: &str, text: String) -> Result<call::SessionId, Status> {
+    let text = name(field, text)?;
+    if text.is_empty() {
+        return Err(bad_field(field, "a session id is needed"));
+    }
+    Ok(call::SessionId::new(text))
+}
+
+/// The fields that ExecuteTool and RunTool share.
+pub(crate) struct WireCall {
+    pub(crate) context: Option<proto::CallContext>,
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
+    pub(crate) input: call::RawInput,
+    pub(crate) timeout: Option<prost_types::Duration>,
+    pub(crate) on_disconnect: i32,
+}
+
+fn no_arguments() -> call::RawInput {
+    call::RawInput::Json(String::new())
+}
+
+impl From<proto::ExecuteToolRequest> for WireCall {
+    fn from(request: proto::ExecuteToolRequest) -> Self {
+        use proto::execute_tool_request::Arguments;
+        let input = match request.arguments {
+            None => no_arguments(),
+            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
+            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
+        };
+        Self {
+            context: request.context,
+            call_id: request.call_id,
+            tool: request.tool,
+            input,
+            timeout: request.timeout,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl From<proto::RunToolRequest> for WireCall {
+    fn from(request: proto::RunToolRequest) -> Self {
+        use proto::run_tool_request::Arguments;
+        let input = match request.arguments {
+            None => no_arguments(),
+            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
+            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
+        };
+        Self {
+            context: request.context,
+            call_id: request.call_id,
+            tool: request.tool,
+            input,
+            timeout: request.timeout,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl WireCall {
+    /// Checks the request and fills in the defaults. `default_workspace` is the name that an empty one means.
+    pub(crate) fn into_call(self, default_workspace: &str) -> Result<call::ToolCall, Status> {
+        let id = match self.call_id.as_str() {
+            "" => call::CallId::generate(),
+            id => call_id("call_id", id)?,
+        };
+        let tool = name("tool", self.tool)?;
+        if tool.is_empty() {
+            return Err(bad_field("tool", "name the tool to execute; ListTools has the names"));
+        }
+        let on_disconnect = match proto::OnDisconnect::try_from(self.on_disconnect) {
+            Ok(proto::OnDisconnect::Unspecified | proto::OnDisconnect::Cancel) => call::OnDisconnect::Cancel,
+            Ok(proto::OnDisconnect::Keep) => call::OnDisconnect::Keep,
+            Err(_) => return Err(bad_field("on_disconnect", "not a value that this service knows")),
+        };
+        let timeout = self.timeout.map(|timeout| read_timeout(&timeout)).transpose()?;
+        let origin = origin(self.context.unwrap_or_default(), &id, default_workspace)?;
+        Ok(call::ToolCall {
+            id,
+            origin,
+            tool,
+            input: self.input,
+            timeout,
+            on_disconnect,
+        })
+    }
+}
+
+fn read_timeout(timeout: &prost_types::Duration) -> Result<Duration, Status> {
+    let problem = || bad_field("timeout", "must be more than zero and at most 24 hours");
+    let seconds = u64::try_from(timeout.seconds).map_err(|_| problem())?;
+    let nanos = u32::try_from(timeout.nanos)
+        .ok()
+        .filter(|nanos| *nanos < 1_000_000_000)
+        .ok_or_else(problem)?;
+    let timeout = Duration::new(seconds, nanos);
+    if timeout.is_zero() || timeout > MAX_TIMEOUT {
+        return Err(problem());
+    }
+    Ok(timeout)
+}
+
+fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &str) -> Result<call::Origin, Status> {
+    let session = match context.session_id.as_str() {
+        // Made from the call's id, so that a repeated start is the same start.
+        "" => call::SessionId::new(format!("ses_{id}")),
+        _ => session_id("context.session_id", context.session_id)?,
+    };
+    let parent = match context.parent_call_id.as_str() {
+        "" => None,
+        parent => Some(call_id("context.parent_call_id", parent)?),
+    };
+    let or = |text: String, default: &str| non_empty(text).unwrap_or_else(|| default.to_owned());
+    Ok(call::Origin {
+        workspace: or(name("context.workspace", context.workspace)?, default_workspace),
+        session,
+        message_id: name("context.message_id", context.message_id)?,
+        agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
+        model: model(context.model)?,
+        client: or(name("context.client", context.client)?, DEFAULT_CLIENT),
+        parent,
+        extra: context.extra.map(from_struct).unwrap_or_default(),
+    })
+}
+
+pub(crate) fn model(model: Option<proto::ModelRef>) -> Result<call::Model, Status> {
+    let model = model.unwrap_or_default();
+    Ok(call::Model {
+        provider_id: name("model.provider_id", model.provider_id)?,
+        model_id: name("model.model_id", model.model_id)?,
+    })
+}
+
+pub(crate) fn call_state(field: &str, state: i32) -> Result<call::CallState, Status> {
+    match proto::CallState::try_from(state) {
+        Ok(proto::CallState::Pending) => Ok(call::CallState::Pending),
+        Ok(proto::CallState::Running) => Ok(call::CallState::Running),
+        Ok(proto::CallState::Waiting) => Ok(call::CallState::Waiting),
+        Ok(proto::CallState::Completed) => Ok(call::CallState::Completed),
+        Ok(proto::CallState::Failed) => Ok(call::CallState::Failed),
+        Ok(proto::CallState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
+    }
+}
+
+pub(crate) fn prompt_state(field: &str, state: i32) -> Result<call::PromptState, Status> {
+    match proto::PromptState::try_from(state) {
+        Ok(proto::PromptState::Open) => Ok(call::PromptState::Open),
+        Ok(proto::PromptState::Resolved) => Ok(call::PromptState::Resolved),
+        Ok(proto::PromptState::Expired) => Ok(call::PromptState::Expired),
+        Ok(proto::PromptState::Withdrawn) => Ok(call::PromptState::Withdrawn),
+        Ok(proto::PromptState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ tools
+
+impl From<call::Definition> for proto::ToolDefinition {
+    fn from(definition: call::Definition) -> Self {
+        let source = match definition.source {
+            call::Source::Builtin => proto::ToolSource::Builtin,
+        };
+        let effect = |effect: &call::Effect| match effect {
+            call::Effect::Reads => proto::ToolEffect::Reads,
+            call::Effect::Writes => proto::ToolEffect::Writes,
+            call::Effect::RunsPrograms => proto::ToolEffect::RunsPrograms,
+            call::Effect::Network => proto::ToolEffect::Network,
+            call::Effect::AsksUser => proto::ToolEffect::AsksUser,
+        };
+        Self {
+            name: definition.name,
+            description: definition.description,
+            input_schema_json: definition.input_schema.to_string(),
+            source: source.into(),
+            effects: definition.effects.iter().map(|each| effect(each).into()).collect(),
+            permissions: definition.permissions,
+            experimental: definition.experimental,
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ calls
+
+impl From<call::CallState> for proto::CallState {
+    fn from(state: call::CallState) -> Self {
+        match state {
+            call::CallState::Pending => Self::Pending,
+            call::CallState::Running => Self::Running,
+            call::CallState::Waiting => Self::Waiting,
+            call::CallState::Completed => Self::Completed,
+            call::CallState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<call::EndReason> for proto::FailureReason {
+    fn from(reason: call::EndReason) -> Self {
+        match reason {
+            call::EndReason::InvalidArguments => Self::InvalidArguments,
+            call::EndReason::Denied => Self::Denied,
+            call::EndReason::Rejected => Self::Rejected,
+            call::EndReason::PromptExpired => Self::PromptExpired,
+            call::EndReason::Cancelled => Self::Cancelled,
+            call::EndReason::TimedOut => Self::TimedOut,
+            call::EndReason::ToolError => Self::ToolError,
+            call::EndReason::DoomLoop => Self::DoomLoop,
+            call::EndReason::Quota => Self::Quota,
+            call::EndReason::Drained => Self::Drained,
+            call::EndReason::Lost => Self::Lost,
+            call::EndReason::Internal => Self::Internal,
+        }
+    }
+}
+
+impl From<call::Origin> for proto::CallContext {
+    fn from(origin: call::Origin) -> Self {
+        Self {
+            workspace: origin.workspace,
+            session_id: origin.session.to_string(),
+            message_id: origin.message_id,
+            agent: origin.agent,
+            model: Some(proto::ModelRef {
+                provider_id: origin.model.provider_id,
+                model_id: origin.model.model_id,
+            }),
+            client: origin.client,
+            parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
+            extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),
+        }
+    }
+}
+
+impl From<call::CallRecord> for proto::Call {
+    fn from(record: call::CallRecord) -> Self {
+        let ending = record.ending.map(|ending| match to_end(ending) {
+            End::Completed(completed) => proto::call::Ending::Completed(completed),
+            End::Failed(failed) => proto::call::Ending::Failed(failed),
+        });
+        Self {
+            call_id: record.id.to_string(),
+            context: Some(record.origin.into()),
+            tool: record.tool,
+            requested_tool: record.requested_tool,
+            input_json: record.input_json,
+            input_digest: record.input_digest,
+            state: proto::CallState::from(record.state).into(),
+            create_time: Some(timestamp(record.created)),
+            start_time: record.started.map(timestamp),
+            end_time: record.ended.map(timestamp),
+            last_sequence: int(record.last_sequence),
+            title: record.title,
+            waiting_prompt_id: record.waiting_on.map(|prompt| prompt.to_string()).unwrap_or_default(),
+            ending,
+        }
+    }
+}
+
+/// The two forms of a terminal event.
+pub(crate) enum End {
+    Completed(proto::CallCompleted),
+    Failed(proto::CallFailed),
+}
+
+pub(crate) fn to_end(ending: call::Ending) -> End {
+    let metadata = Some(to_struct(ending.metadata));
+    let attachments = ending.attachments.into_iter().map(proto::Attachment::from).collect();
+    let truncation = Some(ending.truncation.into());
+    let timing = Some(ending.timing.into());
+    match ending.outcome {
+        call::Outcome::Completed { output } => End::Completed(proto::CallCompleted {
+            title: ending.title,
+            output,
+            metadata,
+            attachments,
+            truncation,
+            timing,
+        }),
+        call::Outcome::Failed { reason, error } => End::Failed(proto::CallFailed {
+            reason: proto::FailureReason::from(reason).into(),
+            error,
+            title: ending.title,
+            metadata,
+            attachments,
+            truncation,
+            timing,
+        }),
+    }
+}
+
+impl From<call::Attachment> for proto::Attachment {
+    fn from(attachment: call::Attachment) -> Self {
+        use proto::attachment::Content;
+        let content = match attachment.content {
+            call::AttachmentContent::Bytes(bytes) => Content::Data(bytes),
+            call::AttachmentContent::Url(url) => Content::Url(url),
+        };
+        Self {
+            attachment_id: attachment.id,
+            mime: attachment.mime,
+            filename: attachment.filename.unwrap_or_default(),
+            content: Some(content),
+        }
+    }
+}
+
+impl From<call::Truncation> for proto::Truncation {
+    fn from(truncation: call::Truncation) -> Self {
+        Self {
+            truncated: truncation.truncated,
+            output_id: truncation.output.map(|output| output.to_string()).unwrap_or_default(),
+            path: truncation.path.unwrap_or_default(),
+            total_bytes: int(truncation.bytes),
+            total_lines: int(truncation.lines),
+        }
+    }
+}
+
+impl From<call::Timing> for proto::Timing {
+    fn from(timing: call::Timing) -> Self {
+        Self {
+            queued: Some(duration(timing.queued)),
+            waited: Some(duration(timing.waited)),
+            ran: Some(duration(timing.ran)),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- prompts
+
+impl From<call::Action> for proto::PermissionAction {
+    fn from(action: call::Action) -> Self {
+        match action {
+            call::Action::Allow => Self::Allow,
+            call::Action::Ask => Self::Ask,
+            call::Action::Deny => Self::Deny,
+        }
+    }
+}
+
+impl From<call::Rule> for proto::PermissionRule {
+    fn from(rule: call::Rule) -> Self {
+        Self {
+            permission: rule.permission,
+            pattern: rule.pattern,
+            action: proto::PermissionAction::from(rule.action).into(),
+        }
+    }
+}
+
+impl From<call::PromptState> for proto::PromptState {
+    fn from(state: call::PromptState) -> Self {
+        match state {
+            call::PromptState::Open => Self::Open,
+            call::PromptState::Resolved => Self::Resolved,
+            call::PromptState::Expired => Self::Expired,
+            call::PromptState::Withdrawn => Self::Withdrawn,
+        }
+    }
+}
+
+impl From<call::PromptOutcome> for proto::PromptResolution {
+    fn from(outcome: call::PromptOutcome) -> Self {
+        let decision = |decision: proto::PromptDecision| Self {
+            decision: decision.into(),
+            ..Self::default()
+        };
+        match outcome {
+            call::PromptOutcome::Replied(call::Reply::Once) => decision(proto::PromptDecision::Once),
+            call::PromptOutcome::Replied(call::Reply::Always) => decision(proto::PromptDecision::Always),
+            call::PromptOutcome::Replied(call::Reply::Reject { message }) => Self {
+                message,
+                ..decision(proto::PromptDecision::Reject)
+            },
+            call::PromptOutcome::Expired => Self::default(),
+            call::PromptOutcome::Withdrawn(why) => Self {
+                withdrawn_because: why,
+                ..Self::default()
+            },
+        }
+    }
+}
+
+impl From<call::Decision> for proto::PromptResolution {
+    fn from(decision: call::Decision) -> Self {
+        Self {
+            time: Some(timestamp(decision.time)),
+            resolved_by: decision.by,
+            because_of_prompt_id: decision.because_of.map(|prompt| prompt.to_string()).unwrap_or_default(),
+            ..Self::from(decision.outcome)
+        }
+    }
+}
+
+/// Returns the state that a prompt with this outcome is in.
+pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
+    match outcome {
+        call::PromptOutcome::Replied(_) => proto::PromptState::Resolved,
+        call::PromptOutcome::Expired => proto::PromptState::Expired,
+        call::PromptOutcome::Withdrawn(_) => proto::PromptState::Withdrawn,
+    }
+}
+
+impl From<call::Prompt> for proto::Prompt {
+    fn from(prompt: call::Prompt) -> Self {
+        let request = proto::PermissionRequest {
+            permission: prompt.ask.permission,
+            patterns: prompt.ask.patterns,
+            always: prompt.ask.always,
+            title: prompt.ask.title,
+            metadata: Some(to_struct(prompt.ask.metadata)),
+            rule: prompt.rule.map(proto::PermissionRule::from),
+        };
+        Self {
+            prompt_id: prompt.id.to_string(),
+            call_id: prompt.call.to_string(),
+            session_id: prompt.session.to_string(),
+            workspace: prompt.workspace,
+            agent: prompt.agent,
+            tool: prompt.tool,
+            requester: prompt.requester,
+            create_time: Some(timestamp(prompt.created)),
+            expire_time: prompt.expires.map(timestamp),
+            state: proto::PromptState::from(prompt.state).into(),
+            input_digest: prompt.input_digest,
+            request: Some(proto::prompt::Request::Permission(request)),
+            resolution: prompt.decision.map(proto::PromptResolution::from),
+        }
+    }
+}
+
+impl From<call::Grant> for proto::Grant {
+    fn from(grant: call::Grant) -> Self {
+        Self {
+            grant_id: grant.id.to_string(),
+            workspace: grant.workspace,
+            permission: grant.permission,
+            pattern: grant.pattern,
+            create_time: Some(timestamp(grant.created)),
+            prompt_id: grant.prompt.to_string(),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- outputs
+
+/// Converts an output; `retention` says how long it is kept after it was begun.
+pub(crate) fn output(info: OutputInfo, retention: Duration) -> proto::Output {
+    proto::Output {
+        output_id: info.id.to_string(),
+        call_id: info.owner.call.to_string(),
+        session_id: info.owner.session.to_string(),
+        workspace: info.owner.workspace,
+        path: info.path,
+        total_bytes: int(info.bytes),
+        total_lines: int(info.lines),
+        sha256: info.sha256,
+        complete: info.complete,
+        create_time: Some(timestamp(info.created)),
+        expire_time: Some(timestamp(info.created.after(retention))),
+    }
+}

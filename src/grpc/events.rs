@@ -1,0 +1,140 @@
+//! A call's log on the wire: a cursor's items as `CallEvent` messages.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tokio_stream::Stream;
+use tonic::Status;
+
+use super::convert::{self, duration, int, int32, timestamp};
+use super::proto::{self, call_event::Event};
+use super::status;
+use crate::call::{CallId, EventKind, Timestamp};
+use crate::engine::{Attached, Cursor, Item};
+use crate::permission::broker::Broker;
+
+/// A response stream.
+pub(crate) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+struct Reader {
+    id: CallId,
+    cursor: Cursor,
+    broker: Arc<Broker>,
+    /// Dropped with the stream: that is how a lost client is noticed.
+    _attached: Option<Attached>,
+    done: bool,
+}
+
+/// Streams what a cursor delivers, each event wrapped by `wrap`. The stream owns `attached`.
+pub(crate) fn stream_events<T: Send + 'static>(
+    id: CallId,
+    cursor: Cursor,
+    broker: Arc<Broker>,
+    attached: Option<Attached>,
+    wrap: fn(proto::CallEvent) -> T,
+) -> ResponseStream<T> {
+    let reader = Reader {
+        id,
+        cursor,
+        broker,
+        _attached: attached,
+        done: false,
+    };
+    Box::pin(stream::unfold(reader, move |mut reader| async move {
+        if reader.done {
+            return None;
+        }
+        let item = match reader.cursor.next().await {
+            Ok(Some(item)) => Ok(wrap(to_event(&reader.id, item, &reader.broker))),
+            Ok(None) => return None,
+            Err(error) => {
+                reader.done = true;
+                Err(status::watch(error))
+            }
+        };
+        Some((item, reader))
+    }))
+}
+
+fn to_event(id: &CallId, item: Item, broker: &Broker) -> proto::CallEvent {
+    let (sequence, time, event) = match item {
+        Item::Event(event, data) => {
+            let kind = to_kind(&event.kind, data, broker);
+            (event.sequence, event.time, kind)
+        }
+        Item::Gap {
+            first,
+            last,
+            bytes,
+            time,
+        } => {
+            let gap = proto::CallGap {
+                first_sequence: int(first),
+                last_sequence: int(last),
+                output_bytes: int(bytes),
+            };
+            (last, time, Event::Gap(gap))
+        }
+        Item::Heartbeat { last, state, elapsed } => {
+            let heartbeat = proto::CallHeartbeat {
+                last_sequence: int(last),
+                state: proto::CallState::from(state).into(),
+                elapsed: Some(duration(elapsed)),
+            };
+            (0, Timestamp::now(), Event::Heartbeat(heartbeat))
+        }
+    };
+    proto::CallEvent {
+        call_id: id.to_string(),
+        sequence: int(sequence),
+        time: Some(timestamp(time)),
+        event: Some(event),
+    }
+}
+
+fn to_kind(kind: &EventKind, data: Bytes, broker: &Broker) -> Event {
+    match kind.clone() {
+        EventKind::Pending { tool, requested_tool } => Event::Pending(proto::CallPending { tool, requested_tool }),
+        EventKind::Running {
+            input_json,
+            input_digest,
+            title,
+        } => Event::Running(proto::CallRunning {
+            input_json,
+            input_digest,
+            title,
+        }),
+        EventKind::Metadata { title, patch } => Event::Metadata(proto::CallMetadata {
+            title,
+            metadata: Some(convert::to_struct(patch)),
+        }),
+        EventKind::Output {
+            output,
+            offset,
+            length: _,
+        } => Event::Output(proto::CallOutput {
+            output_id: output.to_string(),
+            offset: int(offset),
+            data,
+        }),
+        EventKind::Waiting { prompt } => {
+            let approvers = int32(broker.approvers_for(&prompt));
+            Event::Waiting(proto::CallWaiting {
+                prompt: Some((*prompt).into()),
+                approvers,
+            })
+        }
+        EventKind::Resumed { prompt, outcome } => Event::Resumed(proto::CallResumed {
+            prompt_id: prompt.to_string(),
+            state: convert::outcome_state(&outcome).into(),
+            resolution: Some(outcome.into()),
+        }),
+        EventKind::Warning { kind, text } => Event::Warning(proto::CallWarning { kind, text }),
+        EventKind::Ended(ending) => match convert::to_end(*ending) {
+            convert::End::Completed(completed) => Event::Completed(completed),
+            convert::End::Failed(failed) => Event::Failed(failed),
+        },
+    }
+}

@@ -1,0 +1,65 @@
+//! `InfoService`: what the service is and what it allows.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::convert::{duration, int, int32, timestamp};
+use super::proto::info_service_server::InfoService;
+use super::proto::*;
+use super::{MAX_MESSAGE_BYTES, Shared};
+use crate::engine::Place;
+
+/// The service.
+pub(crate) struct Info(pub(crate) Arc<Shared>);
+
+#[tonic::async_trait]
+impl InfoService for Info {
+    async fn get_server_info(
+        &self,
+        _request: Request<GetServerInfoRequest>,
+    ) -> Result<Response<GetServerInfoResponse>, Status> {
+        let engine = &self.0.engine;
+        let allowed = engine.limits();
+        let truncation = engine
+            .places()
+            .first()
+            .map(|place| place.truncation)
+            .unwrap_or_default();
+        let limits = Limits {
+            max_running_calls: int32(allowed.max_running_calls),
+            max_input_bytes: int(allowed.max_input_bytes as u64),
+            max_output_bytes: int(allowed.max_output_bytes),
+            max_message_bytes: int(MAX_MESSAGE_BYTES as u64),
+            truncate_lines: int32(truncation.max_lines),
+            truncate_bytes: int32(truncation.max_bytes),
+            heartbeat: Some(duration(self.0.heartbeat)),
+            prompt_timeout: engine.broker().policy().timeout.map(duration),
+            output_retention: Some(duration(self.0.output_retention)),
+            call_retention: Some(duration(self.0.call_retention)),
+        };
+        Ok(Response::new(GetServerInfoResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance_id: engine.instance().to_string(),
+            start_time: Some(timestamp(self.0.started)),
+            limits: Some(limits),
+            workspaces: engine.places().iter().map(workspace).collect(),
+            sandbox: Sandbox::None.into(),
+            running_calls: int32(engine.running()),
+        }))
+    }
+}
+
+fn workspace(place: &Place) -> WorkspaceInfo {
+    let agent = |agent: &crate::permission::agents::Agent| AgentInfo {
+        name: agent.name.clone(),
+        description: agent.description.clone().unwrap_or_default(),
+        mode: agent.mode.as_str().to_owned(),
+    };
+    WorkspaceInfo {
+        name: place.workspace.name().to_owned(),
+        directory: place.workspace.directory().to_string_lossy().into_owned(),
+        worktree: place.workspace.worktree().to_string_lossy().into_owned(),
+        agents: place.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
+    }
+}

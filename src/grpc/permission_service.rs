@@ -1,0 +1,451 @@
+//! `PermissionService`: shows prompts to approvers and takes their replies.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::convert::{self, int32, non_empty, page_size, timestamp};
+use super::events::ResponseStream;
+use super::proto::permission_service_server::PermissionService;
+use super::proto::{self, *};
+use super::status::bad_field;
+use super::{Shared, status};
+use crate::call::{Action, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp};
+use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied};
+use crate::permission::rules;
+use crate::store::PromptFilter as StoredFilter;
+
+/// The service.
+pub(crate) struct Permissions(pub(crate) Arc<Shared>);
+
+const MAX_PROMPTS: usize = 1000;
+
+/// The longest feedback for a model, in bytes.
+const MAX_MESSAGE: usize = 64 * 1024;
+
+/// What a listener is told, before it is put in either stream's words.
+enum Told {
+    Opened(ChannelOpened),
+    Added(PromptAdded),
+    SnapshotEnd(SnapshotEnd),
+    Resolved(PromptResolved),
+    Heartbeat(ChannelHeartbeat),
+    Replied(Box<PromptReplyResult>),
+}
+
+struct Watcher {
+    listener: Listener,
+    interest: Interest,
+    first: VecDeque<Told>,
+    heartbeat: std::time::Duration,
+    closing: CancellationToken,
+}
+
+impl Watcher {
+    async fn open(shared: &Shared, interest: Interest) -> Self {
+        let broker = shared.engine.broker();
+        let listener = broker.listen(interest.clone()).await;
+        let opened = ChannelOpened {
+            instance_id: broker.instance().to_string(),
+        };
+        let prompts = int32(listener.snapshot.len());
+        let added = |prompt: &Arc<Prompt>| {
+            Told::Added(PromptAdded {
+                prompt: Some((**prompt).clone().into()),
+            })
+        };
+        let mut first = VecDeque::from([Told::Opened(opened)]);
+        first.extend(listener.snapshot.iter().map(added));
+        first.push_back(Told::SnapshotEnd(SnapshotEnd { prompts }));
+        Self {
+            listener,
+            interest,
+            first,
+            heartbeat: shared.heartbeat,
+            closing: shared.closing.clone(),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Told, Status> {
+        if let Some(told) = self.first.pop_front() {
+            return Ok(told);
+        }
+        let silence = tokio::time::sleep(self.heartbeat);
+        tokio::pin!(silence);
+        loop {
+            let change = tokio::select! {
+                change = self.listener.changes.recv() => change,
+                () = &mut silence => {
+                    return Ok(Told::Heartbeat(ChannelHeartbeat { time: Some(timestamp(Timestamp::now())) }));
+                }
+                () = self.closing.cancelled() => return Err(status::draining()),
+            };
+            match change {
+                Ok(change) if !self.interest.covers(change.prompt()) => {}
+                Ok(Change::Added(prompt)) => {
+                    return Ok(Told::Added(PromptAdded {
+                        prompt: Some((*prompt).clone().into()),
+                    }));
+                }
+                Ok(Change::Resolved(prompt)) => {
+                    return Ok(Told::Resolved(PromptResolved {
+                        prompt: Some((*prompt).clone().into()),
+                    }));
+                }
+                Err(RecvError::Lagged(_)) => return Err(status::missed_changes()),
+                Err(RecvError::Closed) => return Err(status::draining()),
+            }
+        }
+    }
+}
+
+/// Streams what a watcher is told until it fails.
+fn told(watcher: Watcher) -> impl stream::Stream<Item = Result<Told, Status>> + Send {
+    stream::unfold(Some(watcher), |watcher| async {
+        let mut watcher = watcher?;
+        let told = watcher.next().await;
+        let rest = told.is_ok().then_some(watcher);
+        Some((told, rest))
+    })
+}
+
+#[tonic::async_trait]
+impl PermissionService for Permissions {
+    type ChannelStream = ResponseStream<ChannelResponse>;
+
+    async fn channel(
+        &self,
+        request: Request<Streaming<ChannelRequest>>,
+    ) -> Result<Response<Self::ChannelStream>, Status> {
+        let mut requests = request.into_inner();
+        let first = tokio::select! {
+            first = requests.message() => first?,
+            () = self.0.closing.cancelled() => return Err(status::draining()),
+        };
+        let Some(channel_request::Message::Open(open)) = first.and_then(|request| request.message) else {
+            return Err(bad_field("message", "the first message of a channel is `open`"));
+        };
+        let name = convert::name("open.name", open.name)?;
+        let watcher = Watcher::open(&self.0, interest("open.filter", open.filter)?).await;
+        let broker = self.0.engine.broker().clone();
+        let replies = stream::unfold(
+            (requests, broker, name, false),
+            |(mut requests, broker, name, failed)| async move {
+                if failed {
+                    return None;
+                }
+                let request = match requests.message().await {
+                    Ok(Some(request)) => request,
+                    // The client has nothing more to say, or is gone: the other half shows which.
+                    Ok(None) | Err(_) => return None,
+                };
+                let result = match request.message {
+                    Some(channel_request::Message::Reply(reply)) => {
+                        Ok(Told::Replied(Box::new(answer(&broker, reply, &name).await)))
+                    }
+                    Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
+                    None => Err(bad_field("message", "an empty message")),
+                };
+                let failed = result.is_err();
+                Some((result, (requests, broker, name, failed)))
+            },
+        );
+        // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
+        let stream = stream::select(told(watcher), replies).scan(false, |failed, item| {
+            let goes_on = !*failed;
+            *failed = item.is_err();
+            std::future::ready(goes_on.then_some(item))
+        });
+        Ok(Response::new(Box::pin(stream.map(|told| told.map(channel_response)))))
+    }
+
+    type WatchPromptsStream = ResponseStream<WatchPromptsResponse>;
+
+    async fn watch_prompts(
+        &self,
+        request: Request<WatchPromptsRequest>,
+    ) -> Result<Response<Self::WatchPromptsStream>, Status> {
+        let watcher = Watcher::open(&self.0, interest("filter", request.into_inner().filter)?).await;
+        Ok(Response::new(Box::pin(
+            told(watcher).map(|told| told.map(watch_response)),
+        )))
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Request<ListPromptsRequest>,
+    ) -> Result<Response<ListPromptsResponse>, Status> {
+        let request = request.into_inner();
+        let interest = interest("filter", request.filter)?;
+        let states = request
+            .states
+            .iter()
+            .map(|&state| convert::prompt_state("states", state));
+        let mut states = states.collect::<Result<Vec<_>, _>>()?;
+        if states.is_empty() {
+            states.push(PromptState::Open);
+        }
+        let call = non_empty(request.call_id)
+            .map(|id| convert::call_id("call_id", &id))
+            .transpose()?;
+        let filter = StoredFilter {
+            owner: None,
+            workspace: interest.workspace,
+            sessions: interest.sessions,
+            call,
+            states,
+        };
+        let limit = page_size(request.page_size, 100, MAX_PROMPTS)?;
+        let prompts = self
+            .0
+            .engine
+            .broker()
+            .list(&filter, limit)
+            .await
+            .map_err(status::store)?;
+        Ok(Response::new(ListPromptsResponse {
+            prompts: prompts.into_iter().map(proto::Prompt::from).collect(),
+        }))
+    }
+
+    async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
+        let id = prompt_id(request.into_inner().prompt_id)?;
+        let prompt = self.0.engine.broker().get(&id).await.map_err(status::store)?;
+        let prompt = prompt.ok_or_else(|| status::not_found("prompt", id.as_str()))?;
+        Ok(Response::new(GetPromptResponse {
+            prompt: Some(prompt.into()),
+        }))
+    }
+
+    async fn reply_prompt(
+        &self,
+        request: Request<ReplyPromptRequest>,
+    ) -> Result<Response<ReplyPromptResponse>, Status> {
+        let request = request.into_inner();
+        let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
+        let by = convert::name("name", request.name)?;
+        let given = given_reply(reply, &by).map_err(|(field, problem)| bad_field(&field, problem))?;
+        let id = given.prompt.clone();
+        let replied = self.0.engine.broker().reply(given).await.map_err(status::store)?;
+        let (result, prompt) = match replied {
+            Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
+            Replied::DigestMismatch(_) => {
+                let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
+                return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
+            }
+            Replied::Accepted(prompt) => (ReplyResult::Accepted, prompt),
+            Replied::Before(prompt) => (too_late(&prompt), prompt),
+        };
+        let prompt = Some((*prompt).clone().into());
+        Ok(Response::new(ReplyPromptResponse {
+            result: result.into(),
+            prompt,
+        }))
+    }
+
+    async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
+        let workspace = non_empty(request.into_inner().workspace);
+        let grants = self.0.engine.broker().grants(workspace.as_deref());
+        Ok(Response::new(ListGrantsResponse {
+            grants: grants.into_iter().map(Grant::from).collect(),
+        }))
+    }
+
+    async fn revoke_grant(
+        &self,
+        request: Request<RevokeGrantRequest>,
+    ) -> Result<Response<RevokeGrantResponse>, Status> {
+        let id = crate::call::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
+        let grant = self.0.engine.broker().revoke(&id).await.map_err(status::store)?;
+        let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
+        Ok(Response::new(RevokeGrantResponse {
+            grant: Some(grant.into()),
+        }))
+    }
+
+    async fn evaluate_permission(
+        &self,
+        request: Request<EvaluatePermissionRequest>,
+    ) -> Result<Response<EvaluatePermissionResponse>, Status> {
+        let request = request.into_inner();
+        if request.permission.is_empty() {
+            return Err(bad_field("permission", "name the permission to evaluate"));
+        }
+        let engine = &self.0.engine;
+        let place = engine
+            .place(&request.workspace)
+            .ok_or_else(|| status::not_found("workspace", &request.workspace))?;
+        let agent_name = non_empty(request.agent).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
+        let agent = place
+            .agent(&agent_name)
+            .ok_or_else(|| bad_field("agent", format!("there is no agent named {agent_name:?}")))?;
+        let rights = place.rights(agent);
+        let patterns = if request.patterns.is_empty() {
+            vec!["*".to_owned()]
+        } else {
+            request.patterns
+        };
+        let verdict = |pattern: String| {
+            let (action, rule) = rules::evaluate_in(&rights.worktree, &request.permission, &pattern, &[&rights.rules]);
+            let workspace = place.workspace.name();
+            let grant = (action == Action::Ask)
+                .then(|| {
+                    engine
+                        .broker()
+                        .grant_for(workspace, &rights, &request.permission, &pattern)
+                })
+                .flatten();
+            to_verdict(pattern, action, rule.cloned(), grant)
+        };
+        let verdicts: Vec<PatternVerdict> = patterns.into_iter().map(verdict).collect();
+        let worst = [PermissionAction::Deny, PermissionAction::Ask]
+            .into_iter()
+            .find(|&action| verdicts.iter().any(|verdict| verdict.action() == action));
+        let action = worst.unwrap_or(PermissionAction::Allow);
+        Ok(Response::new(EvaluatePermissionResponse {
+            action: action.into(),
+            verdicts,
+        }))
+    }
+}
+
+fn to_verdict(
+    pattern: String,
+    action: Action,
+    rule: Option<Rule>,
+    grant: Option<crate::call::Grant>,
+) -> PatternVerdict {
+    let action = if grant.is_some() { Action::Allow } else { action };
+    PatternVerdict {
+        pattern,
+        action: PermissionAction::from(action).into(),
+        rule: rule.map(PermissionRule::from),
+        grant_id: grant.map(|grant| grant.id.to_string()).unwrap_or_default(),
+    }
+}
+
+fn prompt_id(id: String) -> Result<PromptId, Status> {
+    let id = convert::name("prompt_id", id)?;
+    if id.is_empty() {
+        return Err(bad_field("prompt_id", "name a prompt"));
+    }
+    Ok(PromptId::new(id))
+}
+
+fn interest(field: &str, filter: Option<PromptFilter>) -> Result<Interest, Status> {
+    let filter = filter.unwrap_or_default();
+    let sessions = filter
+        .session_ids
+        .into_iter()
+        .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
+    Ok(Interest {
+        workspace: non_empty(filter.workspace),
+        sessions: sessions.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Reads a reply; the error names the field and what is wrong with it.
+fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, String)> {
+    let problem = |field: &str, text: &str| Err((format!("reply.{field}"), text.to_owned()));
+    if reply.prompt_id.is_empty() || reply.prompt_id.len() > 128 {
+        return problem("prompt_id", "name a prompt");
+    }
+    if reply.reply_id.len() > 128 {
+        return problem("reply_id", "longer than 128 bytes");
+    }
+    if reply.message.len() > MAX_MESSAGE {
+        return problem("message", "longer than 64 KiB");
+    }
+    let decision = match PromptDecision::try_from(reply.decision) {
+        Ok(PromptDecision::Once) => Reply::Once,
+        Ok(PromptDecision::Always) => Reply::Always,
+        Ok(PromptDecision::Reject) => Reply::Reject {
+            message: reply.message.clone(),
+        },
+        Ok(PromptDecision::Unspecified) | Err(_) => {
+            return problem("decision", "say PROMPT_DECISION_ONCE, _ALWAYS or _REJECT");
+        }
+    };
+    if !reply.message.is_empty() && !matches!(decision, Reply::Reject { .. }) {
+        return problem("message", "only a rejection carries a message for the model");
+    }
+    Ok(GivenReply {
+        prompt: PromptId::new(reply.prompt_id),
+        reply_id: reply.reply_id,
+        reply: decision,
+        input_digest: non_empty(reply.input_digest),
+        by: by.to_owned(),
+    })
+}
+
+/// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel.
+async fn answer(broker: &Broker, reply: PromptReply, by: &str) -> PromptReplyResult {
+    let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
+    let (result, prompt, message) = match given_reply(reply, by) {
+        Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
+        Ok(given) => match broker.reply(given).await {
+            Ok(Replied::Accepted(prompt)) => (ReplyResult::Accepted, Some(prompt), String::new()),
+            Ok(Replied::Before(prompt)) => (
+                too_late(&prompt),
+                Some(prompt),
+                "the prompt had ended before".to_owned(),
+            ),
+            Ok(Replied::Unknown) => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
+            Ok(Replied::DigestMismatch(prompt)) => {
+                let message = "what was shown is not what would run".to_owned();
+                (ReplyResult::DigestMismatch, Some(prompt), message)
+            }
+            Err(error) => {
+                let status = status::store(error);
+                (ReplyResult::Invalid, None, status.message().to_owned())
+            }
+        },
+    };
+    let prompt = prompt.map(|prompt| (*prompt).clone().into());
+    PromptReplyResult {
+        prompt_id,
+        reply_id,
+        result: result.into(),
+        prompt,
+        message,
+    }
+}
+
+fn too_late(prompt: &Prompt) -> ReplyResult {
+    match prompt.decision.as_ref().map(|decision| &decision.outcome) {
+        Some(PromptOutcome::Expired) => ReplyResult::Expired,
+        Some(PromptOutcome::Withdrawn(_)) => ReplyResult::Withdrawn,
+        Some(PromptOutcome::Replied(_)) | None => ReplyResult::AlreadyResolved,
+    }
+}
+
+fn channel_response(told: Told) -> ChannelResponse {
+    use channel_response::Message;
+    let message = match told {
+        Told::Opened(opened) => Message::Opened(opened),
+        Told::Added(added) => Message::PromptAdded(added),
+        Told::SnapshotEnd(end) => Message::SnapshotEnd(end),
+        Told::Resolved(resolved) => Message::PromptResolved(resolved),
+        Told::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat),
+        Told::Replied(result) => Message::ReplyResult(*result),
+    };
+    ChannelResponse { message: Some(message) }
+}
+
+fn watch_response(told: Told) -> WatchPromptsResponse {
+    use watch_prompts_response::Message;
+    let message = match told {
+        Told::Opened(opened) => Some(Message::Opened(opened)),
+        Told::Added(added) => Some(Message::PromptAdded(added)),
+        Told::SnapshotEnd(end) => Some(Message::SnapshotEnd(end)),
+        Told::Resolved(resolved) => Some(Message::PromptResolved(resolved)),
+        Told::Heartbeat(heartbeat) => Some(Message::Heartbeat(heartbeat)),
+        // Nobody replies on this stream.
+        Told::Replied(_) => None,
+    };
+    WatchPromptsResponse { message }
+}

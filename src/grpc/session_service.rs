@@ -1,0 +1,197 @@
+//! `SessionService`: shows sessions, ends them, streams what happens.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::stream;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
+use super::events::ResponseStream;
+use super::proto::event::Event as Kind;
+use super::proto::session_service_server::SessionService;
+use super::proto::*;
+use super::{Shared, status};
+use crate::call::{self, ServiceEvent, ServiceEventKind, Timestamp};
+use crate::store::{CallFilter, PageRequest, PromptFilter};
+
+/// The service.
+pub(crate) struct Sessions(pub(crate) Arc<Shared>);
+
+const RECENT_CALLS: usize = 20;
+const OPEN_PROMPTS: usize = 1000;
+const BATCH: usize = 256;
+
+struct EventReader {
+    shared: Arc<Shared>,
+    last: watch::Receiver<u64>,
+    workspace: Option<String>,
+    session: Option<String>,
+    after: u64,
+    batch: VecDeque<(u64, ServiceEvent)>,
+    done: bool,
+}
+
+impl EventReader {
+    async fn next(&mut self) -> Result<Event, Status> {
+        loop {
+            if let Some((sequence, event)) = self.batch.pop_front() {
+                self.after = sequence;
+                if self.covers(&event) {
+                    return Ok(to_event(sequence, event));
+                }
+                continue;
+            }
+            let store = self.shared.engine.store();
+            self.batch = store.since(self.after, BATCH).await.map_err(status::store)?.into();
+            if !self.batch.is_empty() {
+                continue;
+            }
+            let after = self.after;
+            tokio::select! {
+                more = self.last.wait_for(|last| *last > after) => {
+                    more.map_err(|_| status::draining())?;
+                }
+                () = tokio::time::sleep(self.shared.heartbeat) => return Ok(heartbeat(after)),
+                () = self.shared.closing.cancelled() => return Err(status::draining()),
+            }
+        }
+    }
+
+    fn covers(&self, event: &ServiceEvent) -> bool {
+        let same_session = |wanted: &String| event.session.as_ref().is_some_and(|session| session.as_str() == wanted);
+        self.workspace
+            .as_ref()
+            .is_none_or(|workspace| *workspace == event.workspace)
+            && self.session.as_ref().is_none_or(same_session)
+    }
+}
+
+fn heartbeat(after: u64) -> Event {
+    Event {
+        sequence: int(after),
+        time: Some(timestamp(Timestamp::now())),
+        workspace: String::new(),
+        session_id: String::new(),
+        event: Some(Kind::Heartbeat(EventHeartbeat {})),
+    }
+}
+
+fn to_event(sequence: u64, event: ServiceEvent) -> Event {
+    let kind = match event.kind {
+        ServiceEventKind::Call { call, tool, state } => Kind::CallStateChanged(CallStateChanged {
+            call_id: call.to_string(),
+            tool,
+            state: CallState::from(state).into(),
+        }),
+        ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
+            path,
+            call_id: call.to_string(),
+        }),
+        ServiceEventKind::PromptAdded { prompt, call } => Kind::PromptOpened(PromptOpened {
+            prompt_id: prompt.to_string(),
+            call_id: call.to_string(),
+        }),
+        ServiceEventKind::PromptResolved { prompt, call, state } => Kind::PromptEnded(PromptEnded {
+            prompt_id: prompt.to_string(),
+            call_id: call.to_string(),
+            state: PromptState::from(state).into(),
+        }),
+        ServiceEventKind::SessionEnded => Kind::SessionEnded(SessionEnded {}),
+    };
+    Event {
+        sequence: int(sequence),
+        time: Some(timestamp(event.time)),
+        workspace: event.workspace,
+        session_id: event.session.map(|session| session.to_string()).unwrap_or_default(),
+        event: Some(kind),
+    }
+}
+
+#[tonic::async_trait]
+impl SessionService for Sessions {
+    async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
+        let id = convert::session_id("session_id", request.into_inner().session_id)?;
+        let engine = &self.0.engine;
+        let filter = CallFilter {
+            session: Some(id.clone()),
+            ..Default::default()
+        };
+        let page = PageRequest {
+            size: RECENT_CALLS,
+            after: None,
+        };
+        let calls = engine.list(&filter, &page).await.map_err(status::store)?.items;
+        let filter = PromptFilter {
+            sessions: vec![id.clone()],
+            states: vec![call::PromptState::Open],
+            ..Default::default()
+        };
+        let prompts = engine
+            .broker()
+            .list(&filter, OPEN_PROMPTS)
+            .await
+            .map_err(status::store)?;
+        let in_use = |grant: &call::Grant| calls.iter().any(|call| call.origin.workspace == grant.workspace);
+        let grants = engine
+            .broker()
+            .grants(None)
+            .into_iter()
+            .filter(in_use)
+            .map(Grant::from)
+            .collect();
+        let session = Session {
+            session_id: id.to_string(),
+            open_prompts: prompts.into_iter().map(Prompt::from).collect(),
+            grants,
+            recent_calls: calls.into_iter().map(Call::from).collect(),
+        };
+        Ok(Response::new(GetSessionResponse { session: Some(session) }))
+    }
+
+    async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
+        let id = convert::session_id("session_id", request.into_inner().session_id)?;
+        let cancelled = self.0.engine.end_session(&id).await.map_err(status::store)?;
+        Ok(Response::new(EndSessionResponse {
+            cancelled_calls: int32(cancelled),
+        }))
+    }
+
+    type WatchEventsStream = ResponseStream<WatchEventsResponse>;
+
+    async fn watch_events(
+        &self,
+        request: Request<WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let request = request.into_inner();
+        let last = self.0.engine.store().last();
+        let newest = *last.borrow();
+        let after = match request.after_sequence {
+            None => newest,
+            Some(after) => unsigned("after_sequence", after)?,
+        };
+        if after > newest {
+            let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
+            return Err(status::out_of_range("after_sequence", problem));
+        }
+        let reader = EventReader {
+            shared: self.0.clone(),
+            last,
+            workspace: non_empty(request.workspace),
+            session: non_empty(request.session_id),
+            after,
+            batch: VecDeque::new(),
+            done: false,
+        };
+        let events = stream::unfold(reader, |mut reader| async {
+            if reader.done {
+                return None;
+            }
+            let event = reader.next().await;
+            reader.done = event.is_err();
+            Some((event.map(|event| WatchEventsResponse { event: Some(event) }), reader))
+        });
+        Ok(Response::new(Box::pin(events)))
+    }
+}

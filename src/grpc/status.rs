@@ -1,0 +1,137 @@
+//! Every gRPC error that the service gives, with its `google.rpc` details.
+//!
+//! *Invariant:* statuses are made here only. Each carries an `ErrorInfo` of domain `toolgate` whose reason is stable;
+//! what the operator must know goes to the log, not to the caller.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+use crate::engine::{AdmitError, WatchError};
+use crate::store::StoreError;
+
+const DOMAIN: &str = "toolgate";
+
+fn details(reason: &str) -> ErrorDetails {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, DOMAIN, HashMap::new());
+    details
+}
+
+/// A field of the request is wrong. `field` is its name in the proto.
+pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details("INVALID_FIELD");
+    details.add_bad_request_violation(field, problem.clone());
+    Status::with_error_details(Code::InvalidArgument, format!("{field}: {problem}"), details)
+}
+
+/// Something that the request names does not exist.
+pub(crate) fn not_found(kind: &str, name: &str) -> Status {
+    let mut details = details("NOT_FOUND");
+    details.set_resource_info(kind, name, "", "it does not exist, or its retention has ended");
+    Status::with_error_details(Code::NotFound, format!("there is no {kind} {name}"), details)
+}
+
+/// The state of something does not allow the request.
+pub(crate) fn precondition(reason: &str, subject: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details(reason);
+    details.add_precondition_failure_violation(reason, subject, problem.clone());
+    Status::with_error_details(Code::FailedPrecondition, problem, details)
+}
+
+/// The service is stopping.
+pub(crate) fn draining() -> Status {
+    let mut details = details("DRAINING");
+    details.set_retry_info(Some(Duration::from_secs(1)));
+    Status::with_error_details(
+        Code::Unavailable,
+        "the service is stopping; try again when it is back",
+        details,
+    )
+}
+
+/// The client read too slowly and missed changes.
+pub(crate) fn missed_changes() -> Status {
+    let mut details = details("MISSED_CHANGES");
+    details.set_retry_info(Some(Duration::ZERO));
+    Status::with_error_details(
+        Code::Aborted,
+        "this client read too slowly and missed changes; open again",
+        details,
+    )
+}
+
+/// A sequence number that does not exist yet.
+pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details("SEQUENCE_OUT_OF_RANGE");
+    details.add_bad_request_violation(field, problem.clone());
+    Status::with_error_details(Code::OutOfRange, format!("{field}: {problem}"), details)
+}
+
+/// A fault of the service. The cause goes to the log.
+pub(crate) fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status {
+    tracing::error!(error = cause, "{what}");
+    Status::with_error_details(Code::Internal, format!("internal error: {what}"), details("INTERNAL"))
+}
+
+/// The store could not do what a request needs.
+pub(crate) fn store(error: StoreError) -> Status {
+    match error {
+        StoreError::BadPage(problem) => bad_field("page_token", problem),
+        StoreError::NotFound(name) => not_found("resource", &name),
+        StoreError::Conflict(problem) => precondition("CONFLICT", "resource", problem),
+        StoreError::Full(problem) => {
+            let text = format!("no space left: {problem}");
+            Status::with_error_details(Code::ResourceExhausted, text, details("STORAGE_FULL"))
+        }
+        StoreError::Failed { .. } => internal("the store failed", &error),
+    }
+}
+
+/// A call was not admitted.
+pub(crate) fn admit(error: AdmitError) -> Status {
+    let message = error.to_string();
+    match error {
+        AdmitError::Draining => draining(),
+        AdmitError::UnknownWorkspace { name, .. } => {
+            let mut details = details("UNKNOWN_WORKSPACE");
+            details.set_resource_info("workspace", name, "", message.clone());
+            Status::with_error_details(Code::NotFound, message, details)
+        }
+        AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
+        AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
+        AdmitError::IdTaken(id) => {
+            let mut details = details("CALL_ID_TAKEN");
+            details.set_resource_info("call", id.as_str(), "", message.clone());
+            Status::with_error_details(Code::AlreadyExists, message, details)
+        }
+        AdmitError::InputTooLarge { .. } => {
+            let mut details = details("INPUT_TOO_LARGE");
+            details.add_bad_request_violation("input_json", message.clone());
+            details.add_quota_failure_violation("limits.max_input_bytes", message.clone());
+            Status::with_error_details(Code::ResourceExhausted, message, details)
+        }
+        AdmitError::TooManyCalls { .. } => {
+            let mut details = details("TOO_MANY_CALLS");
+            details.set_retry_info(Some(Duration::from_secs(1)));
+            details.add_quota_failure_violation("limits.max_running_calls", message.clone());
+            Status::with_error_details(Code::ResourceExhausted, message, details)
+        }
+        AdmitError::Store(error) => store(error),
+    }
+}
+
+/// A call cannot be watched.
+pub(crate) fn watch(error: WatchError) -> Status {
+    match error {
+        WatchError::NotFound(id) => not_found("call", id.as_str()),
+        WatchError::OutOfRange { .. } => out_of_range("after_sequence", error.to_string()),
+        WatchError::Store(error) => store(error),
+        WatchError::Abandoned => internal("the log of the call ends without a terminal event", &error),
+    }
+}

@@ -1,0 +1,215 @@
+//! `ToolService`: lists tools, starts calls, lets clients watch and cancel them.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tonic::{Request, Response, Status};
+
+use super::convert::{self, WireCall, non_empty, page_size, unsigned};
+use super::events::{ResponseStream, stream_events};
+use super::proto::tool_service_server::ToolService;
+use super::proto::{self, *};
+use super::status::bad_field;
+use super::{Shared, status};
+use crate::call::{CallId, Definition};
+use crate::engine::{Attached, Cursor, Item, OutputMode, digest_of};
+use crate::store::{CallFilter, PageRequest};
+use crate::tool::Offer;
+
+/// The service.
+pub(crate) struct Tools(pub(crate) Arc<Shared>);
+
+const MAX_TOOLS: usize = 1000;
+const MAX_CALLS: usize = 500;
+
+impl Tools {
+    async fn begin(&self, request: WireCall, mode: OutputMode) -> Result<(CallId, Cursor, Option<Attached>), Status> {
+        let engine = &self.0.engine;
+        let default = engine.places().first().map_or("", |place| place.workspace.name());
+        let call = request.into_call(default)?;
+        let started = engine.start(call).await.map_err(status::admit)?;
+        let cursor = engine
+            .watch(&started.id, 0, mode, self.0.heartbeat)
+            .await
+            .map_err(status::watch)?;
+        Ok((started.id, cursor, started.attached))
+    }
+
+    fn definitions(&self, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
+        let engine = &self.0.engine;
+        let place = engine
+            .place(&request.workspace)
+            .ok_or_else(|| status::not_found("workspace", &request.workspace))?;
+        let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
+        let agent = place.agent(&agent_name).ok_or_else(|| {
+            let known: Vec<&str> = place.agents.iter().map(|agent| agent.name.as_str()).collect();
+            bad_field(
+                "agent",
+                format!("there is no agent named {agent_name:?}; there are {known:?}"),
+            )
+        })?;
+        let model = convert::model(request.model.clone())?;
+        let client = non_empty(request.client.clone()).unwrap_or_else(|| convert::DEFAULT_CLIENT.to_owned());
+        let offer = Offer {
+            workspace: &place.workspace,
+            agent: &agent_name,
+            model: &model,
+            client: &client,
+        };
+        Ok(place.registry.offered(&offer, &agent.rules))
+    }
+}
+
+#[tonic::async_trait]
+impl ToolService for Tools {
+    async fn list_tools(&self, request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
+        let request = request.into_inner();
+        let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
+        let definitions = self.definitions(&request)?;
+        let etag = digest_of(&json!(definitions))[..32].to_owned();
+        if request.if_none_match == etag {
+            return Ok(Response::new(ListToolsResponse {
+                etag,
+                not_modified: true,
+                ..Default::default()
+            }));
+        }
+        let first = match request.page_token.split_once('.') {
+            None if request.page_token.is_empty() => 0,
+            Some((of, first)) if of == etag => first
+                .parse()
+                .map_err(|_| bad_field("page_token", "not a token of this service"))?,
+            Some(_) => {
+                return Err(bad_field(
+                    "page_token",
+                    "the list has changed since; begin again without a token",
+                ));
+            }
+            None => return Err(bad_field("page_token", "not a token of this service")),
+        };
+        let next = first + size;
+        let next_page_token = if next < definitions.len() {
+            format!("{etag}.{next}")
+        } else {
+            String::new()
+        };
+        let tools = definitions
+            .into_iter()
+            .skip(first)
+            .take(size)
+            .map(ToolDefinition::from)
+            .collect();
+        Ok(Response::new(ListToolsResponse {
+            tools,
+            etag,
+            next_page_token,
+            not_modified: false,
+        }))
+    }
+
+    type ExecuteToolStream = ResponseStream<ExecuteToolResponse>;
+
+    async fn execute_tool(
+        &self,
+        request: Request<ExecuteToolRequest>,
+    ) -> Result<Response<Self::ExecuteToolStream>, Status> {
+        let request = request.into_inner();
+        let mode = output_mode(request.output)?;
+        let (id, cursor, attached) = self.begin(request.into(), mode).await?;
+        let broker = self.0.engine.broker().clone();
+        let wrap = |event| ExecuteToolResponse { event: Some(event) };
+        Ok(Response::new(stream_events(id, cursor, broker, attached, wrap)))
+    }
+
+    async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
+        // When the client goes away this future is dropped, and `attached` with it.
+        let (id, mut cursor, attached) = self.begin(request.into_inner().into(), OutputMode::None).await?;
+        while let Some(item) = cursor.next().await.map_err(status::watch)? {
+            match item {
+                Item::Event(..) | Item::Gap { .. } | Item::Heartbeat { .. } => {}
+            }
+        }
+        drop(attached);
+        let call = self.find(&id).await?;
+        Ok(Response::new(RunToolResponse { call: Some(call) }))
+    }
+
+    type WatchCallStream = ResponseStream<WatchCallResponse>;
+
+    async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
+        let request = request.into_inner();
+        let id = convert::call_id("call_id", &request.call_id)?;
+        let mode = output_mode(request.output)?;
+        let after = unsigned("after_sequence", request.after_sequence)?;
+        let engine = &self.0.engine;
+        let cursor = engine
+            .watch(&id, after, mode, self.0.heartbeat)
+            .await
+            .map_err(status::watch)?;
+        let wrap = |event| WatchCallResponse { event: Some(event) };
+        Ok(Response::new(stream_events(
+            id,
+            cursor,
+            engine.broker().clone(),
+            None,
+            wrap,
+        )))
+    }
+
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
+        let id = convert::call_id("call_id", &request.get_ref().call_id)?;
+        let call = self.find(&id).await?;
+        Ok(Response::new(GetCallResponse { call: Some(call) }))
+    }
+
+    async fn list_calls(&self, request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {
+        let request = request.into_inner();
+        let states = request.states.iter().map(|&state| convert::call_state("states", state));
+        let filter = CallFilter {
+            workspace: non_empty(request.workspace),
+            session: non_empty(request.session_id).map(crate::call::SessionId::new),
+            states: states.collect::<Result<_, _>>()?,
+            tools: request.tools,
+        };
+        let page = PageRequest {
+            size: page_size(request.page_size, 50, MAX_CALLS)?,
+            after: non_empty(request.page_token),
+        };
+        let page = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
+        Ok(Response::new(ListCallsResponse {
+            calls: page.items.into_iter().map(Call::from).collect(),
+            next_page_token: page.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
+        let id = convert::call_id("call_id", &request.get_ref().call_id)?;
+        let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
+        let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
+        if !record.state.is_terminal() {
+            let problem = format!("another instance of the service ({}) runs the call {id}", record.owner);
+            return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
+        }
+        Ok(Response::new(CancelCallResponse {
+            call: Some(record.into()),
+        }))
+    }
+}
+
+impl Tools {
+    async fn find(&self, id: &CallId) -> Result<Call, Status> {
+        let record = self.0.engine.get(id).await.map_err(status::store)?;
+        record
+            .map(Call::from)
+            .ok_or_else(|| status::not_found("call", id.as_str()))
+    }
+}
+
+fn output_mode(mode: i32) -> Result<OutputMode, Status> {
+    match proto::OutputMode::try_from(mode) {
+        Ok(proto::OutputMode::Unspecified | proto::OutputMode::Full) => Ok(OutputMode::Full),
+        Ok(proto::OutputMode::Tail) => Ok(OutputMode::Tail),
+        Ok(proto::OutputMode::None) => Ok(OutputMode::None),
+        Err(_) => Err(bad_field("output", "not a value that this service knows")),
+    }
+}
