@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, CallId, Definition, Effect, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
 use crate::permission::Refusal;
-use crate::workspace::files::FileError;
+use crate::workspace::FileError;
 use crate::workspace::{ResolvedPath, Workspace};
 
 /// For whom a list of tools is made.

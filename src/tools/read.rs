@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::ResolvedPath;
 use crate::workspace::files::locate;
 use crate::workspace::instructions::{self, Instructions};
 use crate::workspace::kind::Media;
@@ -20,7 +21,6 @@ use crate::workspace::marks::ReadMark;
 use crate::workspace::open::Kind;
 use crate::workspace::view::{Listing, View, view};
 use crate::workspace::window::{End, Wanted, Window};
-use crate::workspace::{ResolvedPath, path};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
 const DEFAULT_LIMIT: u64 = 2000;
@@ -216,9 +216,6 @@ fn preview(lines: &[String]) -> String {
 /// Returns the instructions for the file that the session was not given yet, and remembers that it is now.
 async fn undelivered(ctx: &CallContext, path: &ResolvedPath) -> Result<Vec<Instructions>, ToolError> {
     let mut fresh = Vec::new();
-    if !path::is_below(path.shown(), ctx.workspace.directory()) {
-        return Ok(fresh);
-    }
     for found in instructions::above(&ctx.workspace, path).await? {
         let key = format!("instructions:{}", found.path.display());
         if ctx.fact(&key).await.is_none() {
@@ -253,6 +250,20 @@ mod tests {
     async fn output(bench: &Bench, input: Value) -> String {
         let output = bench.run(&Read, input).await.unwrap_or_else(|error| panic!("{error}"));
         shown(&output).to_owned()
+    }
+
+    #[test]
+    fn the_schema_bounds_the_window() {
+        let schema = crate::tool::schema_of::<Input>();
+        assert_eq!(schema["required"], json!(["filePath"]));
+        let bounds = |name: &str| {
+            (
+                &schema["properties"][name]["type"],
+                &schema["properties"][name]["minimum"],
+            )
+        };
+        assert_eq!(bounds("offset"), (&json!("integer"), &json!(0)));
+        assert_eq!(bounds("limit"), (&json!("integer"), &json!(1)));
     }
 
     #[tokio::test]

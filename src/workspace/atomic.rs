@@ -9,11 +9,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Gid, OFlags, Uid};
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Gid, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use super::files::{FileError, Snapshot};
+use super::error::FileError;
+use super::files::Snapshot;
 use super::{ResolvedPath, open};
 
 /// Names of temporary files begin with this. One that is left over belongs to a service that was killed while it
@@ -22,6 +23,9 @@ pub const TEMP_PREFIX: &str = ".toolgate-";
 
 /// Names of temporary files end with this.
 pub const TEMP_SUFFIX: &str = ".tmp";
+
+/// The kernel's limit for the names of all extended attributes of a file, and for one value.
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 /// Writes `bytes` to the real path, which now holds `old`, and returns the new file's metadata.
 pub(super) fn write(path: &ResolvedPath, bytes: &[u8], old: &Snapshot) -> Result<Metadata, FileError> {
@@ -57,6 +61,7 @@ fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
 
 fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::Result<Metadata> {
     let file = temp_file(folder, 0o600, bytes)?;
+    copy_attributes(real, file.as_file());
     // The owner first, because changing it clears set-user-id bits. Only root may give files away; for everybody
     // else the new file is theirs, as with any editor that renames.
     let owner = Uid::from_raw(old.uid());
@@ -70,6 +75,24 @@ fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::
     let file = file.persist(real).map_err(|error| error.error)?;
     sync_folder(folder);
     file.metadata()
+}
+
+/// Copies extended attributes, access control lists among them, as far as the system lets us. Capabilities belong to the
+/// content that they were given for, so those stay behind, as they do when a file is written in place.
+fn copy_attributes(from: &Path, to: &File) {
+    let mut names = vec![0; MAX_ATTRIBUTES];
+    let mut value = vec![0; MAX_ATTRIBUTES];
+    let Ok(length) = rustix::fs::listxattr(from, names.as_mut_slice()) else {
+        return;
+    };
+    for name in names[..length].split(|&byte| byte == 0) {
+        if name.is_empty() || name == b"security.capability" {
+            continue;
+        }
+        if let Ok(length) = rustix::fs::getxattr(from, name, value.as_mut_slice()) {
+            let _ = rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
+    }
 }
 
 fn temp_file(folder: &Path, mode: u32, bytes: &[u8]) -> io::Result<NamedTempFile> {
@@ -90,7 +113,11 @@ fn sync_folder(folder: &Path) {
 
 /// A rename needs no right to the old file, so a file that was made read-only must be asked for it.
 fn refuse_read_only(real: &Path) -> io::Result<()> {
-    Ok(rustix::fs::accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS)?)
+    match rustix::fs::accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS) {
+        // Where the system cannot say, the rename decides.
+        Ok(()) | Err(Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Says whether the file itself may still be written: the folder is read-only or sticky, or the file is a mount point.
@@ -159,14 +186,27 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_leaves_the_old_file_whole() {
+    fn what_fails_before_the_rename_leaves_the_old_file_whole() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "old").unwrap();
         let metadata = file.metadata().unwrap();
-        // A folder that is gone fails where a full disk would: before the rename.
         let gone = folder.path().join("gone");
         assert!(rename_over(&gone, &file, b"new", &metadata).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    }
+
+    #[test]
+    fn extended_attributes_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "old").unwrap();
+        if rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).is_err() {
+            return; // This file system has none.
+        }
+        rename_over(folder.path(), &file, b"new", &file.metadata().unwrap()).unwrap();
+        let mut value = [0; 16];
+        let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
+        assert_eq!(&value[..length], b"kept");
     }
 }

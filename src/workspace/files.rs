@@ -5,8 +5,7 @@
 //! would need the cooperation of that program.
 
 use std::fs::Metadata;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,151 +13,15 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::diff::{self, FileDiff};
+use super::error::{FileError, MAX_PATH};
 use super::locks::{FileGuard, FileLocks};
-use super::marks::{self, ReadMark, iso8601};
+use super::marks::{self, ReadMark};
 use super::open::{self, Kind};
 use super::text::{BOM_BYTES, split_bom};
 use super::{ResolvedPath, Workspace, atomic};
 
 /// Files above this size are neither loaded nor overwritten.
 pub const MAX_LOADED: u64 = marks::MAX_HASHED;
-
-/// Longer paths are refused unseen; the kernel would refuse them too, but resolving them costs time first.
-const MAX_PATH: usize = 4096;
-
-/// Why a file was not read or written. The texts are sentences for the model.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The path is longer than any path can be.
-    #[error("The path is too long: {length} bytes, the limit is {MAX_PATH}.")]
-    PathTooLong {
-        /// Its bytes.
-        length: usize,
-    },
-    /// Nothing is there.
-    #[error("File not found: {}{}", path.display(), did_you_mean(suggestions))]
-    NotFound {
-        /// What was wanted.
-        path: PathBuf,
-        /// What might have been meant.
-        suggestions: Vec<PathBuf>,
-    },
-    /// A folder is where a file should be.
-    #[error("Path is a directory, not a file: {}", path.display())]
-    IsFolder {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file is where a folder should be.
-    #[error("Cannot create {}: {} is a file, not a directory.", path.display(), parent.display())]
-    ParentIsFile {
-        /// The path that was to be created.
-        path: PathBuf,
-        /// The file above it.
-        parent: PathBuf,
-    },
-    /// Neither a regular file nor a folder.
-    #[error("Cannot open {}: it is a {kind}. Only regular files and directories can be used.", path.display())]
-    Special {
-        /// The path.
-        path: PathBuf,
-        /// The word for what it is.
-        kind: &'static str,
-    },
-    /// The path leads elsewhere than it did when it was resolved.
-    #[error("Cannot open {}: its links form a circle, or changed while it was being opened.", path.display())]
-    Swapped {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The content is not text.
-    #[error("Cannot read binary file: {}", path.display())]
-    Binary {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The file is larger than the operation takes.
-    #[error("Cannot {attempt} {}: it has {size} bytes, the limit is {limit}.", path.display())]
-    TooLarge {
-        /// What was attempted.
-        attempt: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// Its bytes.
-        size: u64,
-        /// How many bytes it may have.
-        limit: u64,
-    },
-    /// The folder has more entries than are listed.
-    #[error("Cannot list {}: it has more than {limit} entries. Use glob with a narrower pattern.", path.display())]
-    TooManyEntries {
-        /// The folder.
-        path: PathBuf,
-        /// How many are listed.
-        limit: usize,
-    },
-    /// The window begins after the end.
-    #[error("Offset {offset} is out of range for this file ({lines} lines)")]
-    OffsetOutOfRange {
-        /// The first line that was wanted.
-        offset: u64,
-        /// How many there are.
-        lines: u64,
-    },
-    /// The session has not read the file.
-    #[error("You must read file {} before overwriting it. Use the Read tool first", path.display())]
-    Unread {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file's content is not what the session, or the change, was based on.
-    #[error(
-        "File {} has been modified since it was last read.\nLast modification: {}\nLast read: {}\n\nPlease read the file again before modifying it.",
-        path.display(), iso8601(*modified), iso8601(*read)
-    )]
-    Modified {
-        /// The file.
-        path: PathBuf,
-        /// When it was modified.
-        modified: SystemTime,
-        /// When it was read.
-        read: SystemTime,
-    },
-    /// The operating system refused.
-    #[error("Cannot {attempt} {}: {source}", path.display())]
-    Io {
-        /// What was attempted.
-        attempt: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// The call was cancelled.
-    #[error("Tool execution aborted")]
-    Stopped,
-    /// The work did not come to an end: a fault of the service.
-    #[error("file work was interrupted")]
-    Interrupted(#[source] tokio::task::JoinError),
-}
-
-impl FileError {
-    pub(super) fn io(attempt: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            attempt,
-            path: path.into(),
-            source,
-        }
-    }
-}
-
-fn did_you_mean(suggestions: &[PathBuf]) -> String {
-    if suggestions.is_empty() {
-        return String::new();
-    }
-    let lines: Vec<_> = suggestions.iter().map(|path| path.to_string_lossy()).collect();
-    format!("\n\nDid you mean one of these?\n{}", lines.join("\n"))
-}
 
 /// Runs file work where it may block.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -196,11 +59,19 @@ pub async fn locate(workspace: &Arc<Workspace>, written: String) -> Result<Locat
     .await
 }
 
-/// What was at a path at one moment: a regular file's bytes, or nothing.
+/// What was at a path at one moment: a regular file's content, or nothing.
 #[derive(Debug)]
 pub struct Snapshot {
     taken: SystemTime,
-    file: Option<(Vec<u8>, Metadata)>,
+    file: Option<Content>,
+    /// SHA-256 of the content; made where hashing may take its time.
+    sha256: String,
+}
+
+#[derive(Debug)]
+struct Content {
+    bytes: Vec<u8>,
+    metadata: Metadata,
 }
 
 impl Snapshot {
@@ -211,7 +82,7 @@ impl Snapshot {
 
     /// Returns the file's bytes; none if there was no file.
     pub fn bytes(&self) -> &[u8] {
-        self.file.as_ref().map_or(&[], |(bytes, _)| bytes)
+        self.file.as_ref().map_or(&[], |file| &file.bytes)
     }
 
     /// Says whether the file begins with a byte order mark.
@@ -220,50 +91,58 @@ impl Snapshot {
     }
 
     pub(super) fn metadata(&self) -> Option<&Metadata> {
-        self.file.as_ref().map(|(_, metadata)| metadata)
+        self.file.as_ref().map(|file| &file.metadata)
     }
 
     fn take(path: &ResolvedPath) -> Result<Self, FileError> {
         let taken = SystemTime::now();
-        let shown = path.shown();
-        let Some(opened) = open::open(path)? else {
-            refuse_file_above(path)?;
-            return Ok(Self { taken, file: None });
-        };
-        if opened.is_folder {
-            return Err(FileError::IsFolder { path: shown.into() });
-        }
-        let too_large = |size| FileError::TooLarge {
-            attempt: "change",
-            path: shown.into(),
-            size,
-            limit: MAX_LOADED,
-        };
-        if opened.metadata.len() > MAX_LOADED {
-            return Err(too_large(opened.metadata.len()));
-        }
-        let mut bytes = Vec::new();
-        (&opened.file)
-            .take(MAX_LOADED + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|source| FileError::io("read", shown, source))?;
-        if bytes.len() as u64 > MAX_LOADED {
-            return Err(too_large(bytes.len() as u64));
-        }
-        Ok(Self {
-            taken,
-            file: Some((bytes, opened.metadata)),
-        })
+        let file = load(path)?;
+        let sha256 = file.as_ref().map(|file| marks::sha256(&file.bytes)).unwrap_or_default();
+        Ok(Self { taken, file, sha256 })
     }
+}
 
-    /// Returns the "modified" error for a file that is `self` now and was last read at `read`.
-    fn modified_since(&self, path: &ResolvedPath, read: SystemTime) -> FileError {
-        let modified = self.metadata().and_then(|metadata| metadata.modified().ok());
-        FileError::Modified {
-            path: path.shown().into(),
-            modified: modified.unwrap_or(self.taken),
-            read,
-        }
+fn load(path: &ResolvedPath) -> Result<Option<Content>, FileError> {
+    let shown = path.shown();
+    let Some(opened) = open::open(path)? else {
+        refuse_file_above(path)?;
+        return Ok(None);
+    };
+    if opened.is_folder {
+        return Err(FileError::IsFolder { path: shown.into() });
+    }
+    let too_large = |size| FileError::TooLarge {
+        attempt: "change",
+        path: shown.into(),
+        size,
+        limit: MAX_LOADED,
+    };
+    if opened.metadata.len() > MAX_LOADED {
+        return Err(too_large(opened.metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed, to notice a file that has grown since.
+    (&opened.file)
+        .take(MAX_LOADED + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| FileError::io("read", shown, source))?;
+    if bytes.len() as u64 > MAX_LOADED {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok(Some(Content {
+        bytes,
+        metadata: opened.metadata,
+    }))
+}
+
+/// Makes the "modified" error for a path that now holds `current` and was last read at `read`.
+fn modified(path: &ResolvedPath, current: Option<&Content>, read: SystemTime) -> FileError {
+    let modified = current.and_then(|file| file.metadata.modified().ok());
+    FileError::Modified {
+        path: path.shown().into(),
+        // A file that is gone was modified just now, as far as anybody can tell.
+        modified: modified.unwrap_or_else(SystemTime::now),
+        read,
     }
 }
 
@@ -329,7 +208,7 @@ impl Files {
     /// # Errors
     /// [`FileError::Unread`], [`FileError::Modified`].
     pub fn check_read(&self, mark: Option<Value>, path: &ResolvedPath, current: &Snapshot) -> Result<(), FileError> {
-        let Some((bytes, metadata)) = current.file.as_ref().filter(|_| self.check_reads) else {
+        let Some(file) = current.file.as_ref().filter(|_| self.check_reads) else {
             return Ok(());
         };
         // A mark that cannot be understood is as good as none: the model reads the file again.
@@ -338,10 +217,10 @@ impl Files {
                 path: path.shown().into(),
             });
         };
-        if mark.matches(bytes, metadata) {
+        if mark.matches(&current.sha256, &file.metadata) {
             Ok(())
         } else {
-            Err(current.modified_since(path, mark.read_at()))
+            Err(modified(path, current.file.as_ref(), mark.read_at()))
         }
     }
 }
@@ -413,11 +292,16 @@ impl LockedFile {
     }
 
     fn expect(&self, expected: &Snapshot) -> Result<(), FileError> {
-        let current = Snapshot::take(&self.path)?;
-        if current.exists() == expected.exists() && current.bytes() == expected.bytes() {
+        let current = load(&self.path)?;
+        let same = match (&current, &expected.file) {
+            (None, None) => true,
+            (Some(now), Some(then)) => now.bytes == then.bytes,
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if same {
             Ok(())
         } else {
-            Err(current.modified_since(&self.path, expected.taken))
+            Err(modified(&self.path, current.as_ref(), expected.taken))
         }
     }
 }
@@ -426,6 +310,7 @@ impl LockedFile {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
 
     struct Place {
         folder: tempfile::TempDir,
@@ -587,28 +472,5 @@ mod tests {
             .map(|file| file.path().real().file_name().unwrap())
             .collect();
         assert_eq!(names, ["a", "b"]);
-    }
-
-    #[test]
-    fn the_texts_are_as_specified() {
-        let epoch = SystemTime::UNIX_EPOCH;
-        let modified = FileError::Modified {
-            path: "/w/a".into(),
-            modified: epoch + std::time::Duration::from_millis(1500),
-            read: epoch,
-        };
-        assert_eq!(
-            modified.to_string(),
-            "File /w/a has been modified since it was last read.\nLast modification: 1970-01-01T00:00:01.500Z\n\
-             Last read: 1970-01-01T00:00:00.000Z\n\nPlease read the file again before modifying it."
-        );
-        let missing = FileError::NotFound {
-            path: "/w/a".into(),
-            suggestions: vec!["/w/A".into(), "/w/aa".into()],
-        };
-        assert_eq!(
-            missing.to_string(),
-            "File not found: /w/a\n\nDid you mean one of these?\n/w/A\n/w/aa"
-        );
     }
 }

@@ -4,20 +4,18 @@
 //! reached this way. Bounded in size.
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::files::{FileError, blocking};
+use super::error::FileError;
+use super::files::blocking;
 use super::{ResolvedPath, Workspace, open};
 
 /// Names of instruction files; of a folder the first that exists counts.
 const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"];
 
-/// More of an instruction file is not delivered.
+/// More is not delivered with one file; what is nearest comes first.
 const MAX_BYTES: u64 = 51_200;
-
-/// Folders between a file and the workspace that are looked at.
-const MAX_FOLDERS: usize = 64;
 
 /// One instruction file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +33,10 @@ pub struct Instructions {
 /// # Errors
 /// [`FileError::Interrupted`] only.
 pub async fn above(workspace: &Arc<Workspace>, path: &ResolvedPath) -> Result<Vec<Instructions>, FileError> {
+    let root = workspace.directory();
+    if path.shown().parent() == Some(root) || !path.shown().starts_with(root) {
+        return Ok(Vec::new());
+    }
     let workspace = Arc::clone(workspace);
     let path = path.clone();
     blocking(move || Ok(find(&workspace, &path))).await
@@ -42,21 +44,17 @@ pub async fn above(workspace: &Arc<Workspace>, path: &ResolvedPath) -> Result<Ve
 
 fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
     let root = workspace.directory();
+    let below_root = |folder: &&Path| *folder != root && folder.starts_with(root);
+    let mut room = MAX_BYTES;
     path.shown()
         .ancestors()
         .skip(1)
-        .take_while(|folder| *folder != root && folder.starts_with(root))
-        .take(MAX_FOLDERS)
-        .filter_map(|folder| {
-            let found = NAMES
-                .iter()
-                .map(|name| folder.join(name))
-                .find(|candidate| candidate.exists())?;
-            let found = workspace.resolve(found.to_str()?);
-            (found.real() != path.real() && found.is_inside()).then_some(found)
-        })
+        .take_while(below_root)
+        .filter_map(|folder| first_of(workspace, folder))
+        .filter(|found| found.real() != path.real() && found.is_inside())
         .filter_map(|found| {
-            let text = load(&found)?;
+            let text = load(&found, room)?;
+            room = room.saturating_sub(text.len() as u64);
             Some(Instructions {
                 path: found.shown().to_path_buf(),
                 text,
@@ -65,11 +63,17 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
         .collect()
 }
 
-fn load(path: &ResolvedPath) -> Option<String> {
+fn first_of(workspace: &Workspace, folder: &Path) -> Option<ResolvedPath> {
+    let mut candidates = NAMES.iter().map(|name| folder.join(name));
+    let found = candidates.find(|candidate| candidate.exists())?;
+    Some(workspace.resolve(found.to_str()?))
+}
+
+fn load(path: &ResolvedPath, room: u64) -> Option<String> {
     let opened = open::open(path).ok()??;
     let mut bytes = Vec::new();
-    opened.file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    opened.file.take(room).read_to_end(&mut bytes).ok()?;
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

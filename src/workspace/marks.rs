@@ -61,10 +61,10 @@ impl ReadMark {
         }
     }
 
-    /// Says whether a file with this content and metadata is the one that the mark was made from.
-    pub fn matches(&self, bytes: &[u8], metadata: &Metadata) -> bool {
+    /// Says whether a file with this hash and metadata is the one that the mark was made from.
+    pub fn matches(&self, sha256: &str, metadata: &Metadata) -> bool {
         match &self.sha256 {
-            Some(seen) => *seen == sha256(bytes),
+            Some(seen) => seen == sha256,
             None => {
                 (self.size, self.mtime_ns, self.dev, self.ino)
                     == (metadata.len(), mtime_ns(metadata), metadata.dev(), metadata.ino())
@@ -155,9 +155,10 @@ mod tests {
         let unhashed = ReadMark::new(&before, None, SystemTime::now());
         std::fs::write(folder.path().join("b"), "old").unwrap();
         let other = folder.path().join("b").metadata().unwrap();
-        assert!(hashed.matches(b"old", &before) && hashed.matches(b"old", &other));
-        assert!(!hashed.matches(b"new", &before));
-        assert!(unhashed.matches(b"old", &before) && !unhashed.matches(b"old", &other));
+        let (old, new) = (sha256(b"old"), sha256(b"new"));
+        assert!(hashed.matches(&old, &before) && hashed.matches(&old, &other));
+        assert!(!hashed.matches(&new, &before));
+        assert!(unhashed.matches(&old, &before) && !unhashed.matches(&old, &other));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod atomic;
 pub mod diff;
+pub mod error;
 pub mod files;
 pub mod instructions;
 pub mod kind;
@@ -18,6 +19,7 @@ pub mod window;
 
 use std::path::{Path, PathBuf};
 
+pub use error::FileError;
 pub use path::ResolvedPath;
 
 /// A named root folder in which tools work.

@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::files::FileError;
+use super::error::FileError;
 use super::{ResolvedPath, path};
 
 /// What is at a path.

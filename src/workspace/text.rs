@@ -20,11 +20,20 @@ pub fn split_bom(text: &str) -> (bool, &str) {
 /// Says whether JavaScript counts `c` as white space, in `trim` and in `\s`. Not the same set as
 /// [`char::is_whitespace`]: U+0085 is not in it, U+FEFF is.
 pub fn is_js_whitespace(c: char) -> bool {
-    match c {
-        '\u{9}'..='\u{d}' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' => true,
-        '\u{2028}' | '\u{2029}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | BOM => true,
-        _ => false,
-    }
+    matches!(
+        c,
+        '\u{9}'..='\u{d}'
+            | ' '
+            | '\u{a0}'
+            | '\u{1680}'
+            | '\u{2000}'..='\u{200a}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{202f}'
+            | '\u{205f}'
+            | '\u{3000}'
+            | BOM
+    )
 }
 
 /// Returns the longest start of `text` that has at most `max` UTF-16 units, or `None` if all of it has.
