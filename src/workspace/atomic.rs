@@ -100,8 +100,10 @@ fn temp_file(folder: &Path, mode: u32, bytes: &[u8]) -> io::Result<NamedTempFile
         .prefix(TEMP_PREFIX)
         .suffix(TEMP_SUFFIX)
         .permissions(Permissions::from_mode(mode))
-        .tempfile_in(folder)?;
-    file.write_all(bytes)?;
+        .tempfile_in(folder)
+        // The name of a file that was never made would only confuse.
+        .map_err(|error| io::Error::from(error.kind()))?;
+    file.as_file_mut().write_all(bytes)?;
     Ok(file)
 }
 
@@ -121,11 +123,12 @@ fn refuse_read_only(real: &Path) -> io::Result<()> {
 }
 
 /// Says whether the file itself may still be written: the folder is read-only or sticky, or the file is a mount point.
+/// By kind, because errors of temporary files carry no number.
 fn folder_does_not_take(error: &io::Error) -> bool {
-    let refusals = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY];
-    refusals
-        .iter()
-        .any(|refusal| error.raw_os_error() == Some(refusal.raw_os_error()))
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::ResourceBusy
+    )
 }
 
 /// Rewrites the file itself. Space is reserved before the first byte changes, and the old content is put back if
