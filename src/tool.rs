@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, CallId, Definition, Effect, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
 use crate::permission::Refusal;
+use crate::workspace::FileError;
 use crate::workspace::{ResolvedPath, Workspace};
 
 /// For whom a list of tools is made.
@@ -203,6 +204,28 @@ impl ToolError {
     /// Makes the error of a tool that failed, from a sentence for the model.
     pub fn failed(sentence: impl Into<String>) -> Self {
         Self::Failed(sentence.into())
+    }
+}
+
+impl From<FileError> for ToolError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Stopped => Self::Cancelled,
+            FileError::Interrupted(_) => Self::Internal(Box::new(error)),
+            FileError::PathTooLong { .. }
+            | FileError::NotFound { .. }
+            | FileError::IsFolder { .. }
+            | FileError::ParentIsFile { .. }
+            | FileError::Special { .. }
+            | FileError::Swapped { .. }
+            | FileError::Binary { .. }
+            | FileError::TooLarge { .. }
+            | FileError::TooManyEntries { .. }
+            | FileError::OffsetOutOfRange { .. }
+            | FileError::Unread { .. }
+            | FileError::Modified { .. }
+            | FileError::Io { .. } => Self::Failed(error.to_string()),
+        }
     }
 }
 

@@ -3,10 +3,23 @@
 //! *Invariant:* a leaf. It knows neither tools nor permissions; it says where a path leads and whether that is inside,
 //! reads and writes safely, and walks trees. Nothing below takes a raw path or the process's current directory.
 
+pub mod atomic;
+pub mod diff;
+pub mod error;
+pub mod files;
+pub mod instructions;
+pub mod kind;
+pub mod locks;
+pub mod marks;
+pub mod open;
 pub mod path;
+pub mod text;
+pub mod view;
+pub mod window;
 
 use std::path::{Path, PathBuf};
 
+pub use error::FileError;
 pub use path::ResolvedPath;
 
 /// A named root folder in which tools work.

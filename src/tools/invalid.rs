@@ -1,0 +1,73 @@
+//! `invalid`: answers, in the name of the service, a call that names no tool or whose arguments are not JSON.
+//!
+//! *Invariant:* the answer is a completed result, so that the model reads what went wrong and tries again.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::call::{OutputText, ToolOutput, json_map};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Invalid;
+
+/// Its arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Input {
+    /// The name of the tool that was called
+    pub tool: String,
+    /// What was wrong with the call
+    pub error: String,
+}
+
+#[async_trait]
+impl TypedTool for Invalid {
+    type Input = Input;
+
+    const ABOUT: About = About {
+        name: "invalid",
+        effects: &[],
+        permissions: &[],
+        advertised: false,
+        example: r#"{"tool": "frobnicate", "error": "There is no such tool."}"#,
+    };
+
+    fn description(&self, _offer: &Offer<'_>) -> String {
+        include_str!("invalid.md").trim_end().to_owned()
+    }
+
+    async fn run(&self, input: Input, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput {
+            title: "Invalid Tool".to_owned(),
+            output: OutputText::Text(format!(
+                "The arguments provided to the tool are invalid: {}",
+                input.error
+            )),
+            metadata: json_map([("truncated", json!(false))]),
+            attachments: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Tool;
+    use crate::tools::testing::Bench;
+
+    #[tokio::test]
+    async fn says_what_was_wrong() {
+        let bench = Bench::new();
+        let output = Invalid
+            .call(json!({"tool": "x", "error": "boom"}), &bench.ctx())
+            .await
+            .unwrap();
+        assert_eq!(output.title, "Invalid Tool");
+        let text = "The arguments provided to the tool are invalid: boom";
+        assert_eq!(output.output, OutputText::Text(text.to_owned()));
+        assert_eq!(output.metadata, json_map([("truncated", json!(false))]));
+    }
+}

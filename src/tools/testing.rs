@@ -1,0 +1,169 @@
+//! A bench for the tests of the tools beside it: a workspace in a temporary folder and a port that plays the person.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Ask, CallId, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
+use crate::permission::Refusal;
+use crate::tool::{CallContext, CallPort, Tool, ToolError};
+use crate::workspace::Workspace;
+
+type OnAsk = Box<dyn Fn(&Ask) + Send + Sync>;
+
+/// Keeps what a tool asked and remembered. Answers come from a list; without one everything is allowed.
+#[derive(Default)]
+pub(crate) struct Port {
+    asks: Mutex<Vec<Ask>>,
+    answers: Mutex<VecDeque<Result<(), Refusal>>>,
+    facts: Mutex<BTreeMap<String, Value>>,
+    edited: Mutex<Vec<PathBuf>>,
+    on_ask: Mutex<Option<OnAsk>>,
+}
+
+#[async_trait]
+impl CallPort for Port {
+    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        if let Some(act) = self.on_ask.lock().unwrap().as_ref() {
+            act(&ask);
+        }
+        self.asks.lock().unwrap().push(ask);
+        self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
+    }
+
+    async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}
+
+    async fn output(&self, _bytes: Bytes) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn warn(&self, _kind: &str, _text: String) {}
+
+    async fn fact(&self, key: &str) -> Option<Value> {
+        self.facts.lock().unwrap().get(key).cloned()
+    }
+
+    fn remember(&self, key: &str, value: Value) {
+        self.facts.lock().unwrap().insert(key.to_owned(), value);
+    }
+
+    fn file_edited(&self, path: &Path) {
+        self.edited.lock().unwrap().push(path.to_path_buf());
+    }
+}
+
+/// A workspace, and one session in it.
+pub(crate) struct Bench {
+    folder: tempfile::TempDir,
+    workspace: Arc<Workspace>,
+    port: Arc<Port>,
+    pub(crate) cancelled: CancellationToken,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("w")).unwrap();
+        let workspace = Arc::new(Workspace::open("w", &root.join("w"), None).unwrap());
+        Self {
+            folder,
+            workspace,
+            port: Arc::default(),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn ctx(&self) -> CallContext {
+        let origin = Origin {
+            workspace: "w".to_owned(),
+            session: SessionId::new("session"),
+            message_id: String::new(),
+            agent: "build".to_owned(),
+            model: Model::default(),
+            client: String::new(),
+            parent: None,
+            extra: JsonMap::new(),
+        };
+        CallContext::new(
+            CallId::generate(),
+            Arc::new(origin),
+            Arc::clone(&self.workspace),
+            self.cancelled.clone(),
+            Arc::clone(&self.port) as Arc<dyn CallPort>,
+        )
+    }
+
+    /// Returns a path in the workspace; `../x` lies beside it.
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.workspace.directory().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.at(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    /// Returns a text with `$w` replaced by the workspace's folder and `$o` by the one that it lies in.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        let root = self.folder.path().canonicalize().unwrap();
+        text.replace("$w", &root.join("w").to_string_lossy())
+            .replace("$o", &root.to_string_lossy())
+    }
+
+    /// Queues the answer to the next question.
+    pub(crate) fn answer(&self, answer: Result<(), Refusal>) {
+        self.port.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// Does something while the person thinks.
+    pub(crate) fn on_ask(&self, act: impl Fn(&Ask) + Send + Sync + 'static) {
+        *self.port.on_ask.lock().unwrap() = Some(Box::new(act));
+    }
+
+    /// Returns and forgets the questions so far, each as permission and patterns.
+    pub(crate) fn asked(&self) -> Vec<(String, Vec<String>)> {
+        let asks = std::mem::take(&mut *self.port.asks.lock().unwrap());
+        asks.into_iter().map(|ask| (ask.permission, ask.patterns)).collect()
+    }
+
+    pub(crate) fn last_ask(&self) -> Ask {
+        self.port.asks.lock().unwrap().last().unwrap().clone()
+    }
+
+    pub(crate) fn edited(&self) -> Vec<PathBuf> {
+        self.port.edited.lock().unwrap().clone()
+    }
+
+    /// Says whether the session has read or written no file.
+    pub(crate) fn has_read_nothing(&self) -> bool {
+        let facts = self.port.facts.lock().unwrap();
+        !facts.keys().any(|key| key.starts_with("read:"))
+    }
+
+    pub(crate) fn forget(&self) {
+        self.port.facts.lock().unwrap().clear();
+    }
+
+    pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<ToolOutput, String> {
+        tool.call(input, &self.ctx()).await.map_err(|error| error.to_string())
+    }
+}
+
+/// Returns the text for the model.
+pub(crate) fn shown(output: &ToolOutput) -> &str {
+    match &output.output {
+        OutputText::Text(text) => text,
+        OutputText::Stored => panic!("the output is not stored"),
+    }
+}

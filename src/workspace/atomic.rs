@@ -1,0 +1,215 @@
+//! Replacing the content of a file in one step.
+//!
+//! *Invariant:* whoever looks sees the old content or the new one, whole, also after a crash or with the disk full.
+//! The new file is written beside the old one, made durable and renamed over it, with the old one's mode and, where
+//! the system lets us, owner. Only where the folder does not take a new file is the old one rewritten in place.
+
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Gid, OFlags, Uid, XattrFlags};
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+use super::error::FileError;
+use super::files::Snapshot;
+use super::{ResolvedPath, open};
+
+/// Names of temporary files begin with this. One that is left over belongs to a service that was killed while it
+/// wrote, and may be deleted.
+pub const TEMP_PREFIX: &str = ".toolgate-";
+
+/// Names of temporary files end with this.
+pub const TEMP_SUFFIX: &str = ".tmp";
+
+/// The kernel's limit for the names of all extended attributes of a file, and for one value.
+const MAX_ATTRIBUTES: usize = 64 << 10;
+
+/// Writes `bytes` to the real path, which now holds `old`, and returns the new file's metadata.
+pub(super) fn write(path: &ResolvedPath, bytes: &[u8], old: &Snapshot) -> Result<Metadata, FileError> {
+    open::check_not_swapped(path)?;
+    let failed = |source| FileError::io("write", path.shown(), source);
+    let real = path.real();
+    let folder = real.parent().ok_or_else(|| FileError::IsFolder { path: real.into() })?;
+    match old.metadata() {
+        None => {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+            create(folder, real, bytes).map_err(failed)
+        }
+        Some(metadata) => {
+            refuse_read_only(real).map_err(failed)?;
+            match rename_over(folder, real, bytes, metadata) {
+                Err(error) if folder_does_not_take(&error) => write_in_place(real, bytes, old.bytes()),
+                done => done,
+            }
+            .map_err(failed)
+        }
+    }
+}
+
+fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
+    // The mode is what any program's new file gets; the umask applies.
+    let file = temp_file(folder, 0o666, bytes)?;
+    file.as_file().sync_all()?;
+    // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
+    let file = file.persist_noclobber(real).map_err(|error| error.error)?;
+    sync_folder(folder);
+    file.metadata()
+}
+
+fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::Result<Metadata> {
+    let file = temp_file(folder, 0o600, bytes)?;
+    copy_attributes(real, file.as_file());
+    // The owner first, because changing it clears set-user-id bits. Only root may give files away; for everybody
+    // else the new file is theirs, as with any editor that renames.
+    let owner = Uid::from_raw(old.uid());
+    let group = Gid::from_raw(old.gid());
+    if rustix::fs::fchown(file.as_file(), Some(owner), Some(group)).is_err() {
+        let _ = rustix::fs::fchown(file.as_file(), None, Some(group));
+    }
+    file.as_file()
+        .set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+    file.as_file().sync_all()?;
+    let file = file.persist(real).map_err(|error| error.error)?;
+    sync_folder(folder);
+    file.metadata()
+}
+
+/// Copies extended attributes, access control lists among them, as far as the system lets us. Capabilities belong to the
+/// content that they were given for, so those stay behind, as they do when a file is written in place.
+fn copy_attributes(from: &Path, to: &File) {
+    let mut names = vec![0; MAX_ATTRIBUTES];
+    let mut value = vec![0; MAX_ATTRIBUTES];
+    let Ok(length) = rustix::fs::listxattr(from, names.as_mut_slice()) else {
+        return;
+    };
+    for name in names[..length].split(|&byte| byte == 0) {
+        if name.is_empty() || name == b"security.capability" {
+            continue;
+        }
+        if let Ok(length) = rustix::fs::getxattr(from, name, value.as_mut_slice()) {
+            let _ = rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
+    }
+}
+
+fn temp_file(folder: &Path, mode: u32, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new()
+        .prefix(TEMP_PREFIX)
+        .suffix(TEMP_SUFFIX)
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder)
+        // The name of a file that was never made would only confuse.
+        .map_err(|error| io::Error::from(error.kind()))?;
+    file.as_file_mut().write_all(bytes)?;
+    Ok(file)
+}
+
+/// Makes the rename durable. Some file systems cannot sync a folder; the content is safe either way, so this is only
+/// attempted.
+fn sync_folder(folder: &Path) {
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+}
+
+/// A rename needs no right to the old file, so a file that was made read-only must be asked for it.
+fn refuse_read_only(real: &Path) -> io::Result<()> {
+    match rustix::fs::accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS) {
+        // Where the system cannot say, the rename decides.
+        Ok(()) | Err(Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says whether the file itself may still be written: the folder is read-only or sticky, or the file is a mount point.
+/// By kind, because errors of temporary files carry no number.
+fn folder_does_not_take(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::ResourceBusy
+    )
+}
+
+/// Rewrites the file itself. Space is reserved before the first byte changes, and the old content is put back if
+/// writing fails all the same.
+fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(real)?;
+    if bytes.len() > old.len() {
+        match rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes.len() as u64) {
+            // Not every file system can reserve; writing then finds out.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if let Err(error) = overwrite(&mut file, bytes) {
+        let _ = overwrite(&mut file, old);
+        return Err(error);
+    }
+    file.metadata()
+}
+
+fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    io::Seek::rewind(file)?;
+    file.write_all(bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_place_keeps_the_file_and_its_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "old content").unwrap();
+        let number = file.metadata().unwrap().ino();
+        for text in ["new", "something that is longer than before", ""] {
+            let old = std::fs::read(&file).unwrap();
+            let metadata = write_in_place(&file, text.as_bytes(), &old).unwrap();
+            assert_eq!((metadata.ino(), metadata.len()), (number, text.len() as u64));
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_new_file_never_covers_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "theirs").unwrap();
+        assert!(create(folder.path(), &file, b"mine").is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn what_fails_before_the_rename_leaves_the_old_file_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "old").unwrap();
+        let metadata = file.metadata().unwrap();
+        let gone = folder.path().join("gone");
+        assert!(rename_over(&gone, &file, b"new", &metadata).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    }
+
+    #[test]
+    fn extended_attributes_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "old").unwrap();
+        if rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).is_err() {
+            return; // This file system has none.
+        }
+        rename_over(folder.path(), &file, b"new", &file.metadata().unwrap()).unwrap();
+        let mut value = [0; 16];
+        let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
+        assert_eq!(&value[..length], b"kept");
+    }
+}

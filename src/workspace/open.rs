@@ -1,0 +1,203 @@
+//! Opening what a path was resolved to, and nothing else, without ever waiting for it.
+//!
+//! *Invariant:* only regular files and folders are opened, and the opened descriptor is checked, not the path. A real
+//! path holds no links, so the kernel is asked to refuse any (`openat2`, `RESOLVE_NO_SYMLINKS`): a link put in the
+//! way after the path was resolved and approved is an error, not a way out of the workspace.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::error::FileError;
+use super::{ResolvedPath, path};
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing, as far as the service can see.
+    Missing,
+    /// A regular file.
+    Regular,
+    /// A folder.
+    Folder,
+    /// A pipe, socket or device; the word for it.
+    Special(&'static str),
+}
+
+impl Kind {
+    fn of(metadata: &Metadata) -> Self {
+        let file_type = metadata.file_type();
+        if file_type.is_file() {
+            Self::Regular
+        } else if file_type.is_dir() {
+            Self::Folder
+        } else if file_type.is_fifo() {
+            Self::Special("named pipe")
+        } else if file_type.is_socket() {
+            Self::Special("socket")
+        } else if file_type.is_symlink() {
+            Self::Special("link that leads nowhere")
+        } else {
+            Self::Special("device")
+        }
+    }
+}
+
+/// A regular file or a folder, open for reading.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) metadata: Metadata,
+    pub(super) is_folder: bool,
+}
+
+/// Returns what is at the real path, without opening it.
+pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
+    match path.real().symlink_metadata() {
+        Ok(metadata) => Kind::of(&metadata),
+        Err(_) => Kind::Missing,
+    }
+}
+
+/// Opens the real path for reading, or returns `None` if nothing is there.
+pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
+    let shown = path.shown();
+    // Looked at before it is opened because opening alone may already do something to a device or a pipe's writer.
+    match path.real().symlink_metadata() {
+        Ok(metadata) => refuse_special(shown, &metadata)?,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(source) => return Err(FileError::io("open", shown, source)),
+    }
+    let file = match open_without_links(path.real()) {
+        Ok(file) => file,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(FileError::Swapped { path: shown.into() });
+        }
+        Err(source) => return Err(FileError::io("open", shown, source)),
+    };
+    let metadata = file
+        .metadata()
+        .map_err(|source| FileError::io("look at", shown, source))?;
+    refuse_special(shown, &metadata)?;
+    let is_folder = metadata.is_dir();
+    Ok(Some(Opened {
+        file,
+        metadata,
+        is_folder,
+    }))
+}
+
+/// Fails if a link has come into the real path since it was resolved.
+pub(super) fn check_not_swapped(path: &ResolvedPath) -> Result<(), FileError> {
+    if path::follow(path.real()) == path.real() {
+        Ok(())
+    } else {
+        Err(FileError::Swapped {
+            path: path.shown().into(),
+        })
+    }
+}
+
+fn refuse_special(shown: &Path, metadata: &Metadata) -> Result<(), FileError> {
+    match Kind::of(metadata) {
+        Kind::Special(kind) => Err(FileError::Special {
+            path: shown.into(),
+            kind,
+        }),
+        Kind::Missing | Kind::Regular | Kind::Folder => Ok(()),
+    }
+}
+
+fn open_without_links(real: &Path) -> io::Result<File> {
+    // O_NONBLOCK: should a pipe take the place of the file at this moment, opening it still returns at once.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(descriptor) => Ok(File::from(descriptor)),
+        // Kernels before 5.6, and sandboxes that do not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => open_and_compare(real, flags),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The second best: only the last part of the path is guarded by the kernel, the rest by looking again afterwards.
+fn open_and_compare(real: &Path, flags: OFlags) -> io::Result<File> {
+    let file = File::from(rustix::fs::open(real, flags | OFlags::NOFOLLOW, Mode::empty())?);
+    let opened = file.metadata()?;
+    let there = real.symlink_metadata()?;
+    let same = (opened.dev(), opened.ino()) == (there.dev(), there.ino());
+    if same && path::follow(real) == real {
+        Ok(file)
+    } else {
+        Err(Errno::LOOP.into())
+    }
+}
+
+/// Says whether the error means that nothing is at the path; a file where a folder should be counts.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    fn workspace() -> (tempfile::TempDir, Workspace) {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open("w", &folder.path().canonicalize().unwrap(), None).unwrap();
+        (folder, workspace)
+    }
+
+    #[test]
+    fn pipes_sockets_and_devices_are_refused_at_once() {
+        let (folder, workspace) = workspace();
+        rustix::fs::mknodat(
+            CWD,
+            folder.path().join("pipe"),
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        let check = |written: &str, expected: &str| match open(&workspace.resolve(written)) {
+            Err(FileError::Special { kind, .. }) => assert_eq!(kind, expected, "{written}"),
+            other => panic!("{written}: {other:?}"),
+        };
+        check("pipe", "named pipe");
+        check("socket", "socket");
+        check("/dev/zero", "device");
+    }
+
+    #[test]
+    fn a_link_that_came_later_is_not_followed() {
+        let (folder, workspace) = workspace();
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        std::fs::write(folder.path().join("in/a.txt"), "a").unwrap();
+        let path = workspace.resolve("in/a.txt");
+        assert!(open(&path).unwrap().is_some());
+        std::fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink("moved", folder.path().join("in")).unwrap();
+        assert!(matches!(open(&path), Err(FileError::Swapped { .. })));
+        assert!(matches!(check_not_swapped(&path), Err(FileError::Swapped { .. })));
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        assert!(open_and_compare(path.real(), flags).is_err());
+        assert!(open_and_compare(&folder.path().canonicalize().unwrap().join("moved/a.txt"), flags).is_ok());
+    }
+
+    #[test]
+    fn a_circle_of_links_is_an_error_and_a_hole_is_nothing() {
+        let (folder, workspace) = workspace();
+        std::os::unix::fs::symlink("b", folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert!(open(&workspace.resolve("a")).is_err());
+        assert!(open(&workspace.resolve("none")).unwrap().is_none());
+        assert!(open(&workspace.resolve("file/below")).unwrap().is_none());
+    }
+}
