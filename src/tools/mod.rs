@@ -1,1 +1,5 @@
 //! The built-in tools.
+
+pub mod glob;
+pub mod grep;
+pub mod list;

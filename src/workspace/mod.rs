@@ -3,7 +3,12 @@
 //! *Invariant:* a leaf. It knows neither tools nor permissions; it says where a path leads and whether that is inside,
 //! reads and writes safely, and walks trees. Nothing below takes a raw path or the process's current directory.
 
+mod ignore_rules;
+pub mod newest;
 pub mod path;
+pub mod pattern;
+pub mod search;
+pub mod walk;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,312 @@
+//! The `grep` tool: lines that match a regular expression, newest file first (`spec/file-tools.md` §8).
+//!
+//! *Invariant:* asks before it looks at anything; follows no link out of what was allowed; keeps no more matches than
+//! can be shown, and stops reading where the answer can no longer change.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::newest::{Modified, Rank};
+use crate::workspace::path::is_below;
+use crate::workspace::pattern::Selection;
+use crate::workspace::search::{Expression, FileMatches, FileSearcher};
+use crate::workspace::walk::{Effort, FoundFile, OpenFile, Visit, Walk, join_shown};
+
+const MAX_MATCHES: usize = 100;
+const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
+const INACCESSIBLE: &str = "(Some paths were inaccessible and skipped)";
+
+/// Searches the contents of files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grep;
+
+/// The arguments of `grep`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Input {
+    /// The regular expression to search for
+    pattern: String,
+    /// The folder or file to search in; leave it out to search the workspace
+    path: Option<String>,
+    /// A glob that files must match, such as "*.js" or "*.{ts,tsx}"
+    include: Option<String>,
+}
+
+#[async_trait]
+impl TypedTool for Grep {
+    type Input = Input;
+
+    const ABOUT: About = About {
+        name: "grep",
+        effects: &[Effect::Reads],
+        permissions: &["grep", "external_directory"],
+        advertised: true,
+        example: r#"{"pattern": "fn \\w+", "include": "*.rs"}"#,
+    };
+
+    fn description(&self, _offer: &Offer<'_>) -> String {
+        include_str!("grep.md").to_owned()
+    }
+
+    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        if input.pattern.is_empty() {
+            return Err(ToolError::failed("pattern is required"));
+        }
+        let pattern = input.pattern.clone();
+        let expression = blocking(move || Expression::compile(&pattern)).await?;
+        let expression = expression.map_err(|error| ToolError::failed(error.to_string()))?;
+        // Models send an empty text for an argument that they do not want to give.
+        let include = input
+            .include
+            .as_deref()
+            .filter(|include| !include.is_empty())
+            .unwrap_or("**");
+        let include = Selection::parse(include).map_err(|error| ToolError::failed(format!("include: {error}")))?;
+        ctx.ask(ask(&input)).await?;
+        let target = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
+        let real = target.real().to_path_buf();
+        let is_folder = blocking(move || real.is_dir()).await?;
+        ctx.ask_outside(&target, is_folder).await?;
+
+        let search = Search {
+            expression,
+            include,
+            root: target.real().to_path_buf(),
+            allowed: [ctx.workspace.directory(), ctx.workspace.worktree()].map(Path::to_path_buf),
+            cancelled: ctx.cancelled.clone(),
+        };
+        let found = blocking(move || search.run()).await?;
+        if ctx.cancelled.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let found = found.map_err(|error| unreadable(target.shown(), &error))?;
+        Ok(output(&input.pattern, target.shown(), found))
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ToolError::Internal(error.into()))
+}
+
+fn ask(input: &Input) -> Ask {
+    let mut metadata: JsonMap = json_map([("pattern", json!(input.pattern))]);
+    for (key, value) in [("path", &input.path), ("include", &input.include)] {
+        if let Some(value) = value {
+            metadata.insert(key.to_owned(), json!(value));
+        }
+    }
+    Ask {
+        permission: "grep".to_owned(),
+        patterns: vec![input.pattern.clone()],
+        always: vec!["*".to_owned()],
+        title: input.pattern.clone(),
+        metadata,
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ToolError {
+    let path = path.display();
+    ToolError::failed(match error.kind() {
+        io::ErrorKind::NotFound => format!("No such file or directory: '{path}'"),
+        io::ErrorKind::InvalidInput => format!("grep path must be a file or a directory: {path}"),
+        _ => format!("Cannot search in '{path}': {error}"),
+    })
+}
+
+/// One search, ready to run on a thread that may block.
+struct Search {
+    expression: Expression,
+    include: Selection,
+    root: PathBuf,
+    /// Folders into which a link may lead, besides the root itself.
+    allowed: [PathBuf; 2],
+    cancelled: CancellationToken,
+}
+
+/// What a search found.
+struct Found {
+    best: Best,
+    has_inaccessible: bool,
+}
+
+impl Search {
+    fn run(self) -> io::Result<Found> {
+        if !std::fs::metadata(&self.root)?.is_dir() {
+            return self.single_file();
+        }
+        let mut allowed = vec![self.root.clone()];
+        // A folder that cannot be resolved contains nothing.
+        allowed.extend(self.allowed.iter().filter_map(|folder| folder.canonicalize().ok()));
+        let best = Mutex::new(Best::default());
+        let walk = Walk {
+            root: &self.root,
+            effort: Effort::Heavy,
+            cancelled: &self.cancelled,
+        };
+        let visitors = walk.run(&self.include, &|| Visitor {
+            searcher: FileSearcher::new(self.expression.clone()),
+            best: &best,
+            allowed: &allowed,
+            cancelled: &self.cancelled,
+            has_inaccessible: false,
+        })?;
+        let has_inaccessible = visitors.iter().any(|visitor| visitor.has_inaccessible);
+        drop(visitors);
+        Ok(Found {
+            best: best.into_inner().unwrap_or_else(PoisonError::into_inner),
+            has_inaccessible,
+        })
+    }
+
+    fn single_file(self) -> io::Result<Found> {
+        let Some(opened) = OpenFile::open(&self.root)? else {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        };
+        let mut searcher = FileSearcher::new(self.expression);
+        let is_stopped = || self.cancelled.is_cancelled();
+        let matches = searcher.search(&opened.file, opened.size, MAX_MATCHES, &is_stopped)?;
+        let mut best = Best::default();
+        best.take(opened.modified, Path::new(""), matches);
+        Ok(Found {
+            best,
+            has_inaccessible: false,
+        })
+    }
+}
+
+/// The matches that will be shown, by file.
+#[derive(Debug, Default)]
+struct Best {
+    files: BTreeMap<Rank, FileMatches>,
+    lines: usize,
+    was_cut: bool,
+}
+
+impl Best {
+    /// Returns how many matches of a file can be used: nothing if not even their existence matters.
+    fn use_for(&self, modified: Modified, path: &Path) -> Option<usize> {
+        let is_full = self.lines >= MAX_MATCHES;
+        let is_behind = |(last, _): (&Rank, _)| (last.0, last.1.as_path()) < (Reverse(modified), path);
+        if !is_full || !self.files.last_key_value().is_some_and(is_behind) {
+            return Some(MAX_MATCHES);
+        }
+        (!self.was_cut).then_some(0)
+    }
+
+    /// Takes in the matches of a file and lets go of what comes after the first hundred.
+    fn take(&mut self, modified: Modified, path: &Path, matches: FileMatches) {
+        self.was_cut |= matches.has_more;
+        if matches.lines.is_empty() {
+            return;
+        }
+        self.lines += matches.lines.len();
+        self.files.insert((Reverse(modified), path.to_path_buf()), matches);
+        while let Some(last) = self.files.last_entry() {
+            let count = last.get().lines.len();
+            if self.lines - count < MAX_MATCHES {
+                break;
+            }
+            last.remove();
+            self.lines -= count;
+            self.was_cut = true;
+        }
+    }
+
+    fn is_truncated(&self) -> bool {
+        self.was_cut || self.lines > MAX_MATCHES
+    }
+}
+
+struct Visitor<'a> {
+    searcher: FileSearcher,
+    best: &'a Mutex<Best>,
+    allowed: &'a [PathBuf],
+    cancelled: &'a CancellationToken,
+    has_inaccessible: bool,
+}
+
+impl Visitor<'_> {
+    fn best(&self) -> MutexGuard<'_, Best> {
+        self.best.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn search(&mut self, file: &FoundFile<'_>) -> io::Result<()> {
+        let may_follow = |target: &Path| {
+            let is_allowed = self.allowed.iter().any(|folder| is_below(target, folder));
+            is_allowed && !target.components().any(|part| part.as_os_str() == ".git")
+        };
+        let Some(opened) = file.open(may_follow)? else {
+            return Ok(());
+        };
+        let Some(most) = self.best().use_for(opened.modified, file.relative()) else {
+            return Ok(());
+        };
+        let cancelled = self.cancelled;
+        let is_stopped = || cancelled.is_cancelled();
+        let matches = self.searcher.search(&opened.file, opened.size, most, &is_stopped)?;
+        if matches.has_more || !matches.lines.is_empty() {
+            self.best().take(opened.modified, file.relative(), matches);
+        }
+        Ok(())
+    }
+}
+
+impl Visit for Visitor<'_> {
+    fn file(&mut self, file: &FoundFile<'_>) {
+        if self.search(file).is_err() {
+            self.has_inaccessible = true;
+        }
+    }
+
+    fn unreadable(&mut self) {
+        self.has_inaccessible = true;
+    }
+}
+
+fn output(pattern: &str, shown: &Path, found: Found) -> ToolOutput {
+    let truncated = found.best.is_truncated();
+    let count = found.best.lines.min(MAX_MATCHES);
+    let mut lines = vec![match count {
+        0 => "No files found".to_owned(),
+        count => format!("Found {count} matches"),
+    }];
+    let mut left = MAX_MATCHES;
+    for (index, ((_, relative), matches)) in found.best.files.iter().enumerate() {
+        if index > 0 {
+            lines.push(String::new());
+        }
+        lines.push(format!("{}:", name_shown(shown, relative)));
+        for line in matches.lines.iter().take(left) {
+            lines.push(format!("  Line {}: {}", line.number, line.text));
+        }
+        left = left.saturating_sub(matches.lines.len());
+    }
+    let notices = [(truncated, TRUNCATED), (found.has_inaccessible, INACCESSIBLE)];
+    for (_, notice) in notices.iter().filter(|(applies, _)| *applies) {
+        lines.extend([String::new(), (*notice).to_owned()]);
+    }
+    ToolOutput {
+        title: pattern.to_owned(),
+        output: OutputText::Text(lines.join("\n")),
+        metadata: json_map([("matches", json!(count)), ("truncated", json!(truncated))]),
+        attachments: Vec::new(),
+    }
+}
+
+fn name_shown(shown: &Path, relative: &Path) -> String {
+    if relative.as_os_str().is_empty() {
+        return shown.to_string_lossy().into_owned();
+    }
+    join_shown(shown, relative)
+}
