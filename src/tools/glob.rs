@@ -135,3 +135,138 @@ fn output(title: &str, shown: &Path, found: Newest) -> ToolOutput {
         attachments: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::search_stage::Stage;
+
+    async fn check(stage: &Stage, pattern: &str, expected: &[&str]) {
+        let output = stage
+            .run(&Glob, &json!({ "pattern": pattern }).to_string())
+            .await
+            .unwrap();
+        let mut found: Vec<String> = stage.text(&output).lines().map(str::to_owned).collect();
+        found.sort();
+        let mut expected: Vec<String> = expected
+            .iter()
+            .map(|path| join_shown(stage.root(), Path::new(path)))
+            .collect();
+        if expected.is_empty() {
+            expected.push("No files found".to_owned());
+        }
+        expected.sort();
+        assert_eq!(found, expected, "{pattern}");
+    }
+
+    #[tokio::test]
+    async fn respects_ignore_rules_unless_the_file_is_named() {
+        let stage = Stage::new();
+        stage.folder(".git/info");
+        stage.file(".git/info/exclude", "*.tmp\n", 0);
+        stage.file(".gitignore", "*.log\nout/\n!kept.log\n", 0);
+        stage.file(".ignore", "hidden.txt\n", 0);
+        stage.file("sub/.gitignore", "!sub.log\n", 0);
+        for path in [
+            "a.log",
+            "kept.log",
+            "sub/sub.log",
+            "sub/b.log",
+            "out/c.log",
+            "x.tmp",
+            "hidden.txt",
+            ".dot/d.txt",
+        ] {
+            stage.file(path, "x", 0);
+        }
+        check(&stage, "*.log", &["kept.log", "sub/sub.log"]).await;
+        check(&stage, "b.log", &["sub/b.log"]).await;
+        check(&stage, "**/a.log", &["a.log"]).await;
+        check(&stage, "c.log", &[]).await;
+        check(&stage, "out", &[]).await;
+        check(&stage, "*.tmp", &[]).await;
+        check(&stage, "*.txt", &[".dot/d.txt"]).await;
+        check(&stage, "exclude", &[]).await;
+        check(&stage, "**/exclude", &[]).await;
+        check(&stage, "!**/{.*,*.log}", &[]).await;
+    }
+
+    #[tokio::test]
+    async fn git_rules_need_a_repository() {
+        let stage = Stage::new();
+        stage.file(".gitignore", "*.log\n", 0);
+        stage.file("a.log", "x", 0);
+        check(&stage, "*.log", &["a.log"]).await;
+        stage.folder("inner/.git");
+        stage.file("inner/.gitignore", "b.log\n", 0);
+        stage.file("inner/a.log", "x", 0);
+        stage.file("inner/b.log", "x", 0);
+        check(&stage, "*.log", &["a.log", "inner/a.log"]).await;
+    }
+
+    #[tokio::test]
+    async fn lists_linked_files_and_stays_out_of_linked_folders() {
+        let stage = Stage::new();
+        stage.file("real/a.txt", "x", 0);
+        stage.link("real/a.txt", "link.txt");
+        stage.link("real", "folder");
+        stage.link(".", "loop");
+        stage.link("nowhere", "dangling.txt");
+        stage.pipe("pipe.txt");
+        stage.pipe("real/.gitignore");
+        stage.pipe(".ignore");
+        check(&stage, "*.txt", &["real/a.txt", "link.txt"]).await;
+        check(&stage, "folder", &[]).await;
+        check(&stage, "pipe.txt", &[]).await;
+    }
+
+    #[tokio::test]
+    async fn orders_all_matches_before_it_cuts() {
+        let stage = Stage::new();
+        for index in 0..120_u64 {
+            stage.file(&format!("d{}/f{index:03}.txt", index % 7), "x", index + 1);
+        }
+        let output = stage.run(&Glob, r#"{"pattern": "*.txt"}"#).await.unwrap();
+        let text = stage.text(&output);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 102);
+        for (index, line) in lines.iter().take(100).enumerate() {
+            assert!(line.ends_with(&format!("/f{index:03}.txt")), "{line}");
+        }
+        assert_eq!(lines[100..], ["", TRUNCATED]);
+        assert_eq!(
+            (&output.metadata["count"], &output.metadata["truncated"]),
+            (&json!(100), &json!(true))
+        );
+    }
+
+    #[tokio::test]
+    async fn asks_for_the_tool_then_for_the_folder_then_looks() {
+        let stage = Stage::new();
+        let missing = format!("{}/nowhere", stage.outside().display());
+        let input = json!({ "pattern": "*", "path": missing }).to_string();
+        let error = stage.run(&Glob, &input).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("No such file or directory: '{missing}'"));
+        assert_eq!(
+            stage.asked(),
+            ["glob *".to_owned(), format!("external_directory {missing}/*")]
+        );
+        stage.file("a.txt", "x", 0);
+        let error = stage
+            .run(&Glob, r#"{"pattern": "*", "path": "a.txt"}"#)
+            .await
+            .unwrap_err();
+        assert!(
+            error.to_string().starts_with("glob path must be a directory"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn stops_when_cancelled() {
+        let stage = Stage::new();
+        stage.cancel();
+        let error = stage.run(&Glob, r#"{"pattern": "*"}"#).await.unwrap_err();
+        assert!(matches!(error, ToolError::Cancelled));
+    }
+}

@@ -310,3 +310,159 @@ fn name_shown(shown: &Path, relative: &Path) -> String {
     }
     join_shown(shown, relative)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::search_stage::Stage;
+
+    async fn grep(stage: &Stage, input: serde_json::Value) -> (String, JsonMap) {
+        let output = stage.run(&Grep, &input.to_string()).await.unwrap();
+        (
+            stage.text(&output).replace(&format!("{}/", stage.root().display()), ""),
+            output.metadata,
+        )
+    }
+
+    #[tokio::test]
+    async fn groups_lines_by_file_newest_first() {
+        let stage = Stage::new();
+        stage.file("a.txt", "first needle\r\nnothing\nneedle again", 100);
+        stage.file("src/b.rs", "fn needle() {}\n", 10);
+        let (text, metadata) = grep(&stage, json!({ "pattern": "needle" })).await;
+        let expected = "Found 3 matches\nsrc/b.rs:\n  Line 1: fn needle() {}\n\na.txt:\n  Line 1: first needle\n  \
+                        Line 3: needle again";
+        assert_eq!(text, expected);
+        assert_eq!(
+            (&metadata["matches"], &metadata["truncated"]),
+            (&json!(3), &json!(false))
+        );
+        let (text, _) = grep(&stage, json!({ "pattern": "needle", "include": "*.rs" })).await;
+        assert_eq!(text, "Found 1 matches\nsrc/b.rs:\n  Line 1: fn needle() {}");
+        let (text, _) = grep(&stage, json!({ "pattern": "zebra", "path": "src" })).await;
+        assert_eq!(text, "No files found");
+    }
+
+    #[tokio::test]
+    async fn searches_a_named_file_alone_even_if_ignored() {
+        let stage = Stage::new();
+        stage.folder(".git");
+        stage.file(".gitignore", "*.log", 0);
+        stage.file("a.log", "needle", 0);
+        stage.file("b.txt", "needle", 0);
+        let (text, _) = grep(&stage, json!({ "pattern": "needle", "path": "a.log" })).await;
+        assert_eq!(text, "Found 1 matches\na.log:\n  Line 1: needle");
+        let (text, _) = grep(&stage, json!({ "pattern": "needle" })).await;
+        assert_eq!(text, "Found 1 matches\nb.txt:\n  Line 1: needle");
+    }
+
+    #[tokio::test]
+    async fn follows_no_link_out_of_the_workspace() {
+        let stage = Stage::new();
+        stage.file("in.txt", "needle in", 0);
+        std::fs::write(stage.outside().join("secret.txt"), "needle outside").unwrap();
+        stage.link(&stage.outside().join("secret.txt").display().to_string(), "out.txt");
+        stage.link(&stage.outside().display().to_string(), "folder");
+        stage.link("in.txt", "again.txt");
+        stage.pipe("pipe.txt");
+        let (text, metadata) = grep(&stage, json!({ "pattern": "needle" })).await;
+        assert!(text.contains("in.txt:") && text.contains("again.txt:"), "{text}");
+        assert_eq!(metadata["matches"], 2);
+        let error = stage
+            .run(&Grep, r#"{"pattern": "x", "path": "pipe.txt"}"#)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("must be a file or a directory"), "{error}");
+        let asked_before = stage.asked().len();
+        stage
+            .run(&Grep, r#"{"pattern": "needle", "path": "out.txt"}"#)
+            .await
+            .unwrap();
+        let outside = stage.outside().display();
+        assert_eq!(
+            stage.asked()[asked_before..],
+            ["grep needle".to_owned(), format!("external_directory {outside}/*")]
+        );
+    }
+
+    #[tokio::test]
+    async fn refuses_expressions_that_cannot_be_meant() {
+        let stage = Stage::new();
+        let check = async |pattern: &str, expected: &str| {
+            let error = stage
+                .run(&Grep, &json!({ "pattern": pattern }).to_string())
+                .await
+                .unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        };
+        check("", "pattern is required").await;
+        check("needle(", "unclosed group").await;
+        check("(?=x)", "look-around").await;
+        check("a\\nb", "line break").await;
+        check("a\nb", "line break").await;
+        check(r"(\w{200}){200}", "size limit").await;
+        check(&"x".repeat(1 << 17), "at most").await;
+        assert!(stage.asked().is_empty());
+    }
+
+    #[tokio::test]
+    async fn cuts_at_a_hundred_newest_first() {
+        let stage = Stage::new();
+        for index in 0..60_u64 {
+            stage.file(&format!("f{index:02}"), "row\nrow\n", index + 1);
+        }
+        let (text, metadata) = grep(&stage, json!({ "pattern": "row" })).await;
+        assert!(
+            text.starts_with("Found 100 matches\nf00:\n  Line 1: row\n  Line 2: row\n\nf01:"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(&format!("f49:\n  Line 1: row\n  Line 2: row\n\n{TRUNCATED}")),
+            "{text}"
+        );
+        assert_eq!(
+            (&metadata["matches"], &metadata["truncated"]),
+            (&json!(100), &json!(true))
+        );
+    }
+
+    #[test]
+    fn keeps_what_sorting_everything_would_show() {
+        use proptest::prelude::*;
+        let files = proptest::collection::vec((0..5_i64, 0..160_usize), 0..12);
+        let config = ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        proptest!(config, |(files in files)| {
+            let mut best = Best::default();
+            let mut all: Vec<(Rank, usize)> = Vec::new();
+            for (index, &(seconds, count)) in files.iter().enumerate() {
+                let (modified, path) = (Modified { seconds, nanos: 0 }, PathBuf::from(format!("{index:02}")));
+                all.push(((Reverse(modified), path.clone()), count));
+                let Some(most) = best.use_for(modified, &path) else { continue };
+                let line = crate::workspace::search::MatchedLine { number: 1, text: String::new() };
+                let matches = FileMatches { lines: vec![line; count.min(most)], has_more: count > most };
+                best.take(modified, &path, matches);
+            }
+            all.sort();
+            let total: usize = all.iter().map(|file| file.1).sum();
+            let mut left = MAX_MATCHES;
+            let mut expected = Vec::new();
+            for (rank, count) in all {
+                if count.min(left) > 0 {
+                    expected.push((rank, count.min(left)));
+                }
+                left -= count.min(left);
+            }
+            let mut left = MAX_MATCHES;
+            let mut shown = Vec::new();
+            for (rank, matches) in &best.files {
+                shown.push((rank.clone(), matches.lines.len().min(left)));
+                left -= matches.lines.len().min(left);
+            }
+            prop_assert_eq!(best.is_truncated(), total > MAX_MATCHES);
+            prop_assert_eq!(shown, expected);
+        });
+    }
+}

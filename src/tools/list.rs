@@ -24,7 +24,7 @@ const MAX_FILES: usize = 100;
 const MAX_IGNORE: usize = 256;
 
 /// Folders that are left out at the top of the listed folder.
-const SKIPPED_AT_TOP: [&str; 22] = [
+const SKIPPED_AT_TOP: [&str; 21] = [
     "node_modules",
     "__pycache__",
     ".git",
@@ -46,7 +46,6 @@ const SKIPPED_AT_TOP: [&str; 22] = [
     ".venv",
     "venv",
     "env",
-    "zig-out",
 ];
 /// Beginnings of names that are left out at any depth.
 const SKIPPED_ANYWHERE: [&[u8]; 2] = [b"zig-out", b".coverage"];
@@ -233,5 +232,73 @@ fn draw(text: &mut String, files: &[Vec<String>], depth: usize) {
         .filter_map(|file| file.get(depth))
     {
         text.push_str(&format!("{indent}{name}\n"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::search_stage::Stage;
+
+    #[test]
+    fn draws_folders_before_files() {
+        let files = ["a.md", "b/x/y.rs", "b/z.rs", "c/d", "c.txt"].map(PathBuf::from);
+        let expected = "/w/\n  b/\n    x/\n      y.rs\n    z.rs\n  c/\n    d\n  a.md\n  c.txt\n";
+        assert_eq!(tree("/w", &files), expected);
+    }
+
+    #[tokio::test]
+    async fn leaves_out_what_nobody_wants_to_see() {
+        let stage = Stage::new();
+        for path in [
+            "dist/o",
+            "src/dist/kept",
+            "zig-out-2",
+            "a/.coverage.x",
+            "bin/b",
+            "logs",
+            "k.snap",
+            "fix/f",
+            "kept",
+        ] {
+            stage.file(path, "x", 0);
+        }
+        let output = stage.run(&List, r#"{"ignore": ["*.snap", "fix/**"]}"#).await.unwrap();
+        let root = stage.root().display();
+        assert_eq!(
+            stage.text(&output),
+            format!("{root}/\n  src/\n    dist/\n      kept\n  kept\n  logs\n")
+        );
+        assert_eq!(output.metadata["count"], 3);
+    }
+
+    #[tokio::test]
+    async fn shows_the_first_hundred_in_path_order() {
+        let stage = Stage::new();
+        for index in (0..150).rev() {
+            stage.file(&format!("d{}/f{index:03}", index % 3), "x", 0);
+        }
+        let output = stage.run(&List, "{}").await.unwrap();
+        let text = stage.text(&output);
+        assert!(text.contains("  d0/\n    f000\n") && text.contains("f148\n") && !text.contains("  d2/\n"));
+        assert_eq!(
+            (&output.metadata["count"], &output.metadata["truncated"]),
+            (&json!(100), &json!(true))
+        );
+    }
+
+    #[tokio::test]
+    async fn asks_outside_first_and_then_looks() {
+        let stage = Stage::new();
+        let missing = format!("{}/nowhere", stage.outside().display());
+        let error = stage
+            .run(&List, &json!({ "path": missing }).to_string())
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), format!("No such file or directory: '{missing}'"));
+        assert_eq!(
+            stage.asked(),
+            [format!("external_directory {missing}/*"), format!("list {missing}")]
+        );
     }
 }

@@ -3,3 +3,5 @@
 pub mod glob;
 pub mod grep;
 pub mod list;
+#[cfg(test)]
+mod search_stage;

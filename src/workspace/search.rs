@@ -363,3 +363,112 @@ impl<R: Read> Read for Pieces<'_, R> {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, Write};
+
+    fn search(bytes: &[u8], pattern: &str, most: usize) -> FileMatches {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        let mut searcher = FileSearcher::new(Expression::compile(pattern).unwrap());
+        let found = searcher.search(&file, bytes.len() as u64, most, &|| false).unwrap();
+        // What was small when it was looked at may have grown.
+        file.rewind().unwrap();
+        let grown = searcher
+            .search(&file, bytes.len().min(10) as u64, most, &|| false)
+            .unwrap();
+        if bytes.len() > SMALL || bytes.len() <= 10 {
+            assert_eq!(grown, found);
+        }
+        found
+    }
+
+    fn check(bytes: &[u8], pattern: &str, expected: &[(u64, &str)]) {
+        let found = search(bytes, pattern, 100);
+        let lines: Vec<(u64, &str)> = found
+            .lines
+            .iter()
+            .map(|line| (line.number, line.text.as_str()))
+            .collect();
+        assert_eq!(lines, expected);
+        assert!(!found.has_more);
+    }
+
+    #[test]
+    fn finds_lines() {
+        check(b"a\nneedle\r\n\nneedle", "needle", &[(2, "needle"), (4, "needle")]);
+        check(b"needle \xe9 end\n", "needle", &[(1, "needle \u{fffd} end")]);
+        check(b"\xEF\xBB\xBFneedle\n", "^needle", &[(1, "needle")]);
+        check(b"\xFF\xFEn\0e\0\n\0x\0", "x", &[(2, "x")]);
+        check(b"a\n\nb\n", "^$", &[(2, "")]);
+        check(b"", "x*", &[]);
+        check(b"needle\0", "needle", &[]);
+    }
+
+    #[test]
+    fn a_later_nul_byte_makes_a_file_binary() {
+        let mut bytes = b"needle\n".repeat(SMALL);
+        bytes.push(0);
+        let found = search(&bytes, "needle|x", usize::MAX);
+        assert_eq!(found, FileMatches::default());
+    }
+
+    #[test]
+    fn stops_after_what_was_asked_for() {
+        let found = search(b"x\nx\nx\n", "x", 2);
+        assert_eq!((found.lines.len(), found.has_more), (2, true));
+        let found = search(b"x\nx\nx\n", "x", 3);
+        assert_eq!((found.lines.len(), found.has_more), (3, false));
+        let found = search(b"x\n", "x", 0);
+        assert_eq!((found.lines.len(), found.has_more), (0, true));
+    }
+
+    #[test]
+    fn cuts_long_lines_between_characters() {
+        let shown = |units: usize| format!("{}...", "a".repeat(units));
+        assert_eq!(shorten("a".repeat(2000).as_bytes()), "a".repeat(2000));
+        assert_eq!(shorten("a".repeat(2001).as_bytes()), shown(2000));
+        assert_eq!(
+            shorten(format!("{}\u{1f600}", "a".repeat(1999)).as_bytes()),
+            shown(1999)
+        );
+        assert_eq!(
+            shorten("\u{1f600}".repeat(1001).as_bytes()),
+            format!("{}...", "\u{1f600}".repeat(1000))
+        );
+        assert_eq!(
+            shorten("\u{ffff}".repeat(5000).as_bytes()),
+            format!("{}...", "\u{ffff}".repeat(2000))
+        );
+    }
+
+    #[test]
+    fn searches_endless_lines_in_pieces() {
+        let mut bytes = b"first\nstart ".to_vec();
+        bytes.resize(3 * PIECE, b'z');
+        bytes.extend_from_slice(b"needle and more\nlast needle\n");
+        let start = format!("start {}...", "z".repeat(MAX_SHOWN - 6));
+        check(&bytes, "needle", &[(2, &start), (3, "last needle")]);
+        check(&bytes, "zzz", &[(2, &start)]);
+        check(&bytes, "first|last", &[(1, "first"), (3, "last needle")]);
+        // A match on the border between two pieces.
+        for at in [PIECE, PIECE + SMALL, 2 * PIECE] {
+            let mut bytes = vec![b'z'; at - 3];
+            bytes.extend_from_slice(b"needle");
+            bytes.resize(3 * PIECE, b'z');
+            assert_eq!(search(&bytes, "needle", 100).lines.len(), 1, "at {at}");
+        }
+    }
+
+    #[test]
+    fn stops_inside_a_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&b"x\n".repeat(SMALL)).unwrap();
+        file.rewind().unwrap();
+        let mut searcher = FileSearcher::new(Expression::compile("y").unwrap());
+        assert!(searcher.search(&file, 2 * SMALL as u64, 100, &|| true).is_err());
+    }
+}
