@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 use crate::workspace::newest::Newest;
+use crate::workspace::open::FoundFile;
 use crate::workspace::pattern::Selection;
-use crate::workspace::walk::{Effort, FoundFile, Visit, Walk, join_shown};
+use crate::workspace::walk::{Effort, Visit, Walk, join_shown};
 
 const MAX_RESULTS: usize = 100;
 const TRUNCATED: &str =
@@ -88,10 +89,13 @@ fn ask(input: &Input) -> Ask {
 
 fn unreadable(folder: &Path, error: &io::Error) -> ToolError {
     let folder = folder.display();
-    ToolError::failed(match error.kind() {
-        io::ErrorKind::NotFound => format!("No such file or directory: '{folder}'"),
-        io::ErrorKind::NotADirectory => format!("glob path must be a directory: {folder}"),
-        _ => format!("Cannot search in '{folder}': {error}"),
+    let kind = error.kind();
+    ToolError::failed(if kind == io::ErrorKind::NotFound {
+        format!("No such file or directory: '{folder}'")
+    } else if kind == io::ErrorKind::NotADirectory {
+        format!("glob path must be a directory: {folder}")
+    } else {
+        format!("Cannot search in '{folder}': {error}")
     })
 }
 

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -17,11 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::Workspace;
 use crate::workspace::newest::{Modified, Rank};
+use crate::workspace::open::{FoundFile, OpenFile, is_folder};
 use crate::workspace::path::is_below;
 use crate::workspace::pattern::Selection;
 use crate::workspace::search::{Expression, FileMatches, FileSearcher};
-use crate::workspace::walk::{Effort, FoundFile, OpenFile, Visit, Walk, join_shown};
+use crate::workspace::walk::{Effort, Visit, Walk, join_shown};
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
@@ -75,14 +77,14 @@ impl TypedTool for Grep {
         ctx.ask(ask(&input)).await?;
         let target = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
         let real = target.real().to_path_buf();
-        let is_folder = blocking(move || real.is_dir()).await?;
+        let is_folder = blocking(move || is_folder(&real).unwrap_or(false)).await?;
         ctx.ask_outside(&target, is_folder).await?;
 
         let search = Search {
             expression,
             include,
             root: target.real().to_path_buf(),
-            allowed: [ctx.workspace.directory(), ctx.workspace.worktree()].map(Path::to_path_buf),
+            workspace: Arc::clone(&ctx.workspace),
             cancelled: ctx.cancelled.clone(),
         };
         let found = blocking(move || search.run()).await?;
@@ -117,10 +119,13 @@ fn ask(input: &Input) -> Ask {
 
 fn unreadable(path: &Path, error: &io::Error) -> ToolError {
     let path = path.display();
-    ToolError::failed(match error.kind() {
-        io::ErrorKind::NotFound => format!("No such file or directory: '{path}'"),
-        io::ErrorKind::InvalidInput => format!("grep path must be a file or a directory: {path}"),
-        _ => format!("Cannot search in '{path}': {error}"),
+    let kind = error.kind();
+    ToolError::failed(if kind == io::ErrorKind::NotFound {
+        format!("No such file or directory: '{path}'")
+    } else if kind == io::ErrorKind::InvalidInput {
+        format!("grep path must be a file or a directory: {path}")
+    } else {
+        format!("Cannot search in '{path}': {error}")
     })
 }
 
@@ -129,8 +134,7 @@ struct Search {
     expression: Expression,
     include: Selection,
     root: PathBuf,
-    /// Folders into which a link may lead, besides the root itself.
-    allowed: [PathBuf; 2],
+    workspace: Arc<Workspace>,
     cancelled: CancellationToken,
 }
 
@@ -141,13 +145,10 @@ struct Found {
 }
 
 impl Search {
-    fn run(self) -> io::Result<Found> {
-        if !std::fs::metadata(&self.root)?.is_dir() {
+    fn run(&self) -> io::Result<Found> {
+        if !is_folder(&self.root)? {
             return self.single_file();
         }
-        let mut allowed = vec![self.root.clone()];
-        // A folder that cannot be resolved contains nothing.
-        allowed.extend(self.allowed.iter().filter_map(|folder| folder.canonicalize().ok()));
         let best = Mutex::new(Best::default());
         let walk = Walk {
             root: &self.root,
@@ -157,8 +158,7 @@ impl Search {
         let visitors = walk.run(&self.include, &|| Visitor {
             searcher: FileSearcher::new(self.expression.clone()),
             best: &best,
-            allowed: &allowed,
-            cancelled: &self.cancelled,
+            search: self,
             has_inaccessible: false,
         })?;
         let has_inaccessible = visitors.iter().any(|visitor| visitor.has_inaccessible);
@@ -169,11 +169,17 @@ impl Search {
         })
     }
 
-    fn single_file(self) -> io::Result<Found> {
+    /// Says whether a link may be followed to `target`: into what was allowed, and not into a repository's own files.
+    fn may_follow(&self, target: &Path) -> bool {
+        let is_allowed = is_below(target, &self.root) || self.workspace.contains_real(target);
+        is_allowed && !target.components().any(|part| part.as_os_str() == ".git")
+    }
+
+    fn single_file(&self) -> io::Result<Found> {
         let Some(opened) = OpenFile::open(&self.root)? else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        let mut searcher = FileSearcher::new(self.expression);
+        let mut searcher = FileSearcher::new(self.expression.clone());
         let is_stopped = || self.cancelled.is_cancelled();
         let matches = searcher.search(&opened.file, opened.size, MAX_MATCHES, &is_stopped)?;
         let mut best = Best::default();
@@ -231,8 +237,7 @@ impl Best {
 struct Visitor<'a> {
     searcher: FileSearcher,
     best: &'a Mutex<Best>,
-    allowed: &'a [PathBuf],
-    cancelled: &'a CancellationToken,
+    search: &'a Search,
     has_inaccessible: bool,
 }
 
@@ -242,18 +247,15 @@ impl Visitor<'_> {
     }
 
     fn search(&mut self, file: &FoundFile<'_>) -> io::Result<()> {
-        let may_follow = |target: &Path| {
-            let is_allowed = self.allowed.iter().any(|folder| is_below(target, folder));
-            is_allowed && !target.components().any(|part| part.as_os_str() == ".git")
-        };
+        let may_follow = |target: &Path| self.search.may_follow(target);
         let Some(opened) = file.open(may_follow)? else {
             return Ok(());
         };
         let Some(most) = self.best().use_for(opened.modified, file.relative()) else {
             return Ok(());
         };
-        let cancelled = self.cancelled;
-        let is_stopped = || cancelled.is_cancelled();
+        let search = self.search;
+        let is_stopped = || search.cancelled.is_cancelled();
         let matches = self.searcher.search(&opened.file, opened.size, most, &is_stopped)?;
         if matches.has_more || !matches.lines.is_empty() {
             self.best().take(opened.modified, file.relative(), matches);

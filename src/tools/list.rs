@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::open::FoundFile;
 use crate::workspace::pattern::Glob;
-use crate::workspace::walk::{Choose, Effort, FoundFile, Visit, Walk};
+use crate::workspace::walk::{Choose, Effort, Visit, Walk};
 
 const MAX_FILES: usize = 100;
 /// Globs that one call may bring along.
@@ -113,10 +114,13 @@ impl TypedTool for List {
 }
 
 fn unreadable(folder: &str, error: &io::Error) -> ToolError {
-    ToolError::failed(match error.kind() {
-        io::ErrorKind::NotFound => format!("No such file or directory: '{folder}'"),
-        io::ErrorKind::NotADirectory => format!("list path must be a directory: {folder}"),
-        _ => format!("Cannot list '{folder}': {error}"),
+    let kind = error.kind();
+    ToolError::failed(if kind == io::ErrorKind::NotFound {
+        format!("No such file or directory: '{folder}'")
+    } else if kind == io::ErrorKind::NotADirectory {
+        format!("list path must be a directory: {folder}")
+    } else {
+        format!("Cannot list '{folder}': {error}")
     })
 }
 

@@ -4,7 +4,9 @@
 //! reads and writes safely, and walks trees. Nothing below takes a raw path or the process's current directory.
 
 mod ignore_rules;
+mod listing;
 pub mod newest;
+pub mod open;
 pub mod path;
 pub mod pattern;
 pub mod search;
@@ -80,9 +82,14 @@ impl Workspace {
         let shown = path::normalize(&self.directory.join(written));
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);
-        let real_inside = path::is_below(&real, &self.real_directory) || path::is_below(&real, &self.real_worktree);
+        let real_inside = self.contains_real(&real);
         let relative = path::relative(&shown, &self.worktree);
         ResolvedPath::new(shown, real, relative, shown_inside, real_inside)
+    }
+
+    /// Says whether a path whose links were followed lies in the workspace.
+    pub fn contains_real(&self, real: &Path) -> bool {
+        path::is_below(real, &self.real_directory) || path::is_below(real, &self.real_worktree)
     }
 
     fn contains(&self, shown: &Path) -> bool {

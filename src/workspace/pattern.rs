@@ -37,6 +37,7 @@ pub enum PatternError {
 #[derive(Clone, Debug)]
 pub struct Glob {
     set: GlobSet,
+    is_everything: bool,
     folders_only: bool,
 }
 
@@ -75,12 +76,17 @@ impl Glob {
             .build()
             .map_err(syntax)?;
         let set = GlobSet::builder().add(parsed).build().map_err(syntax)?;
-        Ok(Self { set, folders_only })
+        let is_everything = glob == "**" || glob == "**/*";
+        Ok(Self {
+            set,
+            is_everything,
+            folders_only,
+        })
     }
 
     /// Says whether a path relative to the search folder matches.
     pub fn matches(&self, relative: &Path, is_folder: bool) -> bool {
-        (is_folder || !self.folders_only) && self.set.is_match(relative)
+        (is_folder || !self.folders_only) && (self.is_everything || self.set.is_match(relative))
     }
 }
 

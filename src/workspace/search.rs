@@ -115,7 +115,7 @@ impl FileSearcher {
         Self {
             expression,
             searcher,
-            small: Vec::new(),
+            small: vec![0; SMALL + 1],
         }
     }
 
@@ -140,15 +140,14 @@ impl FileSearcher {
             last: 0,
         };
         let matcher = &self.expression.0;
-        let is_small = size <= SMALL as u64 && read_small(file, size, &mut self.small)?;
-        if is_small {
-            self.searcher.search_slice(matcher, &self.small, &mut collect)?;
+        let length = match size <= SMALL as u64 {
+            true => read_small(file, size, &mut self.small)?,
+            false => 0,
+        };
+        let head = &self.small[..length];
+        if size <= SMALL as u64 && length <= SMALL {
+            self.searcher.search_slice(matcher, head, &mut collect)?;
         } else {
-            let head = if size <= SMALL as u64 {
-                self.small.as_slice()
-            } else {
-                &[]
-            };
             let reader = Pieces::new(head.chain(&mut file), breaks, is_stopped);
             self.searcher.search_reader(matcher, reader, &mut collect)?;
         }
@@ -159,9 +158,8 @@ impl FileSearcher {
     }
 }
 
-/// Reads a file that was small when it was opened; says whether all of it was read.
-fn read_small(mut file: &File, size: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
-    buffer.resize(SMALL + 1, 0);
+/// Reads a file that was small when it was opened; returns how much was read, all of it unless the buffer is full.
+fn read_small(mut file: &File, size: u64, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < buffer.len() {
         match file.read(&mut buffer[length..]) {
@@ -174,8 +172,7 @@ fn read_small(mut file: &File, size: u64, buffer: &mut Vec<u8>) -> io::Result<bo
             break;
         }
     }
-    buffer.truncate(length);
-    Ok(length <= SMALL)
+    Ok(length)
 }
 
 /// A place where a long line was broken.

@@ -6,28 +6,26 @@
 //! *Invariant:* knows nothing of what is searched for; a [`Choose`] says where to look, a [`Visit`] takes what is found.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::ignore_rules::{Marks, Rules};
-use super::newest::Modified;
+use super::listing::Portion;
+use super::open::{FoundFile, open_folder};
 use super::pattern::Selection;
 
 /// More threads than this wait for the disk and for each other.
 const MAX_THREADS: usize = 8;
 /// Bytes that one call to list a folder may return.
 const LISTING: usize = 32 * 1024;
-/// Bytes of names that are held at once; a larger folder is taken in portions.
-const PORTION: usize = 1 << 20;
 /// Files that are handed to another thread together.
 const BATCH: usize = 8;
 /// Work that may wait in the queue before a folder's files are no longer shared.
@@ -153,101 +151,6 @@ impl Walk<'_> {
             Ok(visitors)
         })
     }
-}
-
-/// A file that a walk found.
-#[derive(Clone, Copy, Debug)]
-pub struct FoundFile<'a> {
-    folder: BorrowedFd<'a>,
-    name: &'a CStr,
-    path: &'a Path,
-    relative: &'a Path,
-    is_link: bool,
-}
-
-impl FoundFile<'_> {
-    /// Returns its path relative to the walk's root.
-    pub fn relative(&self) -> &Path {
-        self.relative
-    }
-
-    /// Returns when it was modified; nothing if it is gone or leads to something other than a regular file.
-    pub fn modified(&self) -> Option<Modified> {
-        let flags = if self.is_link {
-            AtFlags::empty()
-        } else {
-            AtFlags::SYMLINK_NOFOLLOW
-        };
-        let stat = rustix::fs::statat(self.folder, self.name, flags).ok()?;
-        is_regular(&stat).then(|| modified(&stat))
-    }
-
-    /// Opens it; nothing if it is gone, is not a regular file, or is a link to a place that `may_follow` refuses.
-    ///
-    /// # Errors
-    /// It is there and cannot be read.
-    pub fn open(&self, may_follow: impl Fn(&Path) -> bool) -> io::Result<Option<OpenFile>> {
-        if !self.is_link {
-            return OpenFile::at(self.folder, self.name);
-        }
-        match self.path.canonicalize() {
-            Ok(target) if may_follow(&target) => OpenFile::open(&target),
-            Ok(_) | Err(_) => Ok(None),
-        }
-    }
-}
-
-/// A regular file, opened for reading.
-#[derive(Debug)]
-pub struct OpenFile {
-    /// The file.
-    pub file: File,
-    /// Its size in bytes when it was opened.
-    pub size: u64,
-    /// When it was last modified.
-    pub modified: Modified,
-}
-
-impl OpenFile {
-    /// Opens a path whose links were followed; nothing if it is gone or is not a regular file.
-    ///
-    /// # Errors
-    /// It is there and cannot be read.
-    pub fn open(real: &Path) -> io::Result<Option<Self>> {
-        Self::at(CWD, real)
-    }
-
-    fn at(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> io::Result<Option<Self>> {
-        // Not blocking: what was a file when it was listed may be a pipe by now.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let stat = rustix::fs::fstat(&file)?;
-        Ok(is_regular(&stat).then(|| Self {
-            file: File::from(file),
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: modified(&stat),
-        }))
-    }
-}
-
-fn is_regular(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-}
-
-fn modified(stat: &Stat) -> Modified {
-    Modified {
-        seconds: stat.st_mtime,
-        nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-    }
-}
-
-fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty())
 }
 
 /// A folder that is being walked.
@@ -432,57 +335,74 @@ impl<'w, C: Choose, V: Visit> Worker<'w, C, V> {
     fn sort_out(&mut self, folder: &Arc<Folder>, rules: Option<&Arc<Rules>>) {
         let portion = std::mem::take(&mut self.portion);
         let shared = self.shared;
-        let names_are_known = shared.choose.name().is_some();
+        let is_heavy = shared.walk.effort == Effort::Heavy;
         let mut folders = Vec::new();
         let mut files = Vec::new();
         for (index, (name, kind)) in portion.entries().enumerate() {
             if index % CHECK_EVERY == 0 && shared.is_cancelled() {
                 break;
             }
-            let kind = if kind == FileType::Unknown {
-                kind_of(folder, name)
-            } else {
-                kind
-            };
-            let is_folder = kind == FileType::Directory;
-            if !is_folder && (names_are_known || !matches!(kind, FileType::RegularFile | FileType::Symlink)) {
+            let Some((kind, relative_at)) = self.wanted(folder, rules, name, kind) else {
                 continue;
-            }
-            let relative_at = self.locate(folder, name);
-            let (path, relative) = (as_path(&self.path), as_path(&self.path[relative_at..]));
-            let is_wanted = match is_folder {
-                true => shared.choose.enters(relative) && self.visitor.as_ref().is_some_and(|it| it.enters(relative)),
-                false => shared.choose.takes(relative),
             };
-            if !is_wanted || rules.is_some_and(|rules| rules.ignores(path, is_folder)) {
-                continue;
-            }
             let is_link = kind == FileType::Symlink;
-            if is_folder {
-                folders.push(path.to_path_buf());
-            } else if shared.walk.effort == Effort::Heavy {
+            if kind == FileType::Directory {
+                folders.push(as_path(&self.path).to_path_buf());
+            } else if is_heavy {
                 let name = name.to_owned();
                 files.push(Named { name, is_link });
             } else {
                 self.visit(folder, name, is_link, relative_at);
             }
         }
-        if shared.walk.effort != Effort::Heavy {
+        if !is_heavy {
             self.done += portion.len();
         }
         self.portion = portion;
-        if shared.walk.effort == Effort::Ordered {
+        self.enter_later(folders, rules);
+        self.share(folder, files);
+    }
+
+    /// Says what an entry is and where the relative part of its path begins in the buffer, if it is worth anything.
+    fn wanted(
+        &mut self,
+        folder: &Folder,
+        rules: Option<&Arc<Rules>>,
+        name: &CStr,
+        kind: FileType,
+    ) -> Option<(FileType, usize)> {
+        let choose = self.shared.choose;
+        let kind = Some(kind)
+            .filter(|&kind| kind != FileType::Unknown)
+            .unwrap_or_else(|| kind_of(folder, name));
+        let is_folder = kind == FileType::Directory;
+        let is_file = matches!(kind, FileType::RegularFile | FileType::Symlink);
+        // Files that all have one name are looked up by it, folder by folder.
+        if !is_folder && (!is_file || choose.name().is_some()) {
+            return None;
+        }
+        let relative_at = self.locate(folder, name);
+        let (path, relative) = (as_path(&self.path), as_path(&self.path[relative_at..]));
+        let is_wanted = match is_folder {
+            true => choose.enters(relative) && self.visitor.as_ref().is_some_and(|visitor| visitor.enters(relative)),
+            false => choose.takes(relative),
+        };
+        let is_ignored = || rules.is_some_and(|rules| rules.ignores(path, is_folder));
+        (is_wanted && !is_ignored()).then_some((kind, relative_at))
+    }
+
+    fn enter_later(&self, mut folders: Vec<PathBuf>, rules: Option<&Arc<Rules>>) {
+        if folders.is_empty() {
+            return;
+        }
+        if self.shared.walk.effort == Effort::Ordered {
             folders.sort_unstable_by(|one, other| other.cmp(one));
         }
-        if !folders.is_empty() {
-            let rules = rules.cloned();
-            let with_rules = |path| Work::Folder {
-                path,
-                rules: rules.clone(),
-            };
-            shared.push(folders.into_iter().map(with_rules));
-        }
-        self.share(folder, files);
+        let with_rules = |path| Work::Folder {
+            path,
+            rules: rules.cloned(),
+        };
+        self.shared.push(folders.into_iter().map(with_rules));
     }
 
     /// Visits a few of the files, after the rest was laid out for other threads.
@@ -558,55 +478,7 @@ fn kind_of(folder: &Folder, name: &CStr) -> FileType {
     stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Some entries of a folder, in one piece of memory.
-#[derive(Default)]
-struct Portion {
-    names: Vec<u8>,
-    entries: Vec<(usize, FileType)>,
-    marks: Marks,
-    failed: bool,
-}
-
-impl Portion {
-    /// Takes the next entries of a listing; says whether it has come to the end.
-    fn fill(&mut self, listing: &mut RawDir<'_, &OwnedFd>) -> bool {
-        self.names.clear();
-        self.entries.clear();
-        self.marks = Marks::default();
-        self.failed = false;
-        while self.names.len() < PORTION {
-            match listing.next() {
-                None => return true,
-                Some(Ok(entry)) => {
-                    let name = entry.file_name();
-                    self.marks.note(name.to_bytes());
-                    if !matches!(name.to_bytes(), b"." | b".." | b".git") {
-                        self.entries.push((self.names.len(), entry.file_type()));
-                        self.names.extend_from_slice(name.to_bytes_with_nul());
-                    }
-                }
-                Some(Err(error)) => {
-                    self.failed = error != Errno::NOENT;
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (&CStr, FileType)> {
-        self.entries.iter().filter_map(|&(at, kind)| {
-            let name = CStr::from_bytes_until_nul(&self.names[at..]).ok()?;
-            Some((name, kind))
-        })
-    }
-}
-
-/// Returns a path from bytes that are below a root; for texts.
+/// Returns the path of a found file below the root as it is shown, for texts; what is not UTF-8 is replaced.
 pub fn join_shown(shown: &Path, relative: &Path) -> String {
     let mut bytes = shown.as_os_str().as_bytes().to_vec();
     if bytes.last() != Some(&b'/') {
@@ -614,4 +486,93 @@ pub fn join_shown(shown: &Path, relative: &Path) -> String {
     }
     bytes.extend_from_slice(relative.as_os_str().as_bytes());
     std::ffi::OsString::from_vec(bytes).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::listing::PORTION;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn tree(folders: usize, files: usize) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for folder in 0..folders {
+            let folder = root.path().join(format!("d{folder}/deep"));
+            std::fs::create_dir_all(&folder).unwrap();
+            for file in 0..files {
+                std::fs::write(folder.join(format!("f{file}")), "x").unwrap();
+            }
+        }
+        root
+    }
+
+    struct Count<'a>(usize, &'a (dyn Fn() + Sync));
+
+    impl Visit for Count<'_> {
+        fn file(&mut self, _file: &FoundFile<'_>) {
+            self.0 += 1;
+            (self.1)();
+        }
+    }
+
+    fn count(root: &Path, effort: Effort, cancelled: &CancellationToken, at_each: &(dyn Fn() + Sync)) -> usize {
+        let walk = Walk {
+            root,
+            effort,
+            cancelled,
+        };
+        let all = Selection::parse("*").unwrap();
+        let visitors = walk.run(&all, &|| Count(0, at_each)).unwrap();
+        visitors.iter().map(|visitor| visitor.0).sum()
+    }
+
+    #[test]
+    fn visits_each_file_once_with_any_effort() {
+        let root = tree(40, 50);
+        for effort in [Effort::Ordered, Effort::Light, Effort::Heavy] {
+            assert_eq!(
+                count(root.path(), effort, &CancellationToken::new(), &|| ()),
+                2000,
+                "{effort:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn stops_soon_after_a_cancellation() {
+        let root = tree(40, 50);
+        for effort in [Effort::Light, Effort::Heavy] {
+            let cancelled = CancellationToken::new();
+            let seen = AtomicUsize::new(0);
+            let cancel_at_ten = || {
+                if seen.fetch_add(1, Ordering::SeqCst) == 10 {
+                    cancelled.cancel();
+                }
+            };
+            let count = count(root.path(), effort, &cancelled, &cancel_at_ten);
+            assert!((10..10 + 50 * MAX_THREADS).contains(&count), "{effort:?}: {count}");
+        }
+    }
+
+    #[test]
+    fn a_panic_ends_the_walk_on_all_threads() {
+        let root = tree(40, 50);
+        let seen = AtomicUsize::new(0);
+        let fail_late = || assert!(seen.fetch_add(1, Ordering::SeqCst) != 1000, "on purpose");
+        let walk = || count(root.path(), Effort::Heavy, &CancellationToken::new(), &fail_late);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
+    }
+
+    #[test]
+    fn takes_a_folder_of_any_size_in_portions() {
+        let root = tree(1, 0);
+        let name = |index: usize| format!("{index:0200}");
+        let files = PORTION / 200 + 500;
+        for index in 0..files {
+            std::fs::write(root.path().join(name(index)), "").unwrap();
+        }
+        std::fs::write(root.path().join(".ignore"), format!("{}\n", name(7))).unwrap();
+        let counted = count(root.path(), Effort::Heavy, &CancellationToken::new(), &|| ());
+        assert_eq!(counted, files, "all but the ignored one, and the ignore file itself");
+    }
 }
