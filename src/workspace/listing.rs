@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::ignore_rules::Marks;
 
 /// Bytes of names that are held at once; a larger folder is taken in portions.
-pub(super) const PORTION: usize = 1 << 20;
+pub(super) const PORTION: usize = 256 * 1024;
 
 /// Some entries of a folder, in one piece of memory.
 #[derive(Default)]

@@ -528,11 +528,11 @@ mod tests {
 
     #[test]
     fn visits_each_file_once_with_any_effort() {
-        let root = tree(40, 50);
+        let root = tree(20, 40);
         for effort in [Effort::Ordered, Effort::Light, Effort::Heavy] {
             assert_eq!(
                 count(root.path(), effort, &CancellationToken::new(), &|| ()),
-                2000,
+                800,
                 "{effort:?}"
             );
         }
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn stops_soon_after_a_cancellation() {
-        let root = tree(40, 50);
+        let root = tree(20, 40);
         for effort in [Effort::Light, Effort::Heavy] {
             let cancelled = CancellationToken::new();
             let seen = AtomicUsize::new(0);
@@ -550,15 +550,15 @@ mod tests {
                 }
             };
             let count = count(root.path(), effort, &cancelled, &cancel_at_ten);
-            assert!((10..10 + 50 * MAX_THREADS).contains(&count), "{effort:?}: {count}");
+            assert!((10..10 + 40 * MAX_THREADS).contains(&count), "{effort:?}: {count}");
         }
     }
 
     #[test]
     fn a_panic_ends_the_walk_on_all_threads() {
-        let root = tree(40, 50);
+        let root = tree(20, 40);
         let seen = AtomicUsize::new(0);
-        let fail_late = || assert!(seen.fetch_add(1, Ordering::SeqCst) != 1000, "on purpose");
+        let fail_late = || assert!(seen.fetch_add(1, Ordering::SeqCst) != 500, "on purpose");
         let walk = || count(root.path(), Effort::Heavy, &CancellationToken::new(), &fail_late);
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
     }
