@@ -1,8 +1,17 @@
-//! The built-in tools.
+//! The built-in tools, one file each, with its description beside it.
+//!
+//! *Invariant:* a tool imports `call`, `tool`, `workspace` and `process`; never the engine, the permissions, a store, the
+//! wire or another tool.
 
+pub mod bash;
+pub mod glob;
+pub mod grep;
 pub mod invalid;
+pub mod list;
 pub mod read;
 pub mod write;
 
+#[cfg(test)]
+mod search_stage;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -7,14 +7,21 @@ pub mod atomic;
 pub mod diff;
 pub mod error;
 pub mod files;
+pub mod found;
+mod ignore_rules;
 pub mod instructions;
 pub mod kind;
+mod listing;
 pub mod locks;
 pub mod marks;
+pub mod newest;
 pub mod open;
 pub mod path;
+pub mod pattern;
+pub mod search;
 pub mod text;
 pub mod view;
+pub mod walk;
 pub mod window;
 
 use std::path::{Path, PathBuf};
@@ -88,9 +95,14 @@ impl Workspace {
         let shown = path::normalize(&self.directory.join(written));
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);
-        let real_inside = path::is_below(&real, &self.real_directory) || path::is_below(&real, &self.real_worktree);
+        let real_inside = self.contains_real(&real);
         let relative = path::relative(&shown, &self.worktree);
         ResolvedPath::new(shown, real, relative, shown_inside, real_inside)
+    }
+
+    /// Says whether a path whose links were followed lies in the workspace.
+    pub fn contains_real(&self, real: &Path) -> bool {
+        path::is_below(real, &self.real_directory) || path::is_below(real, &self.real_worktree)
     }
 
     fn contains(&self, shown: &Path) -> bool {
