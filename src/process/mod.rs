@@ -210,6 +210,10 @@ impl Programs {
         let output = Output::new(stdout.into(), stderr.into(), was_ended).map_err(streams)?;
         let order = Order::new(launch, program_stdout.into(), program_stderr.into())?;
         let child = self.0.launcher.launch(order).await?;
+        if self.0.closed.is_cancelled() {
+            // The shutdown came in between and has not seen it; its guard ends it here.
+            return Err(StartError::Closed);
+        }
         Ok(Running {
             exit: sys::watch(child.pidfd()).map_err(streams)?,
             child,
@@ -222,14 +226,8 @@ impl Programs {
     /// Ends everything that a call started and that still runs: the polite signal, a grace, the kill. Returns the
     /// number of survivors.
     pub async fn end_call(&self, call: &str) -> usize {
-        let calls = self.0.undertaker.calls();
-        let marks = calls
-            .iter()
-            .filter(|(_, entry)| entry.call == call)
-            .map(|(&mark, _)| mark)
-            .collect();
-        drop(calls);
-        self.stop_all(marks).await
+        self.stop_all(self.0.undertaker.marks_of(|entry| entry.call == call))
+            .await
     }
 
     /// Starts no more programs and ends all that run, background jobs of earlier calls included. Returns the number of
@@ -238,8 +236,7 @@ impl Programs {
         self.0.closed.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        let marks = self.0.undertaker.calls().keys().copied().collect();
-        self.stop_all(marks).await
+        self.stop_all(self.0.undertaker.marks_of(|_| true)).await
     }
 
     async fn stop_all(&self, marks: Vec<Mark>) -> usize {

@@ -27,7 +27,10 @@ const STACK_BYTES: usize = 64 * 1024;
 
 /// The limit that carries a [`mark`](mark_of). It bounds the processor time of real-time threads; our values mean
 /// more than seventy thousand years.
-const MARKED_LIMIT: u32 = libc::RLIMIT_RTTIME as u32;
+const MARKED_LIMIT: libc::c_long = libc::RLIMIT_RTTIME as libc::c_long;
+
+/// A resource limit as the kernel has it: the soft one, which carries the mark, and the hard one, infinite.
+type Rlimit = [u64; 2];
 
 /// What a child is to become. All of it is made before the child, which must not allocate.
 pub(super) struct Plan<'a> {
@@ -74,7 +77,7 @@ struct Order {
     environment: *const *const c_char,
     directory: *const c_char,
     stdio: [c_int; 3],
-    mark: libc::rlimit64,
+    mark: Rlimit,
     service: libc::pid_t,
     failed: AtomicI32,
     errno: AtomicI32,
@@ -95,10 +98,7 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
         environment: environment.as_ptr(),
         directory: plan.directory.as_ptr(),
         stdio: plan.stdio.map(|stream| stream.as_raw_fd()),
-        mark: libc::rlimit64 {
-            rlim_cur: plan.mark,
-            rlim_max: libc::RLIM64_INFINITY,
-        },
+        mark: [plan.mark, u64::MAX],
         service: rustix::process::getpid().as_raw_nonzero().get(),
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
@@ -160,7 +160,13 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
             libc::_exit(127); // The service died before the line above took effect.
         }
         // Refused only where the administrator set a hard limit of this kind; then the session identifies the call.
-        libc::setrlimit64(MARKED_LIMIT as _, &order.mark);
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            MARKED_LIMIT,
+            &order.mark,
+            ptr::null_mut::<Rlimit>(),
+        );
         if libc::chdir(order.directory) != 0 {
             return fail(order, 1);
         }
@@ -209,13 +215,19 @@ fn no_signals() -> libc::sigset_t {
 /// Limits pass to children through `fork`, `exec`, `setsid` and an emptied environment, which is what makes them the
 /// mark: a daemon that left the session, forgot its parents and cleaned its environment still bears it.
 pub(super) fn mark_of(pid: Pid) -> Option<u64> {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit: Rlimit = [0; 2];
+    let pid = pid.as_raw_nonzero().get();
     // SAFETY: no new limit is given, and `limit` is valid for the answer.
-    let answer = unsafe { libc::prlimit64(pid.as_raw_nonzero().get(), MARKED_LIMIT as _, ptr::null(), &mut limit) };
-    (answer == 0).then_some(limit.rlim_cur)
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            MARKED_LIMIT,
+            ptr::null::<Rlimit>(),
+            &mut limit,
+        )
+    };
+    (answer == 0).then_some(limit[0])
 }
 
 /// Registers the descriptor of a process with the runtime; it becomes readable when the process ends.

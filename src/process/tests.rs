@@ -68,7 +68,7 @@ impl Fixture {
             .count()
     }
 
-    /// Returns the end of all of this test's zombies that we should have reaped: our children that bear a mark.
+    /// Counts our children, zombies included, that bear a mark of this test's programs.
     fn children_left(&self) -> usize {
         let marked = |child: &rustix::process::Pid| {
             sys::mark_of(*child).is_some_and(|mark| self.programs.0.undertaker.is_own_mark(mark))
@@ -319,4 +319,23 @@ async fn orphans_that_end_are_reaped_meanwhile() {
     };
     tokio::time::timeout(LONG, reaped).await.unwrap();
     drop(running);
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_everything_along() {
+    let fixture = Fixture::new();
+    fixture
+        .run("(env -i setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000 &", LONG)
+        .await;
+    let undertaker = Arc::clone(&fixture.programs.0.undertaker);
+    assert_eq!(undertaker.calls().len(), 1);
+    drop(fixture);
+    let emptied = async {
+        while !undertaker.calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, emptied).await.unwrap();
+    let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| undertaker.is_own_mark(mark));
+    assert!(!tree::own_children().iter().any(is_ours));
 }

@@ -29,6 +29,9 @@ pub(super) fn descendants(root: Pid) -> Vec<(Pid, Pid)> {
     let mut position = 0;
     while let Some(parent) = next {
         let room = MAX_DESCENDANTS - found.len();
+        if room == 0 {
+            break;
+        }
         let children = children_of(&parent.as_raw_nonzero().to_string());
         found.extend(children.into_iter().take(room).map(|child| (child, parent)));
         next = found.get(position).map(|&(child, _)| child);

@@ -111,6 +111,16 @@ impl Undertaker {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the marks of the calls that fit.
+    pub(super) fn marks_of(&self, fits: impl Fn(&Entry) -> bool) -> Vec<Mark> {
+        let calls = self.calls();
+        calls
+            .iter()
+            .filter(|(_, entry)| fits(entry))
+            .map(|(&mark, _)| mark)
+            .collect()
+    }
+
     /// Ends all processes of a call: the polite signal, `grace`, the kill. The receiver gets the number of survivors.
     pub(super) fn stop(&self, mark: Mark, grace: Duration) -> oneshot::Receiver<usize> {
         let (done, receiver) = oneshot::channel();
@@ -256,7 +266,7 @@ impl Rounds {
         let mut inbox = std::mem::take(&mut *self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
         if inbox.closing {
             self.closing = true;
-            let marks = self.shared.calls().keys().copied().collect::<Vec<_>>();
+            let marks = self.shared.marks_of(|_| true);
             inbox
                 .stops
                 .extend(marks.into_iter().map(|mark| (mark, Duration::ZERO, None)));

@@ -21,6 +21,9 @@ use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
 const MAX_TIMEOUT_MS: f64 = 2_147_483_547.0;
 
+/// The longest command line: what the kernel takes as one argument, less its end mark.
+const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
+
 /// Comes on top of every time limit.
 const TIMEOUT_MARGIN: Duration = Duration::from_millis(100);
 
@@ -83,11 +86,7 @@ impl TypedTool for Bash {
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
-        if input.command.is_empty() {
-            return Err(ToolError::failed(
-                "The command is empty. Write the command line to run.",
-            ));
-        }
+        check_command(&input.command)?;
         let workdir = enter(input.workdir.as_deref(), ctx).await?;
         ask(&input, &workdir, ctx).await?;
         if ctx.cancelled.is_cancelled() {
@@ -102,6 +101,23 @@ impl TypedTool for Bash {
         };
         execute(&self.programs, launch, input.description, limit, ctx).await
     }
+}
+
+/// Refuses what no shell can be started with, before a person is asked about it.
+fn check_command(command: &str) -> Result<(), ToolError> {
+    let problem = match command.len() {
+        0 => "is empty. Write the command line to run.".to_owned(),
+        length if length > MAX_COMMAND_BYTES => {
+            format!(
+                "has {length} bytes, and the system takes {MAX_COMMAND_BYTES} at most. Write a script and run that."
+            )
+        }
+        _ if command.contains('\0') => {
+            "contains a NUL byte, which no shell accepts. Write \\0 in its place.".to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(ToolError::Failed(format!("The command {problem}")))
 }
 
 /// A time limit as given and as applied.

@@ -186,9 +186,21 @@ async fn refuses_bad_arguments_before_asking() {
     .await;
     check(json!({"command": "a", "timeout": -0.5}), "Invalid timeout value: -0.5.").await;
     check(json!({"command": ""}), "empty").await;
+    check(json!({"command": "a\0b"}), "NUL byte").await;
+    check(json!({"command": "a".repeat(MAX_COMMAND_BYTES + 1)}), "131072 bytes").await;
     check(json!({"command": "a", "workdir": "nope"}), "nope").await;
     check(json!({"command": "a", "workdir": "file"}), "not a directory").await;
     check(json!({"command": "a", "workdir": "~"}), "~").await;
+}
+
+#[tokio::test]
+async fn runs_the_longest_command() {
+    let fixture = Fixture::new();
+    let command = format!("exit 4{}", " ".repeat(MAX_COMMAND_BYTES - "exit 4".len()));
+    assert_eq!(
+        fixture.call(json!({"command": command})).await.unwrap().metadata["exit"],
+        4
+    );
 }
 
 #[tokio::test]
