@@ -1,1 +1,308 @@
-//! Programs: the only place that starts one.
+//! Programs: the only place that starts one, reads what it prints, and ends it with all that it started.
+//!
+//! A started program leads a session and a process group of its own, reads nothing, prints into two pipes and is killed
+//! by the kernel when the service dies. Everything that descends from it is found again by a mark that it cannot shed
+//! by leaving the group, forgetting its parents or emptying its environment (see `sys::mark_of`), so ending a call ends
+//! all of it. Requires Linux 5.4; the service should adopt orphans ([`adopt_orphans`]).
+//!
+//! A background job outlives its call, since starting a development server is a fair thing to ask for, but not the
+//! service: [`Programs::shutdown`] ends it. Only a service that is killed outright leaves something behind: its direct
+//! children get the parent-death signal, while what those had started in the background lives on.
+//!
+//! *Invariant:* a leaf. It knows neither tools nor permissions.
+
+mod output;
+mod spawn;
+mod sys;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod undertaker;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use output::Output;
+use spawn::{Child, Launcher, Order};
+use undertaker::{Mark, Undertaker};
+
+/// Names and values of environment variables.
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// How long a program may take to go after the polite signal.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// How long deaths of orphans are collected before one look at all of them.
+const SWEEP_DELAY: Duration = Duration::from_millis(50);
+
+/// Makes this process the parent of every orphan among its descendants, so that none is out of reach. Affects the
+/// whole process: to be called once, by the program that starts the service.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn adopt_orphans() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
+}
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The id of the call that it belongs to.
+    pub call: String,
+    /// Absolute path of the program.
+    pub program: PathBuf,
+    /// Its arguments, without its name.
+    pub arguments: Vec<OsString>,
+    /// The folder that it starts in.
+    pub directory: PathBuf,
+    /// The same folder as the user knows it, links and all: the program's `PWD`.
+    pub shown_directory: PathBuf,
+}
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A text for the kernel contains its end mark.
+    #[error("{what} contains a NUL byte")]
+    NulByte {
+        /// Which text.
+        what: &'static str,
+    },
+    /// The folder cannot be entered.
+    #[error("cannot enter the directory {}: {source}", path.display())]
+    Directory {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program cannot be executed.
+    #[error("cannot execute {}: {source}", path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No process can be made.
+    #[error("cannot make a process: {source}")]
+    Process {
+        /// Why.
+        source: io::Error,
+    },
+    /// The standard streams cannot be wired.
+    #[error("cannot wire the standard streams: {source}")]
+    Streams {
+        /// Why.
+        source: io::Error,
+    },
+    /// The service is shutting down.
+    #[error("the service is shutting down and starts no more programs")]
+    Closed,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Why a program came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It ended by itself.
+    Ended,
+    /// Its time was over.
+    TimedOut,
+    /// Its call was cancelled.
+    Cancelled,
+}
+
+/// The end of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Why.
+    pub cause: Cause,
+    /// How. None only if it outlived even the kill signal, as a process stuck in the kernel does.
+    pub exit: Option<Exit>,
+    /// How many processes of the call outlived the kill signal.
+    pub survivors: usize,
+}
+
+/// Starts programs and ends them. Cheap to clone; dropping the last clone kills what is left.
+#[derive(Clone)]
+pub struct Programs(Arc<Inner>);
+
+struct Inner {
+    shell: PathBuf,
+    launcher: Launcher,
+    undertaker: Arc<Undertaker>,
+    tasks: TaskTracker,
+    closed: CancellationToken,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.closed.cancel();
+        self.undertaker.close();
+    }
+}
+
+impl Programs {
+    /// Chooses the shell and the environment of children from the environment of the service. Variables named
+    /// `TOOLGATE_*` are the service's own, secrets included, and are not passed on. To be called inside a runtime.
+    ///
+    /// # Errors
+    /// A thread, a descriptor or the signal handler cannot be had.
+    pub fn new(environment: &Environment) -> io::Result<Self> {
+        let undertaker = Undertaker::start()?;
+        let tasks = TaskTracker::new();
+        let closed = CancellationToken::new();
+        let mut deaths = signal(SignalKind::child())?;
+        let sweeper = Arc::clone(&undertaker);
+        // Weak in effect: it holds the undertaker and not the launcher, and the token ends it.
+        tasks.spawn(closed.clone().run_until_cancelled_owned(async move {
+            while deaths.recv().await.is_some() {
+                tokio::time::sleep(SWEEP_DELAY).await;
+                sweeper.sweep();
+            }
+        }));
+        Ok(Self(Arc::new(Inner {
+            shell: spawn::choose_shell(environment),
+            launcher: Launcher::start(spawn::child_environment(environment), Arc::clone(&undertaker))?,
+            undertaker,
+            tasks,
+            closed,
+        })))
+    }
+
+    /// Returns the shell that runs command lines.
+    pub fn shell(&self) -> &Path {
+        &self.0.shell
+    }
+
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing runs then.
+    pub async fn start(&self, launch: Launch) -> Result<Running, StartError> {
+        if self.0.closed.is_cancelled() {
+            return Err(StartError::Closed);
+        }
+        let streams = |source: io::Error| StartError::Streams { source };
+        let (stdout, program_stdout) = io::pipe().map_err(streams)?;
+        let (stderr, program_stderr) = io::pipe().map_err(streams)?;
+        let (ended, was_ended) = oneshot::channel();
+        let output = Output::new(stdout.into(), stderr.into(), was_ended).map_err(streams)?;
+        let order = Order::new(launch, program_stdout.into(), program_stderr.into())?;
+        let child = self.0.launcher.launch(order).await?;
+        if self.0.closed.is_cancelled() {
+            // The shutdown came in between and has not seen it; its guard ends it here.
+            return Err(StartError::Closed);
+        }
+        Ok(Running {
+            exit: sys::watch(child.pidfd()).map_err(streams)?,
+            child,
+            output: Some(output),
+            ended: Some(ended),
+            programs: self.clone(),
+        })
+    }
+
+    /// Ends everything that a call started and that still runs: the polite signal, a grace, the kill. Returns the
+    /// number of survivors.
+    pub async fn end_call(&self, call: &str) -> usize {
+        self.stop_all(self.0.undertaker.marks_of(|entry| entry.call == call))
+            .await
+    }
+
+    /// Starts no more programs and ends all that run, background jobs of earlier calls included. Returns the number of
+    /// survivors.
+    pub async fn shutdown(&self) -> usize {
+        self.0.closed.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+        self.stop_all(self.0.undertaker.marks_of(|_| true)).await
+    }
+
+    async fn stop_all(&self, marks: Vec<Mark>) -> usize {
+        let stops: Vec<_> = marks
+            .into_iter()
+            .map(|mark| self.0.undertaker.stop(mark, GRACE))
+            .collect();
+        let mut survivors = 0;
+        for stop in stops {
+            survivors += stop.await.unwrap_or(0);
+        }
+        survivors
+    }
+}
+
+/// A program that runs. Dropping it kills the program and everything that descends from it.
+pub struct Running {
+    child: Child,
+    exit: AsyncFd<Arc<OwnedFd>>,
+    output: Option<Output>,
+    ended: Option<oneshot::Sender<()>>,
+    /// Keeps the starting thread alive, on which the program's life depends.
+    programs: Programs,
+}
+
+impl Running {
+    /// Returns what the program prints, once. Somebody must read it, or the program blocks.
+    pub fn take_output(&mut self) -> Option<Output> {
+        self.output.take()
+    }
+
+    /// Waits for the end of the program, and brings it about when `limit` is over or `cancelled` says so: the polite
+    /// signal to its group, 200 ms, then the kill signal to everything that the call started.
+    ///
+    /// After an end by itself, what it left in the background keeps running until [`Programs::end_call`] or
+    /// [`Programs::shutdown`].
+    pub async fn supervise(mut self, limit: Duration, cancelled: &CancellationToken) -> Ending {
+        let cause = tokio::select! {
+            biased;
+            () = self.wait() => Cause::Ended,
+            () = cancelled.cancelled() => Cause::Cancelled,
+            () = tokio::time::sleep(limit) => Cause::TimedOut,
+        };
+        let survivors = match cause {
+            Cause::Ended => 0,
+            Cause::TimedOut | Cause::Cancelled => {
+                let stopped = self.programs.0.undertaker.stop(self.child.mark(), GRACE);
+                stopped.await.unwrap_or(0)
+            }
+        };
+        let exit = self.child.exit();
+        if exit.is_some() {
+            self.child.release();
+        }
+        // The reader has waited for this, and may find itself alone already.
+        let _ = self.ended.take().map(|ended| ended.send(()));
+        Ending { cause, exit, survivors }
+    }
+
+    async fn wait(&self) {
+        while self.child.exit().is_none() {
+            match self.exit.readable().await {
+                Ok(mut ready) if self.child.exit().is_none() => ready.clear_ready(),
+                // An error means a runtime that shuts down, and then this future is dropped next.
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+}

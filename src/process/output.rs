@@ -1,0 +1,244 @@
+//! What a program prints: two pipes read as one stream of whole characters.
+//!
+//! *Invariant:* bytes are never changed and never reordered within a pipe. Each pipe keeps back an unfinished character
+//! by itself, so that bytes of the other pipe never land in the middle of one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+/// Most that is read at once; also the size of a fresh pipe.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The size of a pipe that has proved to be a busy one. Quiet ones stay small, because the kernel counts them per user.
+const BUSY_PIPE_BYTES: usize = 1024 * 1024;
+
+/// Below this a chunk is copied out of its read buffer, so that nobody keeps 64 KiB alive for one line.
+const COPY_BYTES: usize = READ_BYTES / 4;
+
+/// How long after the program's end the pipes must be silent, where somebody still holds them.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How long after the program's end the pipes are read at most, beyond what it had printed.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The output of a program, both pipes merged in the order of arrival.
+pub struct Output {
+    streams: [Stream; 2],
+    /// Whose turn it is when both pipes can be read: in turns, standard output first.
+    turn: usize,
+    phase: Phase,
+}
+
+enum Phase {
+    /// The program runs; the message says that it ended.
+    Running(oneshot::Receiver<()>),
+    /// The program ended, others may still hold the pipes.
+    Draining { until: Instant },
+}
+
+impl Output {
+    /// Reads from the two pipes; `ended` is completed (or dropped) when the program has ended.
+    pub(super) fn new(stdout: OwnedFd, stderr: OwnedFd, ended: oneshot::Receiver<()>) -> io::Result<Self> {
+        Ok(Self {
+            streams: [Stream::new(stdout)?, Stream::new(stderr)?],
+            turn: 0,
+            phase: Phase::Running(ended),
+        })
+    }
+
+    /// Returns the next bytes, never empty and ending with a whole character if the text is UTF-8; none at the end.
+    ///
+    /// The end is the end of both pipes, or, once the program has ended, a short silence. Everything printed
+    /// before the end of the program is returned, however slowly it is fetched. Nothing is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let [one, other] = [self.turn, 1 - self.turn];
+            let [first, second] = [&self.streams[one], &self.streams[other]];
+            if !first.is_open() && !second.is_open() {
+                return None;
+            }
+            let ready = match &mut self.phase {
+                Phase::Running(ended) => tokio::select! {
+                    biased;
+                    _ = ended => {
+                        self.streams.iter_mut().for_each(Stream::note_owed);
+                        self.phase = Phase::Draining { until: Instant::now() + DRAIN };
+                        continue;
+                    }
+                    () = first.ready() => Some(one),
+                    () = second.ready() => Some(other),
+                },
+                Phase::Draining { until } => {
+                    let now = Instant::now();
+                    let owed = first.owed + second.owed > 0;
+                    if now >= *until && !owed {
+                        None
+                    } else {
+                        let silence = now + QUIET;
+                        let silence = if owed { silence } else { silence.min(*until) };
+                        tokio::select! {
+                            biased;
+                            () = first.ready() => Some(one),
+                            () = second.ready() => Some(other),
+                            () = sleep_until(silence) => None,
+                        }
+                    }
+                }
+            };
+            let chunk = match ready {
+                Some(index) => {
+                    self.turn = 1 - index;
+                    self.streams[index].read()
+                }
+                None => self.close(),
+            };
+            if let Some(chunk) = chunk {
+                return Some(chunk);
+            }
+        }
+    }
+
+    /// Closes both pipes and returns the bytes that were kept back.
+    fn close(&mut self) -> Option<Bytes> {
+        let rest: Vec<u8> = self.streams.iter_mut().flat_map(Stream::close).collect();
+        (!rest.is_empty()).then(|| Bytes::from(rest))
+    }
+}
+
+/// One pipe.
+struct Stream {
+    pipe: Option<Receiver>,
+    held: Vec<u8>,
+    owed: u64,
+    busy: bool,
+}
+
+impl Stream {
+    fn new(pipe: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            pipe: Some(Receiver::from_owned_fd(pipe)?),
+            held: Vec::new(),
+            owed: 0,
+            busy: false,
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Completes when there is something to read, the end included; never if the pipe is closed.
+    async fn ready(&self) {
+        match &self.pipe {
+            // An error shows again in the read that follows.
+            Some(pipe) => drop(pipe.readable().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Remembers how much lies in the pipe: that much was printed before the end and is read in any case.
+    fn note_owed(&mut self) {
+        self.owed = self
+            .pipe
+            .as_ref()
+            .and_then(|pipe| rustix::io::ioctl_fionread(pipe).ok())
+            .unwrap_or(0);
+    }
+
+    fn read(&mut self) -> Option<Bytes> {
+        let pipe = self.pipe.as_ref()?;
+        let mut buffer = BytesMut::with_capacity(READ_BYTES);
+        buffer.extend_from_slice(&self.held);
+        match pipe.try_read_buf(&mut buffer) {
+            Ok(0) => {
+                self.owed = 0;
+                let rest = self.close();
+                return (!rest.is_empty()).then(|| Bytes::from(rest));
+            }
+            Ok(count) => {
+                self.owed = self.owed.saturating_sub(count as u64);
+                if !self.busy && buffer.len() == buffer.capacity() {
+                    self.busy = true;
+                    // Refused beyond the user's share; then it stays as it is.
+                    let _ = rustix::pipe::fcntl_setpipe_size(pipe, BUSY_PIPE_BYTES);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(_) => return Some(Bytes::from(self.close())).filter(|rest| !rest.is_empty()),
+        }
+        self.held = buffer.split_off(buffer.len() - unfinished(&buffer)).to_vec();
+        match buffer.len() {
+            0 => None,
+            length if length < COPY_BYTES => Some(Bytes::copy_from_slice(&buffer)),
+            _ => Some(buffer.freeze()),
+        }
+    }
+
+    fn close(&mut self) -> Vec<u8> {
+        self.pipe = None;
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Returns how many bytes at the end, three at most, begin a character that the next bytes may finish.
+fn unfinished(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let tail = &bytes[bytes.len() - back..];
+        match tail[0] {
+            0x00..0x80 => return 0,
+            0x80..0xC0 => {}
+            0xC0..=0xFF => {
+                let begins = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+                return if begins { back } else { 0 };
+            }
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn knows_an_unfinished_character() {
+        let check = |bytes: &[u8], expected: usize| assert_eq!(unfinished(bytes), expected, "{bytes:x?}");
+        check(b"", 0);
+        check(b"abc", 0);
+        check(b"a\xc3", 1);
+        check("aé".as_bytes(), 0);
+        check(b"\xe2\x82", 2);
+        check("€".as_bytes(), 0);
+        check(b"x\xf0\x9f\x98", 3);
+        check("😀".as_bytes(), 0);
+        check(b"\xff", 0);
+        check(b"\x80\x80\x80", 0);
+        check(b"\xe0\x80", 0);
+        check(b"\xed\xa0", 0);
+        check(b"\xf5\x80", 0);
+    }
+
+    proptest! {
+        #[test]
+        fn holding_back_keeps_text_whole(text in "\\PC{0,40}", cut in 0usize..160) {
+            let bytes = text.as_bytes();
+            let cut = cut.min(bytes.len());
+            let held = unfinished(&bytes[..cut]);
+            prop_assert!(held <= 3);
+            prop_assert!(std::str::from_utf8(&bytes[..cut - held]).is_ok());
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            prop_assert!(unfinished(&bytes) <= bytes.len().min(3));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What needs `unsafe`: making a child process, reading the mark that it bears, and watching for its end.
+//!
+//! *Invariant:* the only unsafe code of the program.
+//!
+//! The child is made by `clone(CLONE_VM | CLONE_VFORK)` and not by `fork`: std takes `fork` as soon as there is a
+//! `pre_exec`, and `fork` copies the page tables of the service, which costs more than the shell itself once the service
+//! holds some hundred megabytes. The price is that the child borrows our memory until it executes, so it may do
+//! nothing but bare system calls on data that was prepared for it.
+#![allow(
+    unsafe_code,
+    reason = "clone, prctl, prlimit of another process, and registering a descriptor have no safe form"
+)]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Room for the child's few frames until it executes; no signal handler ever runs on it.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// The limit that carries a [`mark`](mark_of). It bounds the processor time of real-time threads; our values mean
+/// more than seventy thousand years.
+const MARKED_LIMIT: libc::c_long = libc::RLIMIT_RTTIME as libc::c_long;
+
+/// A resource limit as the kernel has it: the soft one, which carries the mark, and the hard one, infinite.
+type Rlimit = [u64; 2];
+
+/// What a child is to become. All of it is made before the child, which must not allocate.
+pub(super) struct Plan<'a> {
+    /// Absolute path of the program.
+    pub(super) program: &'a CStr,
+    /// Its arguments, the name first.
+    pub(super) arguments: &'a [CString],
+    /// Its environment, `NAME=value` each.
+    pub(super) environment: &'a [&'a CStr],
+    /// Where it starts.
+    pub(super) directory: &'a CStr,
+    /// Standard input, output and error; none of them is itself 0, 1 or 2.
+    pub(super) stdio: [BorrowedFd<'a>; 3],
+    /// The mark that it and all its descendants bear.
+    pub(super) mark: u64,
+}
+
+/// At which step a child could not become its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Making the process.
+    Clone,
+    /// Entering the directory.
+    Directory,
+    /// Wiring its standard streams.
+    Streams,
+    /// Executing the program.
+    Execute,
+}
+
+/// Memory that children run in until they execute.
+pub(super) struct Stack(Vec<u128>);
+
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self(vec![0; STACK_BYTES / size_of::<u128>()])
+    }
+}
+
+/// The part of a plan in the form that system calls take, and the child's answer.
+struct Order {
+    program: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    directory: *const c_char,
+    stdio: [c_int; 3],
+    mark: Rlimit,
+    service: libc::pid_t,
+    failed: AtomicI32,
+    errno: AtomicI32,
+}
+
+/// Starts a program in a session and process group of its own, to be killed when the calling **thread** ends.
+///
+/// Returns when the child has executed the program, or the step at which it failed.
+pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd), (Step, io::Error)> {
+    let pointers = |texts: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
+        texts.map(CStr::as_ptr).chain([ptr::null()]).collect()
+    };
+    let arguments = pointers(&mut plan.arguments.iter().map(CString::as_c_str));
+    let environment = pointers(&mut plan.environment.iter().copied());
+    let order = Order {
+        program: plan.program.as_ptr(),
+        arguments: arguments.as_ptr(),
+        environment: environment.as_ptr(),
+        directory: plan.directory.as_ptr(),
+        stdio: plan.stdio.map(|stream| stream.as_raw_fd()),
+        mark: [plan.mark, u64::MAX],
+        service: rustix::process::getpid().as_raw_nonzero().get(),
+        failed: AtomicI32::new(0),
+        errno: AtomicI32::new(0),
+    };
+    let (pid, pidfd) = clone_child(&order, stack).map_err(|error| (Step::Clone, error))?;
+    let step = match order.failed.load(Ordering::Relaxed) {
+        0 => return Ok((pid, pidfd)),
+        1 => Step::Directory,
+        2 => Step::Streams,
+        _ => Step::Execute,
+    };
+    // It has ended already, and nobody else knows of it.
+    let _ = rustix::process::waitid(
+        rustix::process::WaitId::Pid(pid),
+        rustix::process::WaitIdOptions::EXITED,
+    );
+    Err((step, io::Error::from_raw_os_error(order.errno.load(Ordering::Relaxed))))
+}
+
+fn clone_child(order: &Order, stack: &mut Stack) -> io::Result<(Pid, OwnedFd)> {
+    let mut all: libc::sigset_t = no_signals();
+    let mut before: libc::sigset_t = no_signals();
+    let mut pidfd: c_int = -1;
+    // SAFETY: both sets are valid for the calls. Signals stay blocked until the child has executed, so no handler of
+    // ours runs in the child on borrowed memory. `clone` gets the top of a stack that outlives the child's use of it:
+    // CLONE_VFORK suspends this thread until the child has executed or ended. `order` and all that it points to live
+    // in the callers' frames for that time, and `pidfd` takes what CLONE_PIDFD writes.
+    let (pid, error) = unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let pid = libc::clone(
+            become_program,
+            stack.0.as_mut_ptr_range().end.cast::<c_void>(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+            ptr::from_ref(order).cast_mut().cast::<c_void>(),
+            ptr::from_mut(&mut pidfd),
+        );
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        (pid, error)
+    };
+    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+        return Err(error);
+    };
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows its number.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok((pid, pidfd))
+}
+
+/// What the child does: no allocation, no lock, no panic, only system calls.
+extern "C" fn become_program(order: *mut c_void) -> c_int {
+    // SAFETY: `clone_child` passes a pointer to an `Order` that stays valid until this function has executed the
+    // program or ended the child. Every pointer in it is a terminated string or a list that ends with null.
+    unsafe {
+        let order = &*order.cast::<Order>();
+        libc::setsid();
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0);
+        if libc::getppid() != order.service {
+            libc::_exit(127); // The service died before the line above took effect.
+        }
+        // Refused only where the administrator set a hard limit of this kind; then the session identifies the call.
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            MARKED_LIMIT,
+            &order.mark,
+            ptr::null_mut::<Rlimit>(),
+        );
+        if libc::chdir(order.directory) != 0 {
+            return fail(order, 1);
+        }
+        for (number, &stream) in (0..).zip(&order.stdio) {
+            if libc::dup2(stream, number) < 0 {
+                return fail(order, 2);
+            }
+        }
+        // Ours are closed on exec anyway; this is for what the service inherited. Unknown before Linux 5.11.
+        libc::syscall(libc::SYS_close_range, 3, c_int::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        // In the kernel's own form all zero is the default action. The C library's function takes locks in places and
+        // refuses the signals that it keeps to itself, which may have been left ignored by whoever started us.
+        let default = [0_u64; 4];
+        for signal in 1..=64_i32 {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &default,
+                ptr::null_mut::<u64>(),
+                size_of::<u64>(),
+            );
+        }
+        let none = no_signals();
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::execve(order.program, order.arguments, order.environment);
+        fail(order, 3)
+    }
+}
+
+fn fail(order: &Order, step: i32) -> c_int {
+    // SAFETY: the location of errno is valid in any thread; the parent, whose errno this is, is suspended.
+    order
+        .errno
+        .store(unsafe { *libc::__errno_location() }, Ordering::Relaxed);
+    order.failed.store(step, Ordering::Relaxed);
+    127
+}
+
+fn no_signals() -> libc::sigset_t {
+    // SAFETY: a signal set is plain words, and all zero is the empty set on Linux.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Returns the value of the limit that carries the marks, for a living process or one that was not reaped yet.
+///
+/// Limits pass to children through `fork`, `exec`, `setsid` and an emptied environment, which is what makes them the
+/// mark: a daemon that left the session, forgot its parents and cleaned its environment still bears it.
+pub(super) fn mark_of(pid: Pid) -> Option<u64> {
+    let mut limit: Rlimit = [0; 2];
+    let pid = pid.as_raw_nonzero().get();
+    // SAFETY: no new limit is given, and `limit` is valid for the answer.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            pid,
+            MARKED_LIMIT,
+            ptr::null::<Rlimit>(),
+            &mut limit,
+        )
+    };
+    (answer == 0).then_some(limit[0])
+}
+
+/// Registers the descriptor of a process with the runtime; it becomes readable when the process ends.
+pub(super) fn watch(pidfd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: the descriptor is open, and the `AsyncFd` shares its ownership, so that it stays open and the same.
+    unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::from)
+}

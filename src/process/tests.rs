@@ -1,0 +1,341 @@
+//! Real programs, started, read and ended.
+
+use std::sync::Once;
+
+use super::*;
+
+/// The variable by which a test finds its own processes, whoever their parents are.
+const MARKER: &str = "PROBE_OF_A_TEST";
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Fixture {
+    programs: Programs,
+    marker: String,
+    token: CancellationToken,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        static ADOPTING: Once = Once::new();
+        ADOPTING.call_once(|| adopt_orphans().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let marker = folder.path().to_string_lossy().into_owned();
+        let environment = [("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/bash"), (MARKER, &marker)]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into();
+        Self {
+            programs: Programs::new(&environment).unwrap(),
+            marker,
+            token: CancellationToken::new(),
+            folder,
+        }
+    }
+
+    async fn start(&self, command: &str) -> Running {
+        self.programs.start(self.launch(command)).await.unwrap()
+    }
+
+    fn launch(&self, command: &str) -> Launch {
+        Launch {
+            call: "a call".to_owned(),
+            program: self.programs.shell().to_path_buf(),
+            arguments: vec!["-c".into(), command.into()],
+            directory: self.folder.path().to_path_buf(),
+            shown_directory: self.folder.path().to_path_buf(),
+        }
+    }
+
+    /// Runs a command to its end.
+    async fn run(&self, command: &str, limit: Duration) -> (Ending, Vec<u8>) {
+        let mut running = self.start(command).await;
+        let output = running.take_output().unwrap();
+        tokio::join!(running.supervise(limit, &self.token), read_all(output))
+    }
+
+    /// Counts the processes, zombies included, that were started with this test's marker or on its folder.
+    fn count(&self) -> usize {
+        let folders = std::fs::read_dir("/proc").unwrap().flatten();
+        folders
+            .filter(|folder| folder.file_name().as_encoded_bytes()[0].is_ascii_digit())
+            .filter(|folder| {
+                ["environ", "cmdline"].iter().any(|file| {
+                    let bytes = std::fs::read(folder.path().join(file)).unwrap_or_default();
+                    String::from_utf8_lossy(&bytes).contains(&self.marker)
+                })
+            })
+            .count()
+    }
+
+    /// Counts our children, zombies included, that bear a mark of this test's programs.
+    fn children_left(&self) -> usize {
+        let marked = |child: &rustix::process::Pid| {
+            sys::mark_of(*child).is_some_and(|mark| self.programs.0.undertaker.is_own_mark(mark))
+        };
+        tree::own_children().iter().filter(|child| marked(child)).count()
+    }
+}
+
+async fn read_all(mut output: Output) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(chunk) = output.next().await {
+        assert!(!chunk.is_empty());
+        all.extend_from_slice(&chunk);
+    }
+    all
+}
+
+/// Reads until the text was printed; the rest is left.
+async fn read_until(output: &mut Output, text: &str) {
+    let mut all = Vec::new();
+    while !String::from_utf8_lossy(&all).contains(text) {
+        all.extend_from_slice(&output.next().await.expect("the text comes before the end"));
+    }
+}
+
+#[tokio::test]
+async fn ends_with_the_code_or_the_signal() {
+    let fixture = Fixture::new();
+    for (command, expected) in [
+        ("true", Exit::Code(0)),
+        ("exit 3", Exit::Code(3)),
+        ("no-such-command-here", Exit::Code(127)),
+        ("kill -TERM $$", Exit::Signal(15)),
+        ("kill -KILL $$", Exit::Signal(9)),
+    ] {
+        let (ending, _) = fixture.run(command, LONG).await;
+        assert_eq!((ending.cause, ending.exit), (Cause::Ended, Some(expected)), "{command}");
+    }
+    assert_eq!(fixture.count(), 0);
+    assert_eq!(fixture.children_left(), 0);
+    assert!(fixture.programs.0.undertaker.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_program_starts_clean() {
+    let fixture = Fixture::new();
+    let check = async |command: &str, expected: &str| {
+        let (_, output) = fixture.run(command, LONG).await;
+        assert_eq!(String::from_utf8_lossy(&output), expected, "{command}");
+    };
+    check("cat; echo after", "after\n").await;
+    check("echo out; echo err >&2", "out\nerr\n").await;
+    check("pwd", &format!("{}\n", fixture.marker)).await;
+    check("ls /proc/self/fd", "0\n1\n2\n3\n").await;
+    check(
+        "grep -E '^Sig(Blk|Ign)' /proc/self/status",
+        "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n",
+    )
+    .await;
+    check(
+        "[ $$ = $(ps -o sid= -p $$) ] && [ $$ = $(ps -o pgid= -p $$) ] && echo leads",
+        "leads\n",
+    )
+    .await;
+    check("env | grep -c TOOLGATE", "0\n").await;
+}
+
+#[tokio::test]
+async fn says_why_it_cannot_start() {
+    let fixture = Fixture::new();
+    let mut launch = fixture.launch("true");
+    launch.directory = fixture.folder.path().join("gone");
+    assert!(matches!(
+        fixture.programs.start(launch).await,
+        Err(StartError::Directory { .. })
+    ));
+    let mut launch = fixture.launch("true");
+    launch.program = "/no/such/program".into();
+    assert!(matches!(
+        fixture.programs.start(launch).await,
+        Err(StartError::Program { .. })
+    ));
+    let launch = fixture.launch("a\0b");
+    assert!(matches!(
+        fixture.programs.start(launch).await,
+        Err(StartError::NulByte { .. })
+    ));
+    assert_eq!(fixture.children_left(), 0);
+    assert!(fixture.programs.0.undertaker.calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_deleted_directory_is_no_harm() {
+    let fixture = Fixture::new();
+    let (ending, output) = fixture.run("mkdir x && cd x && rmdir ../x && echo ok", LONG).await;
+    assert_eq!((ending.exit, &*output), (Some(Exit::Code(0)), &b"ok\n"[..]));
+}
+
+#[tokio::test]
+async fn characters_of_two_pipes_are_never_mixed() {
+    let fixture = Fixture::new();
+    let command = r"printf '\xe2'; printf 'E\xf0\x9f' >&2; printf '\x82\xac'; printf '\x98\x80' >&2; printf '\xc3'";
+    let (_, output) = fixture.run(command, LONG).await;
+    let mut seen: Vec<char> = String::from_utf8_lossy(&output).chars().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ['E', '€', '\u{fffd}', '😀']);
+    assert_eq!(output.len(), 9);
+}
+
+#[tokio::test]
+async fn a_flood_waits_for_a_slow_reader() {
+    let fixture = Fixture::new();
+    let mut running = fixture.start("head -c 50000000 /dev/zero; echo done >&2").await;
+    let mut output = running.take_output().unwrap();
+    let (mut total, mut largest) = (0, 0);
+    let read = async {
+        while let Some(chunk) = output.next().await {
+            (total, largest) = (total + chunk.len(), largest.max(chunk.len()));
+            tokio::task::yield_now().await;
+        }
+    };
+    let (ending, ()) = tokio::join!(running.supervise(LONG, &fixture.token), read);
+    assert_eq!(ending.exit, Some(Exit::Code(0)));
+    assert_eq!(total, 50_000_005);
+    assert!(largest <= 128 * 1024, "{largest}");
+}
+
+#[tokio::test]
+async fn a_background_job_does_not_hold_the_call_and_ends_with_the_service() {
+    let fixture = Fixture::new();
+    let (ending, output) = fixture.run("sleep 1000 & setsid sleep 1000 & echo started", LONG).await;
+    assert_eq!(
+        (ending.cause, ending.exit, &*output),
+        (Cause::Ended, Some(Exit::Code(0)), &b"started\n"[..])
+    );
+    assert_eq!(fixture.count(), 2);
+    assert_eq!(fixture.programs.shutdown().await, 0);
+    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+    assert!(fixture.programs.0.undertaker.calls().is_empty());
+    assert!(matches!(
+        fixture.programs.start(fixture.launch("true")).await,
+        Err(StartError::Closed)
+    ));
+}
+
+#[tokio::test]
+async fn a_background_job_can_be_ended_by_its_call() {
+    let fixture = Fixture::new();
+    fixture.run("(env -i setsid sleep 1000 >/dev/null 2>&1 &)", LONG).await;
+    assert_eq!(fixture.programs.end_call("another call").await, 0);
+    assert_eq!(fixture.children_left(), 1);
+    assert_eq!(fixture.programs.end_call("a call").await, 0);
+    assert_eq!(fixture.children_left(), 0);
+}
+
+#[tokio::test]
+async fn the_time_limit_ends_everything() {
+    let cases = [
+        "sleep 1000",
+        "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000",
+        "setsid sleep 1000 & sleep 1000",
+        "(setsid bash -c \"trap '' TERM HUP; sleep 1000 & sleep 1000; sleep 1000\" &) ; sleep 1000",
+        "(env -i setsid sleep 1000 >/dev/null 2>&1 </dev/null &) ; sleep 1000",
+        "sleep 1000 & kill -STOP $!; kill -STOP $$",
+        "trap '' TERM; for i in $(seq 100); do (sleep 1000 &) ; setsid sleep 1000 & done; wait",
+        "bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & wait",
+    ];
+    for command in cases {
+        let fixture = Fixture::new();
+        let begin = std::time::Instant::now();
+        let (ending, _) = fixture
+            .run(&format!("echo {MARKER}; {command}"), Duration::from_millis(300))
+            .await;
+        assert_eq!((ending.cause, ending.survivors), (Cause::TimedOut, 0), "{command}");
+        assert!(
+            begin.elapsed() < Duration::from_secs(4),
+            "{command}: {:?}",
+            begin.elapsed()
+        );
+        assert_eq!((fixture.count(), fixture.children_left()), (0, 0), "{command}");
+        assert!(fixture.programs.0.undertaker.calls().is_empty(), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_has_its_grace() {
+    let fixture = Fixture::new();
+    let command = "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let (ending, output) = fixture.run(command, Duration::from_millis(300)).await;
+    assert_eq!((ending.cause, ending.exit), (Cause::TimedOut, Some(Exit::Code(5))));
+    // The shell also says that its `sleep` was terminated.
+    let output = String::from_utf8_lossy(&output);
+    assert!(output.starts_with("ready\n") && output.contains("bye\n"), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_calls_are_cancelled_at_once() {
+    let fixture = Fixture::new();
+    let mut calls = Vec::new();
+    for _ in 0..60 {
+        let mut running = fixture
+            .start("sleep 1000 & setsid sleep 1000 & echo up; trap '' TERM; wait; wait")
+            .await;
+        let mut output = running.take_output().unwrap();
+        read_until(&mut output, "up").await;
+        let token = fixture.token.clone();
+        calls.push(async move { tokio::join!(running.supervise(LONG, &token), read_all(output)).0 });
+    }
+    assert!(fixture.count() >= 60);
+    let begin = std::time::Instant::now();
+    fixture.token.cancel();
+    let tracker = TaskTracker::new();
+    let calls: Vec<_> = calls.into_iter().map(|call| tracker.spawn(call)).collect();
+    for call in calls {
+        let ending = call.await.unwrap();
+        assert_eq!((ending.cause, ending.survivors), (Cause::Cancelled, 0));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_dropped_program_leaves_nothing() {
+    let fixture = Fixture::new();
+    let mut running = fixture
+        .start("sleep 1000 & (env -i setsid sleep 1000 &) ; echo up; sleep 1000")
+        .await;
+    let mut output = running.take_output().unwrap();
+    read_until(&mut output, "up").await;
+    drop(running);
+    // Joins the stop that the guard began.
+    assert_eq!(fixture.programs.end_call("a call").await, 0);
+    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+}
+
+#[tokio::test]
+async fn orphans_that_end_are_reaped_meanwhile() {
+    let fixture = Fixture::new();
+    let mut running = fixture
+        .start("for i in 1 2 3; do (setsid true &); done; echo up; sleep 1000")
+        .await;
+    let mut output = running.take_output().unwrap();
+    read_until(&mut output, "up").await;
+    let reaped = async {
+        while fixture.children_left() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, reaped).await.unwrap();
+    drop(running);
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_everything_along() {
+    let fixture = Fixture::new();
+    fixture
+        .run("(env -i setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000 &", LONG)
+        .await;
+    let undertaker = Arc::clone(&fixture.programs.0.undertaker);
+    assert_eq!(undertaker.calls().len(), 1);
+    drop(fixture);
+    let emptied = async {
+        while !undertaker.calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, emptied).await.unwrap();
+    let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| undertaker.is_own_mark(mark));
+    assert!(!tree::own_children().iter().any(is_ours));
+}

@@ -1,0 +1,341 @@
+//! The tool, run with a real shell and a port of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::call::{CallId, JsonMap, Model, Origin, SessionId};
+use crate::permission::Refusal;
+use crate::process::Environment;
+use crate::tool::{CallPort, Tool};
+use crate::workspace::Workspace;
+
+/// Takes down what the tool asks and says.
+#[derive(Default)]
+struct Port {
+    refuses: bool,
+    seen: Mutex<Seen>,
+    appeared: tokio::sync::Notify,
+}
+
+#[derive(Default)]
+struct Seen {
+    asks: Vec<Ask>,
+    progress: Vec<JsonMap>,
+    output: Vec<u8>,
+}
+
+#[async_trait]
+impl CallPort for Port {
+    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        self.seen.lock().unwrap().asks.push(ask);
+        if self.refuses { Err(Refusal::Rejected) } else { Ok(()) }
+    }
+
+    async fn progress(&self, _title: Option<String>, patch: JsonMap) {
+        self.seen.lock().unwrap().progress.push(patch);
+    }
+
+    async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
+        self.seen.lock().unwrap().output.extend_from_slice(&bytes);
+        self.appeared.notify_one();
+        Ok(())
+    }
+
+    async fn warn(&self, _kind: &str, _text: String) {}
+
+    async fn fact(&self, _key: &str) -> Option<Value> {
+        None
+    }
+
+    fn remember(&self, _key: &str, _value: Value) {}
+
+    fn file_edited(&self, _path: &Path) {}
+}
+
+struct Fixture {
+    tool: Bash,
+    port: Arc<Port>,
+    ctx: CallContext,
+    folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self::with(Port::default())
+    }
+
+    fn with(port: Port) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("work/src")).unwrap();
+        std::fs::write(folder.path().join("work/file"), "x").unwrap();
+        let environment: Environment = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
+        let programs = Programs::new(&environment).unwrap();
+        let port = Arc::new(port);
+        let origin = Origin {
+            workspace: "main".to_owned(),
+            session: SessionId::from("ses"),
+            message_id: String::new(),
+            agent: "build".to_owned(),
+            model: Model::default(),
+            client: String::new(),
+            parent: None,
+            extra: JsonMap::new(),
+        };
+        let workspace = Workspace::open("main", &folder.path().join("work"), None).unwrap();
+        let ctx = CallContext::new(
+            CallId::generate(),
+            Arc::new(origin),
+            Arc::new(workspace),
+            CancellationToken::new(),
+            Arc::clone(&port) as Arc<dyn CallPort>,
+        );
+        Self {
+            tool: Bash::new(programs, Duration::from_secs(120)),
+            port,
+            ctx,
+            folder,
+        }
+    }
+
+    async fn call(&self, mut input: Value) -> Result<ToolOutput, ToolError> {
+        input["description"] = json!("Says hi");
+        self.tool.call(input, &self.ctx).await
+    }
+
+    fn output(&self) -> String {
+        String::from_utf8_lossy(&self.port.seen.lock().unwrap().output).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn runs_a_command() {
+    let fixture = Fixture::new();
+    let result = fixture.call(json!({"command": "echo hi; exit 3"})).await.unwrap();
+    assert_eq!((&*result.title, &result.output), ("Says hi", &OutputText::Stored));
+    assert_eq!(
+        Value::Object(result.metadata),
+        json!({"output": "hi\n", "exit": 3, "description": "Says hi"})
+    );
+    assert_eq!(fixture.output(), "hi\n");
+    let seen = fixture.port.seen.lock().unwrap();
+    assert_eq!(
+        Value::Object(seen.progress[0].clone()),
+        json!({"output": "", "description": "Says hi"})
+    );
+    assert_eq!(seen.asks.len(), 1);
+    assert_eq!(
+        (&*seen.asks[0].permission, &*seen.asks[0].patterns[0]),
+        ("bash", "echo hi; exit 3")
+    );
+    assert_eq!(seen.asks[0].always, ["echo hi; exit 3"]);
+}
+
+#[tokio::test]
+async fn silence_and_signals() {
+    let fixture = Fixture::new();
+    let result = fixture.call(json!({"command": "kill -9 $$"})).await.unwrap();
+    assert_eq!(result.output, OutputText::default());
+    assert_eq!(result.metadata["exit"], Value::Null);
+}
+
+#[tokio::test]
+async fn offers_only_what_approves_itself() {
+    let check = async |command: &str, expected: usize| {
+        let fixture = Fixture::new();
+        fixture.call(json!({"command": command})).await.unwrap();
+        assert_eq!(
+            fixture.port.seen.lock().unwrap().asks[0].always.len(),
+            expected,
+            "{command:?}"
+        );
+    };
+    check("true", 1).await;
+    check("echo *", 0).await;
+    check("echo ?", 0).await;
+    check("  ", 0).await;
+}
+
+#[tokio::test]
+async fn a_refused_command_does_not_run() {
+    let fixture = Fixture::with(Port {
+        refuses: true,
+        ..Port::default()
+    });
+    let result = fixture.call(json!({"command": "touch made"})).await;
+    assert!(matches!(result, Err(ToolError::Refused(Refusal::Rejected))));
+    assert!(!fixture.folder.path().join("work/made").exists());
+    assert!(fixture.port.seen.lock().unwrap().progress.is_empty());
+}
+
+#[tokio::test]
+async fn refuses_bad_arguments_before_asking() {
+    let check = async |input: Value, expected: &str| {
+        let fixture = Fixture::new();
+        let text = fixture.call(input.clone()).await.unwrap_err().to_string();
+        assert!(text.contains(expected), "{input}: {text}");
+        assert!(fixture.port.seen.lock().unwrap().asks.is_empty(), "{input}");
+    };
+    check(
+        json!({"command": "a", "timeout": -5}),
+        "Invalid timeout value: -5. Timeout must be a positive number.",
+    )
+    .await;
+    check(json!({"command": "a", "timeout": -0.5}), "Invalid timeout value: -0.5.").await;
+    check(json!({"command": ""}), "empty").await;
+    check(json!({"command": "a\0b"}), "NUL byte").await;
+    check(json!({"command": "a".repeat(MAX_COMMAND_BYTES + 1)}), "131072 bytes").await;
+    check(json!({"command": "a", "workdir": "nope"}), "nope").await;
+    check(json!({"command": "a", "workdir": "file"}), "not a directory").await;
+    check(json!({"command": "a", "workdir": "~"}), "~").await;
+}
+
+#[tokio::test]
+async fn runs_the_longest_command() {
+    let fixture = Fixture::new();
+    let command = format!("exit 4{}", " ".repeat(MAX_COMMAND_BYTES - "exit 4".len()));
+    assert_eq!(
+        fixture.call(json!({"command": command})).await.unwrap().metadata["exit"],
+        4
+    );
+}
+
+#[tokio::test]
+async fn works_in_the_given_directory() {
+    let fixture = Fixture::new();
+    let root = fixture.folder.path().join("work");
+    for (workdir, expected) in [
+        (json!(""), root.clone()),
+        (json!("src"), root.join("src")),
+        (json!(root.join("src/../src")), root.join("src")),
+    ] {
+        fixture.port.seen.lock().unwrap().output.clear();
+        fixture
+            .call(json!({"command": "pwd", "workdir": workdir}))
+            .await
+            .unwrap();
+        assert_eq!(fixture.output(), format!("{}\n", expected.display()));
+    }
+}
+
+#[tokio::test]
+async fn asks_for_an_outside_directory_first() {
+    let fixture = Fixture::new();
+    fixture.call(json!({"command": "pwd", "workdir": ".."})).await.unwrap();
+    let seen = fixture.port.seen.lock().unwrap();
+    let asked: Vec<&str> = seen.asks.iter().map(|ask| &*ask.permission).collect();
+    assert_eq!(asked, ["external_directory", "bash"]);
+}
+
+#[tokio::test]
+async fn the_time_limit_is_told() {
+    let fixture = Fixture::new();
+    let result = fixture
+        .call(json!({"command": "echo start; sleep 1000; echo end", "timeout": 300}))
+        .await
+        .unwrap();
+    let expected = "start\n\n\n<bash_metadata>\n\
+                    bash tool terminated command after exceeding timeout 300 ms\n</bash_metadata>";
+    assert_eq!(fixture.output(), expected);
+    assert_eq!(result.metadata["output"], expected);
+    assert_eq!(result.metadata["exit"], Value::Null);
+}
+
+#[tokio::test]
+async fn closed_pipes_do_not_end_a_command() {
+    let fixture = Fixture::new();
+    let result = fixture
+        .call(json!({"command": "exec >&- 2>&-; sleep 0.2; exit 7"}))
+        .await
+        .unwrap();
+    assert_eq!(result.metadata["exit"], 7);
+}
+
+#[tokio::test]
+async fn a_cancelled_command_keeps_its_output() {
+    let fixture = Fixture::new();
+    let cancel = async {
+        fixture.port.appeared.notified().await;
+        fixture.ctx.cancelled.cancel();
+    };
+    let (result, ()) = tokio::join!(fixture.call(json!({"command": "echo start; sleep 1000"})), cancel);
+    assert!(matches!(result, Err(ToolError::Cancelled)));
+    let expected = "start\n\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>";
+    assert_eq!(fixture.output(), expected);
+    let seen = fixture.port.seen.lock().unwrap();
+    assert_eq!(seen.progress.last().unwrap()["output"], expected);
+}
+
+#[tokio::test]
+async fn a_flood_is_stored_whole_and_seldom_announced() {
+    let fixture = Fixture::new();
+    let result = fixture.call(json!({"command": "seq 1 300000"})).await.unwrap();
+    let text = fixture.output();
+    assert!(text.starts_with("1\n2\n") && text.ends_with("299999\n300000\n"));
+    let shown = result.metadata["output"].as_str().unwrap();
+    assert_eq!(shown.len(), 30_000 + "\n\n...".len());
+    assert!(shown.ends_with("\n\n..."));
+    assert!(fixture.port.seen.lock().unwrap().progress.len() <= 3);
+}
+
+#[test]
+fn a_preview_counts_utf16_and_is_announced_with_measure() {
+    let start = Instant::now();
+    let mut preview = Preview::new(start);
+    assert_eq!(preview.due(), None);
+    preview.push(b"ab\xff");
+    assert_eq!(preview.due(), Some(start + Preview::SPACING));
+    assert_eq!(preview.publish(start), "ab\u{fffd}");
+    preview.push(&[b'x'; 100]);
+    preview.publish(start);
+    preview.push(b"y");
+    assert_eq!(preview.due(), Some(start + Preview::PATIENCE));
+    preview.push("😀".repeat(20_000).as_bytes());
+    assert_eq!(preview.units, 30_000);
+    assert_eq!(preview.due(), Some(start + Preview::SPACING));
+    assert!(preview.publish(start).ends_with("😀\n\n..."));
+    preview.push(b"more");
+    assert_eq!(preview.due(), None);
+}
+
+#[test]
+fn limits_are_bounded() {
+    let check = |given: Option<f64>, expected: Option<Duration>| {
+        let limit = Limit::new(given, Duration::from_secs(120));
+        assert_eq!(limit.ok().map(|limit| limit.time), expected, "{given:?}");
+    };
+    check(None, Some(Duration::from_millis(120_100)));
+    check(Some(0.0), Some(Duration::from_millis(100)));
+    check(Some(0.5), Some(Duration::from_micros(100_500)));
+    check(Some(1e300), Some(Duration::from_millis(2_147_483_647)));
+    check(Some(-1.0), None);
+}
+
+#[test]
+fn describes_itself() {
+    let fixture = tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(async { Fixture::new() });
+    let model = Model::default();
+    let offer = Offer {
+        workspace: &fixture.ctx.workspace,
+        agent: "build",
+        model: &model,
+        client: "cli",
+    };
+    let definition = fixture.tool.definition(&offer);
+    for part in [
+        "2000 lines",
+        "51200 bytes",
+        "120000",
+        &*fixture.folder.path().to_string_lossy(),
+    ] {
+        assert!(definition.description.contains(part), "{part}");
+    }
+    assert!(!definition.description.contains('{'));
+    assert_eq!(definition.input_schema["required"], json!(["command", "description"]));
+    assert_eq!(definition.input_schema["properties"]["timeout"]["type"], "number");
+}
