@@ -234,17 +234,21 @@ fn action(value: &Value, pointer: impl FnOnce() -> String) -> Result<Action, Con
 }
 
 fn problem(pointer: String, expected: &[&str], found: &Value) -> ConfigProblem {
-    let found = match found {
+    ConfigProblem {
+        pointer,
+        message: format!("expected {}, found {}", expected.join(" or "), describe(found)),
+    }
+}
+
+/// Shows a value that was found in place of what was expected, briefly.
+pub fn describe(found: &Value) -> String {
+    match found {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(value) => value.to_string(),
         Value::String(text) => format!("{:?}", text.chars().take(60).collect::<String>()),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-    };
-    ConfigProblem {
-        pointer,
-        message: format!("expected {}, found {found}", expected.join(" or ")),
     }
 }
 
