@@ -13,6 +13,8 @@ use crate::call::JsonMap;
 
 const MAX_VALUES: usize = 50_000;
 const MAX_KEY_BYTES: usize = 4096;
+/// Characters of the longest line that an error shows.
+const MAX_SHOWN: usize = 160;
 
 /// Comments and trailing commas, and nothing else that JSON does not have.
 const OPTIONS: ParseOptions = ParseOptions {
@@ -73,6 +75,20 @@ pub(super) fn locate(text: &str, pointer: &str) -> Option<Position> {
     Some(Position::of(text, offset))
 }
 
+/// Adds the line of a problem, with a caret below the place. The line is shown as it was written: what was inserted
+/// in it may be secret.
+pub(super) fn with_excerpt(mut problem: Problem, written: &str, parsed: &str) -> Problem {
+    let Some(at) = problem.position else { return problem };
+    let line = |text: &str| text.lines().nth(at.line - 1).map(str::to_owned);
+    if let Some(shown) = line(written).filter(|shown| shown.chars().count() <= MAX_SHOWN) {
+        problem.message.push_str(&format!("\n    {shown}"));
+        if line(parsed).is_some_and(|parsed| parsed == shown) {
+            problem.message.push_str(&format!("\n    {:>1$}", '^', at.column));
+        }
+    }
+    problem
+}
+
 /// Escapes one segment of a JSON pointer.
 pub(super) fn escape(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
@@ -87,17 +103,8 @@ fn tree(text: &str) -> Result<Option<ast::Value<'_>>, Problem> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS);
     parsed.map(|result| result.value).map_err(|error| {
         let position = Position::of(text, error.range().start);
-        let message = format!("{}{}", error.kind(), excerpt(text, position));
-        Problem::new(Some(position), "", message)
+        Problem::new(Some(position), "", error.kind().to_string())
     })
-}
-
-/// Shows the line with a caret below the place, unless the line is too long to be read.
-fn excerpt(text: &str, at: Position) -> String {
-    match text.lines().nth(at.line - 1) {
-        Some(line) if line.chars().count() <= 160 => format!("\n    {line}\n    {:>1$}", '^', at.column),
-        Some(_) | None => String::new(),
-    }
 }
 
 /// Recursion is as deep as the parser's limit on nesting. A key written twice keeps its first place and its last value,

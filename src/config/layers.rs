@@ -2,8 +2,8 @@
 //!
 //! The order is that of OpenCode 1.18, except that an inner `.opencode` folder beats an outer one.
 //!
-//! *Invariant:* outside a repository the search goes on above the workspace, and there only what belongs to the service's user
-//! or to root counts: in a shared folder such as `/tmp` anybody could leave a file.
+//! *Invariant:* outside a repository the search goes on above the workspace, and there only what belongs to the
+//! service's user or to root counts: in a shared folder such as `/tmp` anybody could leave a file.
 
 use std::path::{Path, PathBuf};
 
@@ -166,13 +166,13 @@ impl Collector<'_> {
     /// Reads a text in which relative paths belong to `folder`.
     fn text(&mut self, text: &str, origin: Origin, folder: &Path) -> Result<(), ConfigError> {
         let invalid = |problem| ConfigError::invalid(&origin, problem);
-        let text = substitute::substitute(text, folder, self.env).map_err(invalid)?;
-        let map = jsonc::parse(&text).map_err(invalid)?;
+        let parsed = substitute::substitute(text, folder, self.env).map_err(invalid)?;
+        let map = jsonc::parse(&parsed).map_err(|problem| invalid(jsonc::with_excerpt(problem, text, &parsed)))?;
         let unknown: Vec<String> = checks::unknown_keys(&map)
             .map(|key| format!("{origin}: the key {key:?} is not known and has no effect"))
             .collect();
         self.found.warnings.extend(unknown);
-        let locate = |pointer: &str| jsonc::locate(&text, pointer);
+        let locate = |pointer: &str| jsonc::locate(&parsed, pointer);
         self.push(map, origin, folder, locate)
     }
 
@@ -194,7 +194,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Adds the permissions of `OPENCODE_PERMISSION`. What is no JSON is ignored, as the program does, but not silently.
+    /// Adds the permissions of `OPENCODE_PERMISSION`. What is no JSON is ignored, as OpenCode does, but not silently.
     fn permission_variable(&mut self) -> Result<(), ConfigError> {
         const NAME: &str = "OPENCODE_PERMISSION";
         let Some(text) = self.env.get(NAME) else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! Agents written as Markdown files: front matter in YAML, the prompt as the body (`spec/extensions.md` §4.6).
 //!
-//! *Invariant:* a walk visits a bounded number of entries to a bounded depth, so links that form a loop end.
+//! *Invariant:* a walk visits a bounded number of entries and each folder once, so links that form a loop end.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -9,8 +10,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Position, Problem};
 use crate::call::JsonMap;
 
-const MAX_DEPTH: usize = 8;
-const MAX_FILES: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 
 /// Returns the Markdown files below a folder in the order of their paths, links followed.
 ///
@@ -18,24 +18,27 @@ const MAX_FILES: usize = 1000;
 /// There are more entries than a folder of agents could sensibly have.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut found = Vec::new();
-    let mut seen = 0;
-    let mut folders = vec![(folder.to_path_buf(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
+    let mut entries_seen = 0;
+    let mut folders_seen = HashSet::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
         // A folder that is missing or closed has no agents for us.
+        let Ok(real) = folder.canonicalize() else { continue };
         let Ok(entries) = std::fs::read_dir(&folder) else {
             continue;
         };
+        if !folders_seen.insert(real) {
+            continue;
+        }
         for entry in entries.flatten() {
-            seen += 1;
-            if seen > MAX_FILES {
-                let message = format!("more than {MAX_FILES} entries are below this folder");
+            entries_seen += 1;
+            if entries_seen > MAX_ENTRIES {
+                let message = format!("more than {MAX_ENTRIES} entries, too many for a folder of agents");
                 return Err(ConfigError::invalid(folder.display(), Problem::new(None, "", message)));
             }
             let path = entry.path();
             if path.is_dir() {
-                if depth < MAX_DEPTH {
-                    folders.push((path, depth + 1));
-                }
+                folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 found.push(path);
             }
@@ -45,8 +48,8 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(found)
 }
 
-/// Returns the name and the block of the agent that a file describes: the name is the path below `folder`, or the `name`
-/// of the front matter.
+/// Returns the name and the block of the agent that a file describes: the name is the path below `folder`, or the
+/// `name` of the front matter.
 pub(super) fn agent(folder: &Path, path: &Path, text: &str) -> Result<(String, JsonMap), ConfigError> {
     let (front, body) = split(text);
     let mut block = yaml(front).map_err(|problem| ConfigError::invalid(path.display(), problem))?;
@@ -219,17 +222,8 @@ mod tests {
         }
         std::os::unix::fs::symlink(folder.path(), folder.path().join("team/loop")).expect("the folder is ours");
         let found = files(folder.path()).expect("there are few files");
-        let names: Vec<_> = found
-            .iter()
-            .filter_map(|path| path.strip_prefix(folder.path()).ok())
-            .collect();
-        let direct: Vec<_> = names.iter().filter(|name| !name.starts_with("team/loop")).collect();
-        assert_eq!(
-            direct,
-            [Path::new(".hidden.md"), Path::new("b.md"), Path::new("team/a.md")]
-                .iter()
-                .collect::<Vec<_>>()
-        );
+        let expected = [".hidden.md", "b.md", "team/a.md"].map(|name| folder.path().join(name));
+        assert_eq!(found, expected);
         assert!(files(&folder.path().join("none")).is_ok_and(|found| found.is_empty()));
     }
 

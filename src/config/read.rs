@@ -1,9 +1,9 @@
 //! Reading one configuration file.
 //!
-//! *Invariant:* regular files of bounded size only. A project may hold anything under a name that is read here, so a FIFO
-//! must not hang the start and a device must not fill the memory.
+//! *Invariant:* regular files of bounded size only. A project may hold anything under a name that is read here, so a
+//! FIFO must not hang the start and a device must not fill the memory.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -56,11 +56,11 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Says whether a file or folder belongs to the service's user or to root.
+/// Says whether a file or folder belongs to the service's user or to root; if it is a link, both ends must.
 pub(super) fn is_own(path: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    path.metadata()
-        .is_ok_and(|metadata| metadata.uid() == user || metadata.uid() == 0)
+    let own = |metadata: Metadata| metadata.uid() == user || metadata.uid() == 0;
+    path.symlink_metadata().is_ok_and(own) && path.metadata().is_ok_and(own)
 }
 
 fn read_at_most(file: File, limit: usize) -> io::Result<Vec<u8>> {

@@ -278,8 +278,8 @@ impl fmt::Display for Source {
 impl Config {
     /// Reads the configuration: a file, the variables of `env`, and what the command line says. Blocking.
     ///
-    /// The file is `file`, else `$TOOLGATE_CONFIG`, else the first that exists of `toolgate/toolgate.toml` in the user's
-    /// and in the machine's folder for settings. The current folder is not looked at: a project must not configure
+    /// The file is `file`, else `$TOOLGATE_CONFIG`, else the first that exists of `toolgate/toolgate.toml` in the
+    /// user's and in the machine's folder for settings. The current folder is not looked at: a project must not configure
     /// the service.
     ///
     /// # Errors

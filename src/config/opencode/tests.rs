@@ -406,3 +406,22 @@ fn bad_variables() {
         assert!(error.to_string().contains(name), "{error}");
     }
 }
+
+#[test]
+fn errors_show_no_secrets() {
+    let machine = Machine::new(&[("w/opencode.json", "{\"username\": \"{env:TOKEN}\" \"x\"}")]);
+    let error = machine
+        .var("TOKEN", "hush")
+        .load("w")
+        .expect_err("it is invalid")
+        .to_string();
+    assert!(error.contains("{env:TOKEN}") && !error.contains("hush"), "{error}");
+}
+
+#[test]
+fn syntax_errors_show_the_line() {
+    let error = Machine::new(&[("w/opencode.json", "{\n  \"a\" 1\n}")])
+        .load("w")
+        .expect_err("it is invalid");
+    assert!(error.to_string().ends_with("\n      \"a\" 1\n          ^"), "{error}");
+}
