@@ -111,7 +111,7 @@ pub fn evaluate<'r>(permission: &str, pattern: &str, rulesets: &[&'r [Rule]]) ->
 
 /// Returns the verdict on a pattern as a tool asks about it. As [`evaluate`], except that where the pattern is a path
 /// relative to `worktree`, a rule that begins with `/` is also held against the absolute path: a rule such as
-/// `~/work/app/secret/*` would otherwise never match inside the workspace.
+/// `~/app/secret/*` would otherwise never match inside the workspace.
 pub fn evaluate_in<'r>(
     worktree: &Path,
     permission: &str,
