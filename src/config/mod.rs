@@ -1,1 +1,29 @@
-//! Configuration.
+//! Configuration: the service's own ([`service`]: `toolgate.toml`, `TOOLGATE_*` variables, flags) and the tools'
+//! ([`opencode`]: the `opencode.json` files and agent files that users already have).
+//!
+//! *Invariant:* read once at start and never written. Every file is a regular one of bounded size, every value is
+//! checked where it is read, and an error names file, line, key and what was expected. The process's environment is
+//! seen only through [`Environment`].
+
+pub mod environment;
+pub mod error;
+pub mod flags;
+pub mod opencode;
+pub mod service;
+
+mod checks;
+mod jsonc;
+mod layers;
+mod markdown;
+mod merge;
+mod read;
+mod sources;
+mod substitute;
+mod toml_file;
+mod units;
+
+pub use environment::Environment;
+pub use error::{ConfigError, Position, Problem};
+pub use flags::Flags;
+pub use opencode::ToolsConfig;
+pub use service::{Config, RawConfig};

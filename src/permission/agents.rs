@@ -1,8 +1,8 @@
 //! Agents: the built-in ones, what the configuration makes of them, and the rules that each one ends up with
 //! (`spec/permission.md` §9).
 //!
-//! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global block,
-//! its configured block, and a last pair that keeps stored output readable.
+//! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global
+//! block, its configured block, and a last pair that keeps stored output readable.
 
 use std::path::Path;
 
@@ -118,7 +118,9 @@ impl Agents {
         for block in &config.agents {
             let known = agents.iter().position(|agent| agent.name == block.name);
             if block.disable {
-                known.map(|index| agents.remove(index));
+                if let Some(index) = known {
+                    agents.remove(index);
+                }
                 continue;
             }
             let index = known.unwrap_or_else(|| {

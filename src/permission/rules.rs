@@ -47,22 +47,29 @@ pub fn from_config(block: &Value, home: Option<&Path>) -> Result<Vec<Rule>, Conf
     let names = match block {
         Value::Object(names) => names,
         Value::String(_) => return Ok(vec![rule("*", "*", action(block, String::new)?)]),
-        other => return Err(problem(String::new(), &[ACTIONS, "an object"], other)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            return Err(problem(String::new(), &[ACTIONS, "an object"], block));
+        }
     };
     let mut rules = Vec::with_capacity(names.len());
     for (name, value) in names {
-        let pointer = format!("/{}", escape(name));
+        let pointer = || format!("/{}", escape(name));
         match value {
-            Value::Object(_) if WORD_ONLY.contains(&name.as_str()) => return Err(problem(pointer, &[ACTIONS], value)),
+            _ if WORD_ONLY.contains(&name.as_str()) => rules.push(rule(name, "*", action(value, pointer)?)),
             Value::Object(patterns) => {
                 for (pattern, value) in patterns {
-                    let action = action(value, || format!("{pointer}/{}", escape(pattern)))?;
+                    let action = action(value, || format!("{}/{}", pointer(), escape(pattern)))?;
                     rules.push(rule(name, &expand_home(pattern, home), action));
                 }
             }
-            Value::String(_) => rules.push(rule(name, "*", action(value, || pointer)?)),
-            other if WORD_ONLY.contains(&name.as_str()) => return Err(problem(pointer, &[ACTIONS], other)),
-            other => return Err(problem(pointer, &[ACTIONS, "an object from pattern to action"], other)),
+            Value::String(_) => rules.push(rule(name, "*", action(value, pointer)?)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                return Err(problem(
+                    pointer(),
+                    &[ACTIONS, "an object from pattern to action"],
+                    value,
+                ));
+            }
         }
     }
     Ok(rules)
@@ -104,7 +111,7 @@ pub fn evaluate<'r>(permission: &str, pattern: &str, rulesets: &[&'r [Rule]]) ->
 
 /// Returns the verdict on a pattern as a tool asks about it. As [`evaluate`], except that where the pattern is a path
 /// relative to `worktree`, a rule that begins with `/` is also held against the absolute path: a rule such as
-/// `~/work/app/secret/*` would otherwise never match inside the workspace.
+/// `~/app/secret/*` would otherwise never match inside the workspace.
 pub fn evaluate_in<'r>(
     worktree: &Path,
     permission: &str,
@@ -234,17 +241,21 @@ fn action(value: &Value, pointer: impl FnOnce() -> String) -> Result<Action, Con
 }
 
 fn problem(pointer: String, expected: &[&str], found: &Value) -> ConfigProblem {
-    let found = match found {
+    ConfigProblem {
+        pointer,
+        message: format!("expected {}, found {}", expected.join(" or "), describe(found)),
+    }
+}
+
+/// Shows a value that was found in place of what was expected, briefly.
+pub fn describe(found: &Value) -> String {
+    match found {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(value) => value.to_string(),
         Value::String(text) => format!("{:?}", text.chars().take(60).collect::<String>()),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
-    };
-    ConfigProblem {
-        pointer,
-        message: format!("expected {}, found {found}", expected.join(" or ")),
     }
 }
 
@@ -392,7 +403,8 @@ mod tests {
 
     #[test]
     fn tools_are_hidden_by_a_last_deny_of_everything() {
-        let cases: &[(&[(&str, &str, Action)], &str, bool)] = &[
+        type Rows = &'static [(&'static str, &'static str, Action)];
+        let cases: &[(Rows, &str, bool)] = &[
             (&[("*", "*", Allow), ("bash", "*", Deny)], "bash", true),
             (&[("bash", "*", Deny), ("bash", "git *", Allow)], "bash", false),
             (&[("bash", "git *", Allow), ("bash", "*", Deny)], "bash", true),
@@ -456,28 +468,33 @@ mod tests {
         prop::collection::vec(one, 0..8)
     }
 
+    fn any_patterns() -> impl Strategy<Value = Vec<String>> {
+        prop::collection::vec("[ab/ ]{0,3}", 0..4)
+    }
+
     proptest! {
         #[test]
-        fn joining_is_concatenation(first in any_rules(), second in any_rules(), name in "[ab]", pattern in "[ab/ ]{0,3}") {
+        fn joining_is_concatenation(first in any_rules(), second in any_rules(), pattern in "[ab/ ]{0,3}") {
             let joined = [first.clone(), second.clone()].concat();
-            prop_assert_eq!(evaluate(&name, &pattern, &[&first, &second]), evaluate(&name, &pattern, &[&joined]));
+            prop_assert_eq!(evaluate("a", &pattern, &[&first, &second]), evaluate("a", &pattern, &[&joined]));
         }
 
         #[test]
-        fn no_grant_lifts_a_deny(rules in any_rules(), grants in any_rules(), patterns in prop::collection::vec("[ab/ ]{0,3}", 0..4)) {
+        fn no_grant_lifts_a_deny(rules in any_rules(), grants in any_rules(), patterns in any_patterns()) {
             let denied = patterns.iter().any(|pattern| evaluate("a", pattern, &[&rules]).0 == Deny);
             let judged = judge("a", &patterns, Path::new("/"), &rules, &grants);
             prop_assert_eq!(denied, matches!(judged, Judgement::Deny { .. }));
         }
 
         #[test]
-        fn allowing_grants_only_turn_questions_into_allow(rules in any_rules(), grants in any_rules(), pattern in "[ab/ ]{0,3}") {
+        fn grants_only_turn_questions_into_allow(rules in any_rules(), grants in any_rules(), patterns in any_patterns()) {
             let grants: Vec<Rule> = grants.into_iter().filter(|grant| grant.action == Allow).collect();
-            let patterns = [pattern];
             let without = judge("a", &patterns, Path::new("/"), &rules, &[]);
             let with = judge("a", &patterns, Path::new("/"), &rules, &grants);
-            let turned = matches!((&without, &with), (Judgement::Ask { .. }, Judgement::Allow));
-            prop_assert!(turned || without == with);
+            match (&without, &with) {
+                (Judgement::Ask { .. }, Judgement::Allow | Judgement::Ask { .. }) => {}
+                (without, with) => prop_assert_eq!(without, with),
+            }
         }
 
         #[test]

@@ -1,0 +1,189 @@
+//! The tools' configuration: what the `opencode.json` files, the agent files and the environment lead to for one
+//! workspace (`spec/extensions.md` §4).
+//!
+//! *Invariant:* everything here was checked layer by layer before it was merged.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::flags::Flags;
+use super::layers::{self, Found};
+use super::merge;
+use super::sources::{self, Layer};
+use crate::call::{JsonMap, Rule};
+use crate::permission::agents::{AgentConfig, AgentsConfig, Mode};
+use crate::permission::rules;
+
+pub use super::sources::{Leaf, Origin};
+
+/// The tools' configuration of one workspace, checked.
+#[derive(Clone, Debug, Default)]
+pub struct ToolsConfig {
+    /// Everything, merged; parts that this service does not use included.
+    pub merged: JsonMap,
+    /// The global rules, and what is said about agents.
+    pub agents: AgentsConfig,
+    /// The part `experimental`.
+    pub experimental: Experimental,
+    /// The part `tool_output`.
+    pub tool_output: ToolOutputLimits,
+    /// The switches of the environment.
+    pub flags: Flags,
+    /// The configuration folders that exist, weak to strong: custom tools, plugins and skills are looked for there.
+    pub directories: Vec<PathBuf>,
+    /// What a person should know: keys without effect, files left out.
+    pub warnings: Vec<String>,
+    layers: Vec<Layer>,
+}
+
+/// The part `experimental`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Experimental {
+    /// Offers the batch tool.
+    pub batch_tool: bool,
+    /// Tools that subagents do not get.
+    pub primary_tools: Vec<String>,
+    /// A rejection does not end the agent's turn.
+    pub continue_loop_on_deny: bool,
+    /// How long a call of an MCP server's tool may take.
+    pub mcp_timeout: Option<Duration>,
+}
+
+/// How much of an output a model sees; what is absent is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolOutputLimits {
+    /// Lines.
+    pub max_lines: Option<u64>,
+    /// Bytes.
+    pub max_bytes: Option<u64>,
+}
+
+impl ToolsConfig {
+    /// Reads the configuration for a workspace. Blocking; nothing is written.
+    ///
+    /// # Errors
+    /// The first file or variable that is invalid or cannot be read.
+    pub fn load(directory: &Path, worktree: &Path, env: &Environment) -> Result<Self, ConfigError> {
+        let Found {
+            mut layers,
+            directories,
+            mut warnings,
+        } = layers::collect(directory, worktree, env)?;
+        prepend_old_tools(&mut layers);
+        let mut merged = JsonMap::new();
+        for layer in &layers {
+            merge::merge(&mut merged, layer.value.clone());
+        }
+        let agents = AgentsConfig {
+            global: rules_of(merged.get("permission"), env, &mut warnings),
+            agents: agents_of(&merged, env, &mut warnings),
+        };
+        Ok(Self {
+            agents,
+            experimental: Experimental::of(&merged),
+            tool_output: ToolOutputLimits::of(&merged),
+            flags: Flags::from_environment(env),
+            merged,
+            directories,
+            warnings,
+            layers,
+        })
+    }
+
+    /// Returns every value in force and where it comes from.
+    pub fn explain(&self) -> Vec<Leaf<'_>> {
+        sources::leaves(&self.merged, &self.layers)
+    }
+
+    /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
+    pub fn part(&self, key: &str) -> Option<&Value> {
+        self.merged.get(key)
+    }
+}
+
+/// Puts what the old `tools` maps mean below everything else: explicit permissions win over them, key by key.
+fn prepend_old_tools(layers: &mut Vec<Layer>) {
+    let mut merged = JsonMap::new();
+    for layer in layers.iter() {
+        if let Some(tools) = layer.value.get("tools") {
+            merge::merge(&mut merged, crate::call::json_map([("tools", tools.clone())]));
+        }
+    }
+    if let Some(Value::Object(tools)) = merged.get("tools")
+        && let Ok(block) = rules::from_tools(tools)
+    {
+        let value = crate::call::json_map([("permission", Value::Object(block))]);
+        let origin = Origin::OldTools;
+        layers.insert(0, Layer { origin, value });
+    }
+}
+
+/// Every layer has been checked, so that a merged block can only be wrong through a merge of its own making; such a
+/// block must not loosen anything.
+fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
+    let Some(block) = block else { return Vec::new() };
+    rules::from_config(block, env.home()).unwrap_or_else(|problem| {
+        warnings.push(format!(
+            "everything is asked for: the merged permissions are invalid at {problem}"
+        ));
+        vec![rules::rule("*", "*", crate::call::Action::Ask)]
+    })
+}
+
+fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {
+    let Some(Value::Object(agents)) = merged.get("agent") else {
+        return Vec::new();
+    };
+    let one = |(name, block): (&String, &Value)| {
+        let text = |key: &str| block.get(key).and_then(Value::as_str).map(str::to_owned);
+        let switch = |key: &str| block.get(key).and_then(Value::as_bool);
+        AgentConfig {
+            name: name.clone(),
+            description: text("description"),
+            mode: text("mode").as_deref().and_then(Mode::from_word),
+            hidden: switch("hidden"),
+            disable: switch("disable").unwrap_or(false),
+            model: text("model"),
+            prompt: text("prompt"),
+            rules: rules_of(block.get("permission"), env, warnings),
+        }
+    };
+    agents.iter().map(one).collect()
+}
+
+impl Experimental {
+    fn of(merged: &JsonMap) -> Self {
+        let part = merged.get("experimental");
+        let get = |key: &str| part.and_then(|part| part.get(key));
+        let switch = |key: &str| get(key).and_then(Value::as_bool).unwrap_or(false);
+        let names = get("primary_tools").and_then(Value::as_array);
+        Self {
+            batch_tool: switch("batch_tool"),
+            primary_tools: names
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            continue_loop_on_deny: switch("continue_loop_on_deny"),
+            mcp_timeout: get("mcp_timeout").and_then(Value::as_u64).map(Duration::from_millis),
+        }
+    }
+}
+
+impl ToolOutputLimits {
+    fn of(merged: &JsonMap) -> Self {
+        let get = |key: &str| merged.get("tool_output")?.get(key)?.as_u64();
+        Self {
+            max_lines: get("max_lines"),
+            max_bytes: get("max_bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

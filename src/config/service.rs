@@ -1,0 +1,323 @@
+//! The service's own configuration: `toolgate.toml`, then `TOOLGATE_*` variables, then flags, the strongest last.
+//!
+//! A [`RawConfig`] is what one of them says; [`Config`] is what is in force, checked, with the source of every value.
+//! The variable of the key `limits.max_running_calls` is `TOOLGATE_LIMITS_MAX_RUNNING_CALLS`, and so on; workspaces are
+//! given as `TOOLGATE_WORKSPACES=name=/folder,other=/folder`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::{read, toml_file};
+
+mod resolve;
+mod variables;
+
+/// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    /// Where calls, outputs and grants are kept.
+    pub data_dir: Option<String>,
+    /// How long running calls may go on when the service stops.
+    pub drain_grace: Option<String>,
+    /// Where to listen.
+    pub listen: RawListen,
+    /// The root folders in which tools work.
+    pub workspaces: Option<Vec<RawWorkspace>>,
+    /// Bounds on what calls may use.
+    pub limits: RawLimits,
+    /// How prompts are treated.
+    pub permission: RawPermission,
+    /// How long things are kept.
+    pub retention: RawRetention,
+    /// What is logged.
+    pub log: RawLog,
+}
+
+/// The part `listen`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawListen {
+    /// `address:port`, or `none`.
+    pub tcp: Option<String>,
+    /// The path of a Unix socket, or `none`.
+    pub unix: Option<String>,
+    /// Accepts an address that other machines can reach.
+    pub insecure: Option<bool>,
+}
+
+/// One entry of `workspaces`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawWorkspace {
+    /// Its name.
+    pub name: String,
+    /// Its folder.
+    pub directory: String,
+    /// Whether who made a call may answer its prompts.
+    #[serde(default)]
+    pub self_approval: Option<bool>,
+}
+
+/// The part `limits`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLimits {
+    /// Calls that run at the same time.
+    pub max_running_calls: Option<u32>,
+    /// Size of one call's input.
+    pub max_input_bytes: Option<RawSize>,
+    /// Size of one call's stored output.
+    pub max_output_bytes: Option<RawSize>,
+    /// Size of all stored outputs together.
+    pub max_total_output_bytes: Option<RawSize>,
+}
+
+/// A size: an integer, or a text such as `8MiB`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a number of bytes such as 1048576 or \"8MiB\"")]
+pub enum RawSize {
+    /// Bytes.
+    Bytes(u64),
+    /// With a unit.
+    Text(String),
+}
+
+/// The part `permission`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawPermission {
+    /// How long a prompt waits, or `none`.
+    pub timeout: Option<String>,
+    /// What happens to a prompt while nobody is listening: `wait` or `refuse`.
+    pub unattended: Option<String>,
+}
+
+/// The part `retention`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawRetention {
+    /// Stored outputs.
+    pub outputs: Option<String>,
+    /// Records of calls.
+    pub calls: Option<String>,
+    /// Events of workspaces, for those who reconnect.
+    pub journal: Option<String>,
+}
+
+/// The part `log`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLog {
+    /// `text` or `json`.
+    pub format: Option<String>,
+    /// Which messages, as `tracing` filters are written.
+    pub filter: Option<String>,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where calls, outputs and grants are kept; absolute.
+    pub data_dir: PathBuf,
+    /// How long running calls may go on when the service stops.
+    pub drain_grace: Duration,
+    /// Where to listen.
+    pub listen: ListenConfig,
+    /// The root folders in which tools work, the default one first; at least one.
+    pub workspaces: Vec<WorkspaceConfig>,
+    /// Bounds on what calls may use.
+    pub limits: LimitsConfig,
+    /// How prompts are treated.
+    pub permission: PermissionConfig,
+    /// How long things are kept.
+    pub retention: RetentionConfig,
+    /// What is logged.
+    pub log: LogConfig,
+    /// What a person should know that is no error.
+    pub warnings: Vec<String>,
+    settings: Vec<Setting>,
+}
+
+/// Where to listen: on at least one of the two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenConfig {
+    /// The TCP address; a loopback one unless `insecure`.
+    pub tcp: Option<SocketAddr>,
+    /// The Unix socket.
+    pub unix: Option<PathBuf>,
+    /// Whether an address that other machines can reach was accepted.
+    pub insecure: bool,
+}
+
+impl ListenConfig {
+    /// Says whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.tcp.is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
+/// One workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceConfig {
+    /// Its name, unique.
+    pub name: String,
+    /// Its folder, absolute; whether it exists is seen when it is opened.
+    pub directory: PathBuf,
+    /// Whether who made a call may answer its prompts.
+    pub self_approval: bool,
+}
+
+/// Bounds on what calls may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Calls that run at the same time; more are refused.
+    pub max_running_calls: u32,
+    /// Bytes of one call's input.
+    pub max_input_bytes: u64,
+    /// Bytes of one call's stored output: enough for the log of a long build, too little to fill a disk.
+    pub max_output_bytes: u64,
+    /// Bytes of all stored outputs together; the oldest go first.
+    pub max_total_output_bytes: u64,
+}
+
+/// How prompts are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermissionConfig {
+    /// How long a prompt waits; none for ever.
+    pub timeout: Option<Duration>,
+    /// What happens to a prompt while nobody is listening.
+    pub unattended: Unattended,
+}
+
+/// What happens to a prompt while nobody is listening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unattended {
+    /// It waits until somebody comes or it expires.
+    Wait,
+    /// It is refused at once.
+    Refuse,
+}
+
+/// How long things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionConfig {
+    /// Stored outputs.
+    pub outputs: Duration,
+    /// Records of calls.
+    pub calls: Duration,
+    /// Events of workspaces.
+    pub journal: Duration,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// How.
+    pub format: LogFormat,
+    /// Which messages.
+    pub filter: String,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// One value in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its key, such as `listen.tcp`.
+    pub key: String,
+    /// The value as it would be written.
+    pub value: String,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nobody said anything.
+    Default,
+    /// A file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The line of the key, from 1.
+        line: Option<usize>,
+    },
+    /// A variable of the environment.
+    Variable(String),
+    /// A flag of the command line.
+    Flag,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line: Some(line) } => write!(f, "{}:{line}", path.display()),
+            Self::File { path, line: None } => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the configuration: a file, the variables of `env`, and what the command line says. Blocking.
+    ///
+    /// The file is `file`, else `$TOOLGATE_CONFIG`, else the first that exists of `toolgate/toolgate.toml` in the
+    /// user's and in the machine's folder for settings. The current folder is not looked at: a project must not configure
+    /// the service.
+    ///
+    /// # Errors
+    /// A named file is missing, or something in a file, a variable or a flag means nothing.
+    pub fn load(file: Option<&Path>, flags: RawConfig, env: &Environment) -> Result<Self, ConfigError> {
+        let mut layers = Vec::new();
+        if let Some((path, text)) = find_file(file, env)? {
+            let raw = toml_file::parse(&text, &path)?;
+            layers.push(resolve::RawLayer::file(raw, path, text));
+        }
+        layers.push(resolve::RawLayer::variables(variables::read(env)?, env));
+        layers.push(resolve::RawLayer::flags(flags, env));
+        resolve::config(&layers, env)
+    }
+
+    /// Returns every value in force and where it comes from, in the order of the documentation.
+    pub fn explain(&self) -> &[Setting] {
+        &self.settings
+    }
+}
+
+fn find_file(named: Option<&Path>, env: &Environment) -> Result<Option<(PathBuf, String)>, ConfigError> {
+    let named = named.map(|path| env.cwd().join(path));
+    let named = named.or_else(|| env.get("TOOLGATE_CONFIG").map(|path| env.resolve(path, env.cwd())));
+    if let Some(path) = named {
+        return match read::text(&path)? {
+            Some(text) => Ok(Some((path, text))),
+            None => Err(ConfigError::Missing { path }),
+        };
+    }
+    for folder in env.config_home().into_iter().chain([env.system_dir().to_path_buf()]) {
+        let path = folder.join("toolgate/toolgate.toml");
+        if let Some(text) = read::text(&path)? {
+            return Ok(Some((path, text)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

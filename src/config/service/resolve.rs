@@ -1,0 +1,458 @@
+//! From layers of raw configuration to the one in force: the strongest layer that says something decides, and every
+//! value is checked with its source at hand.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::variables;
+use super::{
+    Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, PermissionConfig, RawConfig, RawSize, RawWorkspace,
+    RetentionConfig, Setting, Source, Unattended, WorkspaceConfig,
+};
+use crate::config::environment::Environment;
+use crate::config::error::{ConfigError, Problem};
+use crate::config::{toml_file, units};
+
+const DEFAULT_TCP: &str = "127.0.0.1:50551";
+const DAY: Duration = Duration::from_secs(86_400);
+/// Bytes of the longest path that a socket address holds.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// What one file, all variables or all flags say.
+pub(super) struct RawLayer {
+    raw: RawConfig,
+    kind: Kind,
+    /// What relative paths belong to.
+    base: PathBuf,
+}
+
+enum Kind {
+    File { path: PathBuf, text: String },
+    Variables,
+    Flags,
+}
+
+impl RawLayer {
+    pub(super) fn file(raw: RawConfig, path: PathBuf, text: String) -> Self {
+        let base = path.parent().unwrap_or(&path).to_path_buf();
+        let kind = Kind::File { path, text };
+        Self { raw, kind, base }
+    }
+
+    pub(super) fn variables(raw: RawConfig, env: &Environment) -> Self {
+        let base = env.cwd().to_path_buf();
+        let kind = Kind::Variables;
+        Self { raw, kind, base }
+    }
+
+    pub(super) fn flags(raw: RawConfig, env: &Environment) -> Self {
+        let base = env.cwd().to_path_buf();
+        let kind = Kind::Flags;
+        Self { raw, kind, base }
+    }
+
+    fn source(&self, key: &str) -> Source {
+        match &self.kind {
+            Kind::File { path, text } => Source::File {
+                path: path.clone(),
+                line: toml_file::locate(text, key).map(|place| place.line),
+            },
+            Kind::Variables => Source::Variable(variables::name_of(key)),
+            Kind::Flags => Source::Flag,
+        }
+    }
+
+    fn error(&self, key: &str, message: String) -> ConfigError {
+        match &self.kind {
+            Kind::File { path, text } => {
+                let problem = Problem::new(toml_file::locate(text, key), key, message);
+                ConfigError::invalid(path.display(), problem)
+            }
+            Kind::Variables => {
+                ConfigError::invalid("the environment", Problem::new(None, variables::name_of(key), message))
+            }
+            Kind::Flags => ConfigError::invalid("the command line", Problem::new(None, key, message)),
+        }
+    }
+}
+
+/// Makes the configuration of layers, the strongest last.
+pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, ConfigError> {
+    let mut pick = Pick {
+        layers,
+        env,
+        settings: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let data_dir = pick.data_dir()?;
+    let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
+    let listen = pick.listen(&data_dir)?;
+    let workspaces = pick.workspaces(listen.is_local())?;
+    let limits = pick.limits()?;
+    let permission = pick.permission(listen.is_local())?;
+    let retention = RetentionConfig {
+        outputs: pick.duration("retention.outputs", |raw| &raw.retention.outputs, 7 * DAY)?,
+        calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
+        journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
+    };
+    let log = pick.log()?;
+    let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
+    let unknown = variables::unknown(env, &keys);
+    pick.warnings.extend(
+        unknown
+            .iter()
+            .map(|name| format!("the variable {name} is not known and has no effect")),
+    );
+    Ok(Config {
+        data_dir,
+        drain_grace,
+        listen,
+        workspaces,
+        limits,
+        permission,
+        retention,
+        log,
+        warnings: pick.warnings,
+        settings: pick.settings,
+    })
+}
+
+struct Pick<'a> {
+    layers: &'a [RawLayer],
+    env: &'a Environment,
+    settings: Vec<Setting>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Pick<'a> {
+    /// Returns the strongest layer that says something about a key, and what it says.
+    fn said<R>(&self, get: impl Fn(&RawConfig) -> &Option<R>) -> Option<(&'a RawLayer, &'a R)> {
+        let layers = self.layers;
+        layers
+            .iter()
+            .rev()
+            .find_map(|layer| get(&layer.raw).as_ref().map(|value| (layer, value)))
+    }
+
+    /// Takes a value from the strongest layer, checks it, and notes it with its source.
+    fn value<R, T>(
+        &mut self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<R>,
+        parse: impl FnOnce(&R, &Path) -> Result<T, String>,
+        default: impl FnOnce() -> T,
+        show: impl FnOnce(&T) -> String,
+    ) -> Result<T, ConfigError> {
+        let (value, source) = match self.said(get) {
+            Some((layer, raw)) => {
+                let value = parse(raw, &layer.base).map_err(|message| layer.error(key, message))?;
+                (value, layer.source(key))
+            }
+            None => (default(), Source::Default),
+        };
+        self.note(key, show(&value), source);
+        Ok(value)
+    }
+
+    fn note(&mut self, key: &str, value: String, source: Source) {
+        let key = key.to_owned();
+        self.settings.push(Setting { key, value, source });
+    }
+
+    /// Makes the error of a value that was picked and does not go with another one.
+    fn conflict<R>(&self, key: &str, get: impl Fn(&RawConfig) -> &Option<R>, message: String) -> ConfigError {
+        match self.said(get) {
+            Some((layer, _)) => layer.error(key, message),
+            None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
+        }
+    }
+
+    fn data_dir(&mut self) -> Result<PathBuf, ConfigError> {
+        let env = self.env;
+        let default = env.data_home().map(|folder| folder.join("toolgate"));
+        if default.is_none() && self.said(|raw| &raw.data_dir).is_none() {
+            let message = "there is no home folder to keep data in: set data_dir or TOOLGATE_DATA_DIR";
+            return Err(ConfigError::invalid(
+                "the environment",
+                Problem::new(None, "data_dir", message),
+            ));
+        }
+        self.value(
+            "data_dir",
+            |raw| &raw.data_dir,
+            |text, base| folder(env, text, base),
+            || default.unwrap_or_default(),
+            |path| path.display().to_string(),
+        )
+    }
+
+    fn duration(
+        &mut self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<String>,
+        default: Duration,
+    ) -> Result<Duration, ConfigError> {
+        let parse = |text: &String, _: &Path| units::duration(text);
+        self.value(key, get, parse, || default, |value| units::show_duration(*value))
+    }
+
+    fn size(
+        &mut self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<RawSize>,
+        default: u64,
+    ) -> Result<u64, ConfigError> {
+        let parse = |raw: &RawSize, _: &Path| match raw {
+            RawSize::Bytes(0) => Err("expected at least one byte, found 0".to_owned()),
+            RawSize::Bytes(bytes) => Ok(*bytes),
+            RawSize::Text(text) => units::size(text).and_then(|bytes| match bytes {
+                0 => Err(format!("expected at least one byte, found {text:?}")),
+                bytes => Ok(bytes),
+            }),
+        };
+        self.value(key, get, parse, || default, |value| units::show_size(*value))
+    }
+
+    fn listen(&mut self, data_dir: &Path) -> Result<ListenConfig, ConfigError> {
+        let env = self.env;
+        let tcp = self.value(
+            "listen.tcp",
+            |raw| &raw.listen.tcp,
+            |text, _| address(text),
+            || DEFAULT_TCP.parse().ok(),
+            |address| address.map_or_else(|| "none".to_owned(), |address| address.to_string()),
+        )?;
+        let default_socket = env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
+        let fits = default_socket.as_os_str().len() <= MAX_SOCKET_PATH;
+        if !fits && self.said(|raw| &raw.listen.unix).is_none() {
+            let text = format!("no Unix socket: the path {} is too long", default_socket.display());
+            self.warnings.push(text);
+        }
+        let unix = self.value(
+            "listen.unix",
+            |raw| &raw.listen.unix,
+            |text, base| socket(env, text, base),
+            || fits.then_some(default_socket),
+            |path| {
+                path.as_ref()
+                    .map_or_else(|| "none".to_owned(), |path| path.display().to_string())
+            },
+        )?;
+        let insecure = self.value(
+            "listen.insecure",
+            |raw| &raw.listen.insecure,
+            |value, _| Ok(*value),
+            || false,
+            bool::to_string,
+        )?;
+        let listen = ListenConfig { tcp, unix, insecure };
+        if let Some(address) = listen.tcp.filter(|_| !listen.is_local() && !insecure) {
+            let message = format!(
+                "other machines can reach {address}, and there is neither TLS nor authentication yet: listen on a \
+                 loopback address such as {DEFAULT_TCP}, or set listen.insecure (--insecure) if the network is trusted"
+            );
+            return Err(self.conflict("listen.tcp", |raw| &raw.listen.tcp, message));
+        }
+        if listen.tcp.is_none() && listen.unix.is_none() {
+            let message = "nothing to listen on: give listen.tcp or listen.unix".to_owned();
+            return Err(self.conflict("listen.tcp", |raw| &raw.listen.tcp, message));
+        }
+        Ok(listen)
+    }
+
+    fn workspaces(&mut self, is_local: bool) -> Result<Vec<WorkspaceConfig>, ConfigError> {
+        let env = self.env;
+        let workspaces = match self.said(|raw| &raw.workspaces) {
+            None => vec![WorkspaceConfig {
+                name: "default".to_owned(),
+                directory: env.cwd().to_path_buf(),
+                self_approval: is_local,
+            }],
+            Some((layer, entries)) => entries
+                .iter()
+                .enumerate()
+                .map(|(index, entry)| workspace(env, entry, &entries[..index], &layer.base, is_local))
+                .collect::<Result<_, _>>()
+                .map_err(|message| layer.error("workspaces", message))?,
+        };
+        if workspaces.is_empty() {
+            let message = "expected at least one workspace, or no such key".to_owned();
+            return Err(self.conflict("workspaces", |raw| &raw.workspaces, message));
+        }
+        let source = self
+            .said(|raw| &raw.workspaces)
+            .map_or(Source::Default, |(layer, _)| layer.source("workspaces"));
+        let shown = workspaces.iter().map(|workspace| {
+            let approval = if workspace.self_approval {
+                " (self-approval)"
+            } else {
+                ""
+            };
+            format!("{}={}{approval}", workspace.name, workspace.directory.display())
+        });
+        let shown: Vec<String> = shown.collect();
+        self.note("workspaces", shown.join(","), source);
+        Ok(workspaces)
+    }
+
+    fn limits(&mut self) -> Result<LimitsConfig, ConfigError> {
+        let positive = |count: &u32, _: &Path| match count {
+            0 => Err("expected a positive number, found 0".to_owned()),
+            count => Ok(*count),
+        };
+        let limits = LimitsConfig {
+            max_running_calls: self.value(
+                "limits.max_running_calls",
+                |raw| &raw.limits.max_running_calls,
+                positive,
+                || 1000,
+                u32::to_string,
+            )?,
+            max_input_bytes: self.size("limits.max_input_bytes", |raw| &raw.limits.max_input_bytes, 8 << 20)?,
+            max_output_bytes: self.size("limits.max_output_bytes", |raw| &raw.limits.max_output_bytes, 1 << 30)?,
+            max_total_output_bytes: self.size(
+                "limits.max_total_output_bytes",
+                |raw| &raw.limits.max_total_output_bytes,
+                16 << 30,
+            )?,
+        };
+        if limits.max_total_output_bytes < limits.max_output_bytes {
+            let message = format!(
+                "expected at least limits.max_output_bytes, {}, found {}",
+                units::show_size(limits.max_output_bytes),
+                units::show_size(limits.max_total_output_bytes)
+            );
+            return Err(self.conflict(
+                "limits.max_total_output_bytes",
+                |raw| &raw.limits.max_total_output_bytes,
+                message,
+            ));
+        }
+        Ok(limits)
+    }
+
+    fn permission(&mut self, is_local: bool) -> Result<PermissionConfig, ConfigError> {
+        let timeout = self.value(
+            "permission.timeout",
+            |raw| &raw.permission.timeout,
+            |text, _| timeout(text),
+            || (!is_local).then_some(Duration::from_secs(600)),
+            |value| value.map_or_else(|| "none".to_owned(), units::show_duration),
+        )?;
+        let unattended = self.value(
+            "permission.unattended",
+            |raw| &raw.permission.unattended,
+            |text, _| match text.as_str() {
+                "wait" => Ok(Unattended::Wait),
+                "refuse" => Ok(Unattended::Refuse),
+                other => Err(format!("expected \"wait\" or \"refuse\", found {other:?}")),
+            },
+            || Unattended::Wait,
+            |value| match value {
+                Unattended::Wait => "wait".to_owned(),
+                Unattended::Refuse => "refuse".to_owned(),
+            },
+        )?;
+        Ok(PermissionConfig { timeout, unattended })
+    }
+
+    fn log(&mut self) -> Result<LogConfig, ConfigError> {
+        let format = self.value(
+            "log.format",
+            |raw| &raw.log.format,
+            |text, _| match text.as_str() {
+                "text" => Ok(LogFormat::Text),
+                "json" => Ok(LogFormat::Json),
+                other => Err(format!("expected \"text\" or \"json\", found {other:?}")),
+            },
+            || LogFormat::Text,
+            |value| match value {
+                LogFormat::Text => "text".to_owned(),
+                LogFormat::Json => "json".to_owned(),
+            },
+        )?;
+        let filter = self.value(
+            "log.filter",
+            |raw| &raw.log.filter,
+            |text, _| log_filter(text),
+            || "info".to_owned(),
+            String::clone,
+        )?;
+        Ok(LogConfig { format, filter })
+    }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    tracing_subscriber::EnvFilter::try_new(text)
+        .map(|_| text.to_owned())
+        .map_err(|error| format!("expected a filter such as \"info,toolgate=debug\", found {text:?}: {error}"))
+}
+
+fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let numeric = text
+        .strip_prefix("localhost:")
+        .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    numeric
+        .parse()
+        .map(Some)
+        .map_err(|_| format!("expected an address and port such as {DEFAULT_TCP:?}, or \"none\", found {text:?}"))
+}
+
+fn socket(env: &Environment, text: &str, base: &Path) -> Result<Option<PathBuf>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let path = folder(env, text, base)?;
+    if path.as_os_str().len() > MAX_SOCKET_PATH {
+        return Err(format!(
+            "expected a path of at most {MAX_SOCKET_PATH} bytes, found {}",
+            path.display()
+        ));
+    }
+    Ok(Some(path))
+}
+
+fn timeout(text: &str) -> Result<Option<Duration>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    match units::duration(text)? {
+        Duration::ZERO => Err("expected more than no time at all, or \"none\" to wait for ever".to_owned()),
+        time => Ok(Some(time)),
+    }
+}
+
+fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(format!("expected a path, found {text:?}"));
+    }
+    Ok(crate::workspace::path::normalize(&env.resolve(text, base)))
+}
+
+fn workspace(
+    env: &Environment,
+    entry: &RawWorkspace,
+    before: &[RawWorkspace],
+    base: &Path,
+    is_local: bool,
+) -> Result<WorkspaceConfig, String> {
+    let name = &entry.name;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err(format!(
+            "expected a name of 1 to 64 letters, digits, '-', '_' or '.', found {name:?}"
+        ));
+    }
+    if before.iter().any(|earlier| earlier.name == *name) {
+        return Err(format!("expected different names, found {name:?} twice"));
+    }
+    Ok(WorkspaceConfig {
+        name: name.clone(),
+        directory: folder(env, &entry.directory, base)?,
+        self_approval: entry.self_approval.unwrap_or(is_local),
+    })
+}

@@ -1,0 +1,339 @@
+use super::*;
+
+fn environment(vars: &[(&str, &str)]) -> Environment {
+    let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    Environment::new(
+        [("HOME".to_owned(), "/nowhere/u".to_owned())].into_iter().chain(vars),
+        "/nowhere/w",
+    )
+    .with_system_dir("/nowhere/etc")
+}
+
+fn load(file: &str, vars: &[(&str, &str)], flags: RawConfig) -> Result<Config, ConfigError> {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = folder.path().join("toolgate.toml");
+    std::fs::write(&path, file).expect("the folder is ours");
+    Config::load(Some(&path), flags, &environment(vars))
+}
+
+fn plain(file: &str) -> Config {
+    load(file, &[], RawConfig::default()).expect("the configuration is valid")
+}
+
+fn setting<'a>(config: &'a Config, key: &str) -> (&'a str, String) {
+    let setting = config
+        .explain()
+        .iter()
+        .find(|setting| setting.key == key)
+        .expect("the key exists");
+    (&setting.value, setting.source.to_string())
+}
+
+#[test]
+fn defaults() {
+    let config = Config::load(None, RawConfig::default(), &environment(&[])).expect("the defaults are valid");
+    assert_eq!(config.listen.tcp, "127.0.0.1:50551".parse().ok());
+    assert_eq!(
+        config.listen.unix.as_deref(),
+        Some(Path::new("/nowhere/u/.local/share/toolgate/toolgate.sock"))
+    );
+    assert_eq!(config.data_dir, Path::new("/nowhere/u/.local/share/toolgate"));
+    assert_eq!(config.permission.timeout, None);
+    assert_eq!(config.permission.unattended, Unattended::Wait);
+    assert_eq!(
+        config.workspaces,
+        [WorkspaceConfig {
+            name: "default".to_owned(),
+            directory: PathBuf::from("/nowhere/w"),
+            self_approval: true,
+        }]
+    );
+    assert_eq!(config.retention.calls, Duration::from_secs(30 * 86_400));
+    assert!(config.explain().iter().all(|setting| setting.source == Source::Default));
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
+fn folders_of_the_login_session() {
+    let vars = [
+        ("XDG_RUNTIME_DIR", "/run/u"),
+        ("XDG_DATA_HOME", "/data"),
+        ("XDG_CONFIG_HOME", "relative"),
+    ];
+    let config = Config::load(None, RawConfig::default(), &environment(&vars)).expect("it is valid");
+    assert_eq!(config.listen.unix.as_deref(), Some(Path::new("/run/u/toolgate.sock")));
+    assert_eq!(config.data_dir, Path::new("/data/toolgate"));
+}
+
+#[test]
+fn everything_in_a_file() {
+    let config = plain(
+        r#"
+data_dir = "/d"
+drain_grace = "250ms"
+[listen]
+tcp = "[::1]:9"
+unix = "none"
+[limits]
+max_running_calls = 5
+max_input_bytes = 1024
+max_output_bytes = "2MiB"
+max_total_output_bytes = "1GiB"
+[permission]
+timeout = "10m"
+unattended = "refuse"
+[retention]
+outputs = "1d"
+calls = "2d"
+journal = "3h"
+[log]
+format = "json"
+filter = "warn,toolgate=debug"
+[[workspaces]]
+name = "a"
+directory = "~/a"
+[[workspaces]]
+name = "b"
+directory = "/b/../c"
+self_approval = false
+"#,
+    );
+    assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
+    assert_eq!(config.listen.unix, None);
+    assert_eq!(config.limits.max_output_bytes, 2 << 20);
+    assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
+    assert_eq!(config.permission.unattended, Unattended::Refuse);
+    assert_eq!(config.retention.journal, Duration::from_secs(3 * 3600));
+    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.workspaces[0].directory, Path::new("/nowhere/u/a"));
+    assert_eq!(config.workspaces[1].directory, Path::new("/c"));
+    assert!(config.workspaces[0].self_approval && !config.workspaces[1].self_approval);
+    assert!(
+        setting(&config, "limits.max_running_calls")
+            .1
+            .ends_with("toolgate.toml:8")
+    );
+    assert_eq!(setting(&config, "drain_grace").0, "250ms");
+    let silent: Vec<&Setting> = config
+        .explain()
+        .iter()
+        .filter(|setting| setting.source == Source::Default)
+        .collect();
+    assert_eq!(
+        silent.iter().map(|setting| setting.key.as_str()).collect::<Vec<_>>(),
+        ["listen.insecure"]
+    );
+}
+
+#[test]
+fn variables_beat_the_file_and_flags_beat_both() {
+    let file = "drain_grace = \"1s\"\n[retention]\ncalls = \"1d\"\noutputs = \"1d\"\n";
+    let vars = [
+        ("TOOLGATE_RETENTION_CALLS", "2d"),
+        ("TOOLGATE_DRAIN_GRACE", "2s"),
+        ("TOOLGATE_DATA_DIR", "rel"),
+    ];
+    let flags = RawConfig {
+        drain_grace: Some("3s".to_owned()),
+        ..RawConfig::default()
+    };
+    let config = load(file, &vars, flags).expect("it is valid");
+    assert_eq!(setting(&config, "drain_grace"), ("3s", "flag".to_owned()));
+    assert_eq!(
+        setting(&config, "retention.calls"),
+        ("2d", "TOOLGATE_RETENTION_CALLS".to_owned())
+    );
+    assert!(setting(&config, "retention.outputs").1.ends_with("toolgate.toml:4"));
+    assert_eq!(config.data_dir, Path::new("/nowhere/w/rel"));
+}
+
+#[test]
+fn every_key_has_a_variable() {
+    let vars = [
+        ("TOOLGATE_DATA_DIR", "/d"),
+        ("TOOLGATE_DRAIN_GRACE", "1s"),
+        ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
+        ("TOOLGATE_LISTEN_UNIX", "/s"),
+        ("TOOLGATE_LISTEN_INSECURE", "true"),
+        ("TOOLGATE_WORKSPACES", "a=/a, b=/b"),
+        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1"),
+        ("TOOLGATE_LIMITS_MAX_INPUT_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MAX_OUTPUT_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
+        ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
+        ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
+        ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
+        ("TOOLGATE_RETENTION_CALLS", "1d"),
+        ("TOOLGATE_RETENTION_JOURNAL", "1d"),
+        ("TOOLGATE_LOG_FORMAT", "text"),
+        ("TOOLGATE_LOG_FILTER", "info"),
+    ];
+    let config = load("", &vars, RawConfig::default()).expect("it is valid");
+    assert_eq!(config.workspaces.len(), 2);
+    for setting in config.explain() {
+        assert!(
+            matches!(setting.source, Source::Variable(_)),
+            "{} has no variable",
+            setting.key
+        );
+    }
+    assert_eq!(config.explain().len(), vars.len());
+}
+
+#[test]
+fn unknown_variables_are_warned_of() {
+    let vars = [
+        ("TOOLGATE_LISTEN_TPC", "x"),
+        ("TOOLGATE_PORT_50551_TCP", "tcp://10.0.0.1:50551"),
+        ("TOOLGATE_SERVICE_HOST", "10.0.0.1"),
+    ];
+    let config = load("", &vars, RawConfig::default()).expect("it is valid");
+    assert_eq!(config.warnings.len(), 1);
+    assert!(config.warnings[0].contains("TOOLGATE_LISTEN_TPC"));
+}
+
+#[test]
+fn other_machines_are_kept_out_unless_told_otherwise() {
+    for address in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[::ffff:10.0.0.1]:1"] {
+        let error = load(&format!("[listen]\ntcp = {address:?}"), &[], RawConfig::default());
+        let error = error.expect_err("others could connect").to_string();
+        for part in [
+            "line 2, column 1: listen.tcp",
+            "neither TLS nor authentication",
+            "--insecure",
+        ] {
+            assert!(error.contains(part), "{part} is not in {error}");
+        }
+        let config = plain(&format!("[listen]\ntcp = {address:?}\ninsecure = true"));
+        assert!(!config.listen.is_local());
+        assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
+        assert!(!config.workspaces[0].self_approval);
+    }
+    for address in ["127.8.0.1:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1", "none"] {
+        assert!(
+            plain(&format!("[listen]\ntcp = {address:?}")).listen.is_local(),
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn errors_name_file_line_key_and_expectation() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "drain_grace = \"soon\"",
+            &[
+                "toolgate.toml",
+                "line 1, column 1: drain_grace",
+                "expected a duration such as",
+            ],
+        ),
+        (
+            "\n[limits]\nmax_input_bytes = \"8MB\"",
+            &["line 3, column 1: limits.max_input_bytes", "8MiB"],
+        ),
+        (
+            "[limits]\nmax_input_bytes = -1",
+            &["line 2", "limits.max_input_bytes", "expected a number of bytes"],
+        ),
+        (
+            "[limits]\nmax_input_bytes = 0",
+            &["limits.max_input_bytes", "at least one byte"],
+        ),
+        (
+            "[limits]\nmax_running_calls = 0",
+            &["limits.max_running_calls", "positive"],
+        ),
+        (
+            "[limits]\nmax_running_calls = \"x\"",
+            &["line 2", "limits.max_running_calls", "expected u32"],
+        ),
+        (
+            "[limits]\nmax_total_output_bytes = 1",
+            &["line 2", "limits.max_total_output_bytes", "1GiB"],
+        ),
+        (
+            "[listen]\ntpc = \"x\"",
+            &["line 2, column 1: listen.tpc", "unknown field `tpc`", "`tcp`"],
+        ),
+        ("[listen]\ntcp = \"x\"", &["listen.tcp", "expected an address and port"]),
+        (
+            "[listen]\ntcp = \"none\"\nunix = \"none\"",
+            &["line 2", "nothing to listen on"],
+        ),
+        ("[listen]\ntcp = \n", &["toolgate.toml", "line 2"]),
+        ("workspaces = []", &["line 1", "workspaces", "at least one"]),
+        (
+            "[[workspaces]]\nname = \"a b\"\ndirectory = \"/\"",
+            &["workspaces", "expected a name", "a b"],
+        ),
+        (
+            "[[workspaces]]\nname = \"a\"\ndirectory = \"/\"\n[[workspaces]]\nname = \"a\"\ndirectory = \"/\"",
+            &["workspaces", "twice"],
+        ),
+        (
+            "[[workspaces]]\nname = \"a\"",
+            &["workspaces", "missing field `directory`"],
+        ),
+        ("[permission]\ntimeout = \"0s\"", &["permission.timeout", "none"]),
+        (
+            "[permission]\nunattended = \"maybe\"",
+            &["permission.unattended", "\"wait\" or \"refuse\""],
+        ),
+        ("[log]\nfilter = \"a=b=c\"", &["log.filter", "expected a filter"]),
+    ];
+    for (text, parts) in cases {
+        let error = load(text, &[], RawConfig::default())
+            .expect_err("it is invalid")
+            .to_string();
+        assert!(error.starts_with("Configuration is invalid at "), "{error}");
+        for part in *parts {
+            assert!(error.contains(part), "{part:?} is not in {error:?}");
+        }
+    }
+}
+
+#[test]
+fn errors_of_variables_and_flags_name_them() {
+    for (name, value) in [
+        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "many"),
+        ("TOOLGATE_LISTEN_INSECURE", "perhaps"),
+        ("TOOLGATE_WORKSPACES", "/only/a/folder"),
+        ("TOOLGATE_LISTEN_TCP", "0.0.0.0:1"),
+    ] {
+        let error = load("", &[(name, value)], RawConfig::default()).expect_err("it is invalid");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let flags = RawConfig {
+        drain_grace: Some("never".to_owned()),
+        ..RawConfig::default()
+    };
+    let error = load("", &[], flags).expect_err("it is invalid").to_string();
+    assert!(
+        error.contains("the command line") && error.contains("drain_grace"),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_are_found_where_they_belong() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    for (name, grace) in [("home", "1s"), ("etc", "2s"), ("named", "3s")] {
+        std::fs::create_dir_all(folder.path().join(name).join("toolgate")).expect("the folder is ours");
+        let text = format!("drain_grace = {grace:?}");
+        std::fs::write(folder.path().join(name).join("toolgate/toolgate.toml"), text).expect("the folder is ours");
+    }
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let grace = |vars: &[(&str, &str)]| {
+        let env = environment(vars).with_system_dir(folder.path().join("etc"));
+        Config::load(None, RawConfig::default(), &env).map(|config| config.drain_grace.as_secs())
+    };
+    assert_eq!(grace(&[]).ok(), Some(2));
+    assert_eq!(grace(&[("XDG_CONFIG_HOME", &path("home"))]).ok(), Some(1));
+    assert_eq!(
+        grace(&[("TOOLGATE_CONFIG", &path("named/toolgate/toolgate.toml"))]).ok(),
+        Some(3)
+    );
+    let missing = grace(&[("TOOLGATE_CONFIG", &path("missing.toml"))]);
+    assert!(matches!(missing, Err(ConfigError::Missing { .. })));
+}

@@ -1,0 +1,110 @@
+//! What the `TOOLGATE_*` variables say.
+
+use std::str::FromStr;
+
+use super::{RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSize, RawWorkspace};
+use crate::config::environment::Environment;
+use crate::config::error::{ConfigError, Problem};
+
+/// Returns the variable of a key.
+pub(super) fn name_of(key: &str) -> String {
+    format!("TOOLGATE_{}", key.replace('.', "_").to_ascii_uppercase())
+}
+
+/// Reads all variables.
+pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
+    let text = |key: &str| env.get(&name_of(key)).map(str::to_owned);
+    let size = |key: &str| text(key).map(RawSize::Text);
+    Ok(RawConfig {
+        data_dir: text("data_dir"),
+        drain_grace: text("drain_grace"),
+        listen: RawListen {
+            tcp: text("listen.tcp"),
+            unix: text("listen.unix"),
+            insecure: switch(env, "listen.insecure")?,
+        },
+        workspaces: workspaces(env)?,
+        limits: RawLimits {
+            max_running_calls: parsed(env, "limits.max_running_calls", "a number")?,
+            max_input_bytes: size("limits.max_input_bytes"),
+            max_output_bytes: size("limits.max_output_bytes"),
+            max_total_output_bytes: size("limits.max_total_output_bytes"),
+        },
+        permission: RawPermission {
+            timeout: text("permission.timeout"),
+            unattended: text("permission.unattended"),
+        },
+        retention: RawRetention {
+            outputs: text("retention.outputs"),
+            calls: text("retention.calls"),
+            journal: text("retention.journal"),
+        },
+        log: RawLog {
+            format: text("log.format"),
+            filter: text("log.filter"),
+        },
+    })
+}
+
+/// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
+/// Kubernetes sets those for a service called `toolgate`.
+pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
+    const PARTS: [&str; 8] = [
+        "DATA",
+        "DRAIN",
+        "LISTEN",
+        "WORKSPACE",
+        "LIMITS",
+        "PERMISSION",
+        "RETENTION",
+        "LOG",
+    ];
+    let known: Vec<String> = known.iter().map(|key| name_of(key)).collect();
+    env.vars()
+        .map(|(name, _)| name)
+        .filter(|name| {
+            name.strip_prefix("TOOLGATE_")
+                .is_some_and(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
+        })
+        .filter(|name| !known.iter().any(|ours| ours == name))
+        .collect()
+}
+
+fn switch(env: &Environment, key: &str) -> Result<Option<bool>, ConfigError> {
+    let name = name_of(key);
+    match env.get(&name) {
+        None => Ok(None),
+        Some("0" | "false") => Ok(Some(false)),
+        Some("1" | "true") => Ok(Some(true)),
+        Some(other) => Err(wrong(name, &format!("expected 1, true, 0 or false, found {other:?}"))),
+    }
+}
+
+fn parsed<T: FromStr>(env: &Environment, key: &str, expected: &str) -> Result<Option<T>, ConfigError> {
+    let name = name_of(key);
+    match env.get(&name).map(|text| (text, text.parse())) {
+        None => Ok(None),
+        Some((_, Ok(value))) => Ok(Some(value)),
+        Some((text, Err(_))) => Err(wrong(name, &format!("expected {expected}, found {text:?}"))),
+    }
+}
+
+fn workspaces(env: &Environment) -> Result<Option<Vec<RawWorkspace>>, ConfigError> {
+    let name = name_of("workspaces");
+    let Some(text) = env.get(&name) else { return Ok(None) };
+    let entries = text.split(',').map(|entry| {
+        let (name, directory) = entry.split_once('=')?;
+        Some(RawWorkspace {
+            name: name.trim().to_owned(),
+            directory: directory.trim().to_owned(),
+            self_approval: None,
+        })
+    });
+    let entries: Option<Vec<_>> = entries.collect();
+    let expected = || format!("expected name=folder, separated by commas, found {text:?}");
+    entries.map(Some).ok_or_else(|| wrong(name, &expected()))
+}
+
+fn wrong(variable: String, message: &str) -> ConfigError {
+    ConfigError::invalid("the environment", Problem::new(None, variable, message))
+}
