@@ -72,6 +72,7 @@ impl TypedTool for Bash {
         effects: &[Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network],
         permissions: &["bash", "external_directory"],
         advertised: true,
+        resumable: true,
         example: r#"{"command": "ls -la", "description": "Lists the files of the project"}"#,
     };
 

@@ -45,6 +45,7 @@ impl TypedTool for Glob {
         effects: &[Effect::Reads],
         permissions: &["glob", "external_directory"],
         advertised: true,
+        resumable: true,
         example: r#"{"pattern": "**/*.rs"}"#,
     };
 

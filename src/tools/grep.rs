@@ -53,6 +53,7 @@ impl TypedTool for Grep {
         effects: &[Effect::Reads],
         permissions: &["grep", "external_directory"],
         advertised: true,
+        resumable: true,
         example: r#"{"pattern": "fn \\w+", "include": "*.rs"}"#,
     };
 

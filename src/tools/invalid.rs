@@ -32,6 +32,7 @@ impl TypedTool for Invalid {
         effects: &[],
         permissions: &[],
         advertised: false,
+        resumable: true,
         example: r#"{"tool": "frobnicate", "error": "There is no such tool."}"#,
     };
 

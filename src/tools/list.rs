@@ -73,6 +73,7 @@ impl TypedTool for List {
         effects: &[Effect::Reads],
         permissions: &["external_directory", "list"],
         advertised: false,
+        resumable: true,
         example: r#"{"path": "."}"#,
     };
 

@@ -61,6 +61,7 @@ impl TypedTool for Read {
         effects: &[Effect::Reads],
         permissions: &["read", "external_directory"],
         advertised: true,
+        resumable: true,
         example: r#"{"filePath": "src/main.rs", "offset": 1, "limit": 100}"#,
     };
 

@@ -49,6 +49,7 @@ impl TypedTool for Write {
         effects: &[Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: true,
+        resumable: true,
         example: r#"{"filePath": "notes.txt", "content": "One line.\n"}"#,
     };
 
