@@ -24,6 +24,9 @@ pub enum StoreError {
     /// What was to be changed is not there.
     #[error("not found: {0}")]
     NotFound(String),
+    /// A page token that the store did not give out.
+    #[error("bad page token: {0}")]
+    BadPage(String),
     /// No space left, or a quota.
     #[error("no space left: {0}")]
     Full(String),
