@@ -24,7 +24,7 @@ pub enum StoreError {
     /// What was to be changed is not there.
     #[error("not found: {0}")]
     NotFound(String),
-    /// A page token that this store did not make.
+    /// A page token that the store did not give out.
     #[error("bad page token: {0}")]
     BadPage(String),
     /// No space left, or a quota.

@@ -1,0 +1,117 @@
+//! The embedded store: SQLite in WAL mode and spool files in the data directory.
+//!
+//! ```text
+//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs
+//! tool-output/          one file for each output, readable by the owner only
+//! instances/<id>.lock   locked while that run of the service lives
+//! ```
+//!
+//! *Invariant:* several processes may share one data directory. What two of them may both want to change is decided in
+//! one transaction of the database; who lives is decided by the kernel's file locks, never by time.
+//!
+//! All writing goes through one thread ([`writer`]), reading through a few connections on blocking threads
+//! ([`readers`]). A commit does not wait for the disk: it outlives the process, not the machine's power.
+
+mod calls;
+mod error;
+mod facts;
+mod instances;
+mod journal;
+mod outputs;
+mod prompts;
+mod query;
+mod readers;
+mod schema;
+mod spool;
+mod sweep;
+mod writer;
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use self::error::io;
+use self::facts::Overlay;
+use self::instances::Instances;
+use self::outputs::Spool;
+use self::readers::{Readers, blocking};
+use self::writer::Writer;
+use crate::call::InstanceId;
+use crate::store::StoreError;
+
+/// One run's view of a data directory.
+///
+/// Dropping it writes what is queued and gives up the instance's lock a moment later; [`LocalStore::close`] waits for that.
+pub struct LocalStore {
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    instances: Arc<Instances>,
+    spool: Arc<Spool>,
+    overlay: Arc<Overlay>,
+    last: Arc<watch::Sender<u64>>,
+}
+
+impl LocalStore {
+    /// Opens a data directory, making what is missing, for one run of the service. Blocks for some milliseconds.
+    ///
+    /// # Errors
+    /// The directory cannot be made or written, a newer version of the service wrote the database, it is damaged, or an
+    /// instance of the same id is running. Each names the path.
+    pub fn open(data_dir: &Path, instance: InstanceId) -> Result<Self, StoreError> {
+        let data_dir = folder(data_dir.to_owned())?;
+        let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
+        let instances = Arc::new(Instances::new(folder(data_dir.join("instances"))?));
+        let outputs = folder(data_dir.join("tool-output"))?;
+        fs::set_permissions(&outputs, Permissions::from_mode(0o700))
+            .map_err(|error| io("set the permissions of", &outputs, error))?;
+
+        let opening = instances.lock_folder()?;
+        let held = instances.hold(&instance)?;
+        instances.tidy();
+        let database = data_dir.join("toolgate.db");
+        let db = schema::open_writer(&database)?;
+        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances)));
+        outputs::recover(&db, &spool)?;
+        let last = Arc::new(watch::Sender::new(journal::last(&db)?));
+        let writer = Arc::new(Writer::start(db, held)?);
+        drop(opening);
+
+        let readers = Arc::new(Readers::new(database));
+        Ok(Self {
+            writer,
+            readers,
+            instances,
+            spool,
+            overlay: Arc::default(),
+            last,
+        })
+    }
+
+    /// Waits until everything queued is written, then gives up the database and the instance's lock. What comes later
+    /// fails.
+    ///
+    /// # Errors
+    /// The thread that writes did not end as it should.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.readers.close();
+        self.writer.close();
+        let writer = Arc::clone(&self.writer);
+        blocking(move || writer.join()).await
+    }
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        self.writer.close();
+    }
+}
+
+/// Makes a folder for the owner only, unless it is there.
+fn folder(path: PathBuf) -> Result<PathBuf, StoreError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    made.map_err(|error| io("create the folder", &path, error))?;
+    Ok(path)
+}

@@ -1,0 +1,306 @@
+//! The one thread that writes to the database, its queue, and group commit.
+//!
+//! *Invariant:* operations run in the order in which they were queued, each in a savepoint, many in one transaction; nobody
+//! is answered before the commit. An operation that fails undoes itself alone.
+//!
+//! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
+//! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
+//! cannot wait: they are few for each awaited change, and every call soon waits for one. One deque is what keeps their
+//! order towards the changes that follow. When a commit fails (a full disk) they stay at the head and are tried again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::error::{Doing, again, failed};
+use crate::store::StoreError;
+
+const ROOM: usize = 1024;
+const BATCH: usize = 256;
+const RETRY: Duration = Duration::from_millis(200);
+
+/// One change, run by the writer.
+pub(super) trait Operation: Send {
+    /// Makes the change, inside a savepoint.
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
+
+    /// Hears what became of it, after the commit.
+    fn end(self: Box<Self>, outcome: Result<(), StoreError>);
+
+    /// Says whether nobody waits for it, so that it must be tried again when a commit fails.
+    fn unattended(&self) -> bool {
+        false
+    }
+}
+
+type Batch = Vec<Box<dyn Operation>>;
+
+/// The way to the writer thread.
+pub(super) struct Writer {
+    queue: Arc<Queue>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Starts the thread. It keeps `held` until its last write is done.
+    pub(super) fn start(db: Connection, held: impl Send + 'static) -> Result<Self, StoreError> {
+        let queue = Arc::new(Queue::default());
+        let queue_of_thread = Arc::clone(&queue);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || {
+                let held = held;
+                serve(db, &queue_of_thread);
+                drop(held);
+            })
+            .map_err(|error| failed("start the thread that writes to the database", error))?;
+        Ok(Self {
+            queue,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Queues a change, waits until it is committed, and returns its result.
+    ///
+    /// A caller that goes away leaves its change in the queue.
+    pub(super) async fn ask<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let room = Arc::clone(&self.queue.room)
+            .acquire_owned()
+            .await
+            .map_err(|_| closed())?;
+        let (answer, answered) = oneshot::channel();
+        let question = Question {
+            work: Some(work),
+            result: None,
+            answer,
+            _room: room,
+        };
+        if self.queue.push(Box::new(question)).is_err() {
+            return Err(closed());
+        }
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Queues a change that nobody waits for. Never blocks.
+    pub(super) fn note(&self, operation: impl Operation + 'static) {
+        if let Err(refused) = self.try_note(operation) {
+            refused.end();
+        }
+    }
+
+    /// As [`Self::note`], but hands back what a closed store refuses, for callers that hold a lock that its end needs.
+    pub(super) fn try_note(&self, operation: impl Operation + 'static) -> Result<(), Refused> {
+        self.queue.push(Box::new(operation)).map_err(Refused)
+    }
+
+    /// Refuses what comes from now on; what is queued is still written.
+    pub(super) fn close(&self) {
+        self.queue.close();
+    }
+
+    /// Waits until everything is written. Blocks.
+    pub(super) fn join(&self) -> Result<(), StoreError> {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread.map(JoinHandle::join) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(failed(
+                "close the store",
+                "the thread that writes to the database panicked",
+            )),
+        }
+    }
+}
+
+/// An operation that came too late.
+#[must_use]
+pub(super) struct Refused(Box<dyn Operation>);
+
+impl Refused {
+    /// Tells the operation.
+    pub(super) fn end(self) {
+        self.0.end(Err(closed()));
+    }
+}
+
+fn closed() -> StoreError {
+    failed("write to the store", "the store is closed")
+}
+
+struct Question<T, F> {
+    work: Option<F>,
+    result: Option<T>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<T, F> Operation for Question<T, F>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+        if let Some(work) = self.work.take() {
+            self.result = Some(work(db)?);
+        }
+        Ok(())
+    }
+
+    fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let Self { result, answer, .. } = *self;
+        let reply = outcome.and_then(|()| result.ok_or_else(closed));
+        // Whoever asked may be gone.
+        let _ = answer.send(reply);
+    }
+}
+
+/// What waits to be written.
+struct Queue {
+    state: Mutex<Waiting>,
+    filled: Condvar,
+    room: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    operations: VecDeque<Box<dyn Operation>>,
+    closed: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            room: Arc::new(Semaphore::new(ROOM)),
+        }
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, operation: Box<dyn Operation>) -> Result<(), Box<dyn Operation>> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(operation);
+        }
+        state.operations.push_back(operation);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.state().closed = true;
+        self.room.close();
+        self.filled.notify_all();
+    }
+
+    /// Waits for work; none when the queue is closed and empty.
+    fn take(&self) -> Option<Batch> {
+        let idle = |state: &mut Waiting| state.operations.is_empty() && !state.closed;
+        let mut state = self
+            .filled
+            .wait_while(self.state(), idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        let count = state.operations.len().min(BATCH);
+        let batch: Batch = state.operations.drain(..count).collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Puts a batch back at the head and lets some time pass, less if something new is queued. When the queue is
+    /// closed there is no later: the batch comes back.
+    fn put_back(&self, batch: Batch) -> Batch {
+        let mut state = self.state();
+        if state.closed {
+            return batch;
+        }
+        for operation in batch.into_iter().rev() {
+            state.operations.push_front(operation);
+        }
+        drop(self.filled.wait_timeout(state, RETRY));
+        Vec::new()
+    }
+}
+
+/// However the thread ends, nobody may wait for it afterwards.
+struct CloseAtEnd<'a>(&'a Queue);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.state().operations.clear();
+    }
+}
+
+fn serve(db: Connection, queue: &Queue) {
+    let _close = CloseAtEnd(queue);
+    while let Some(mut batch) = queue.take() {
+        let Err(error) = run(&db, &mut batch) else { continue };
+        let (unattended, asked): (Batch, Batch) = batch.into_iter().partition(|operation| operation.unattended());
+        for operation in asked {
+            operation.end(Err(again(&error)));
+        }
+        if unattended.is_empty() {
+            continue;
+        }
+        tracing::error!(%error, waiting = unattended.len(), "cannot write to the database, trying again");
+        for operation in queue.put_back(unattended) {
+            operation.end(Err(again(&error)));
+        }
+    }
+    let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    if let Err(error) = checkpoint
+        .doing(&db, "write the log back")
+        .and_then(|()| db.close().map_err(|(_, error)| failed("close the database", error)))
+    {
+        tracing::warn!(%error, "the database was not closed cleanly");
+    }
+}
+
+/// Runs a batch in one transaction and answers it. On error nothing of it is stored and nobody is answered.
+fn run(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
+    statement(db, "BEGIN IMMEDIATE")?;
+    let outcomes: Result<Vec<_>, StoreError> = batch.iter_mut().map(|operation| step(db, operation.as_mut())).collect();
+    let committed = outcomes.and_then(|outcomes| statement(db, "COMMIT").map(|()| outcomes));
+    if committed.is_err() && !db.is_autocommit() {
+        statement(db, "ROLLBACK")?;
+    }
+    for (operation, outcome) in batch.drain(..).zip(committed?) {
+        operation.end(outcome);
+    }
+    Ok(())
+}
+
+/// Runs one operation. The outer error means that the transaction is gone.
+fn step(db: &Connection, operation: &mut dyn Operation) -> Result<Result<(), StoreError>, StoreError> {
+    statement(db, "SAVEPOINT operation")?;
+    let outcome = operation.run(db);
+    if let Err(error) = outcome {
+        if db.is_autocommit() {
+            return Err(error);
+        }
+        statement(db, "ROLLBACK TO operation")?;
+        statement(db, "RELEASE operation")?;
+        return Ok(Err(error));
+    }
+    statement(db, "RELEASE operation")?;
+    Ok(Ok(()))
+}
+
+fn statement(db: &Connection, sql: &str) -> Result<(), StoreError> {
+    db.prepare_cached(sql)
+        .and_then(|mut statement| statement.execute([]))
+        .map(drop)
+        .doing(db, sql)
+}

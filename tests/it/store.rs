@@ -1,0 +1,193 @@
+//! The generic suite of the stores: every implementation runs the same cases.
+//!
+//! *Invariant:* the cases use the traits and a [`Fixture`] only; what is special to one store is tested in its own module.
+
+mod calls;
+mod local;
+mod outputs;
+mod prompts;
+mod records;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use toolgate::call::{
+    Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin, Outcome,
+    Prompt, PromptId, PromptState, SessionId, Timestamp, Truncation, json_map,
+};
+use toolgate::store::{CallLog, Created, Store};
+
+/// One place where runs of the service keep their state; empty at first.
+#[async_trait]
+pub(crate) trait Fixture: Send + Sync {
+    /// Starts a run of the service.
+    async fn open(&self, instance: &InstanceId) -> Arc<dyn Store>;
+
+    /// Ends a run, all its writes done; its instance is dead from then on.
+    async fn stop(&self, instance: &InstanceId);
+}
+
+/// Names each case once for every store: `suite!(fixture expression; module: case, case; …)`.
+macro_rules! suite {
+    ($fixture:expr; $($theme:ident: $($case:ident),+;)+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                crate::store::$theme::$case(&$fixture).await;
+            }
+        )+)+
+    };
+}
+
+mod on_local {
+    use super::local::LocalFixture;
+
+    suite! {
+        LocalFixture::new();
+        calls: create_and_take, append_continues_the_log, append_refuses_what_does_not_fit, two_writers_race,
+            a_restart_finds_calls, orphans_change_owner_once, orphans_of_the_living_stay, events_by_pages, long_log,
+            filters, pages_while_calls_arrive, bad_pages, sweeping_calls, hostile_ids_of_calls, many_at_once;
+        prompts: open_and_list, first_reply_wins, two_stores_settle_once, cascades, grants_live_and_go, unknown_prompts,
+            hostile_ids_of_prompts;
+        records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, forgetting, hostile_facts,
+            journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
+        outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, listed, deleted,
+            kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
+    }
+}
+
+pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
+    CallRecord {
+        id: CallId::from(id),
+        owner: owner.clone(),
+        origin: Origin {
+            workspace: "main".to_owned(),
+            session: SessionId::from("ses_1"),
+            message_id: String::new(),
+            agent: "build".to_owned(),
+            model: Model::default(),
+            client: "cli".to_owned(),
+            parent: None,
+            extra: json_map([("z", json!(1)), ("a", json!([1.5, null, "\u{0}"]))]),
+        },
+        tool: "bash".to_owned(),
+        requested_tool: "Bash".to_owned(),
+        request_digest: "00".to_owned(),
+        input_json: r#"{"command":"true"}"#.to_owned(),
+        input_digest: "11".to_owned(),
+        timeout: None,
+        on_disconnect: Default::default(),
+        state: CallState::Pending,
+        created: Timestamp(1_000),
+        started: None,
+        ended: None,
+        last_sequence: 0,
+        title: String::new(),
+        waiting_on: None,
+        ending: None,
+    }
+}
+
+pub(crate) fn event(sequence: u64) -> CallEvent {
+    CallEvent {
+        sequence,
+        time: Timestamp(sequence as i64),
+        kind: EventKind::Warning {
+            kind: "test".to_owned(),
+            text: format!("event {sequence}"),
+        },
+    }
+}
+
+/// Advances a record by `count` events.
+pub(crate) fn grow(record: &mut CallRecord, count: u64) -> Vec<CallEvent> {
+    let first = record.last_sequence + 1;
+    record.last_sequence += count;
+    (first..first + count).map(event).collect()
+}
+
+/// Ends a record at a time.
+pub(crate) fn end(record: &mut CallRecord, time: Timestamp) -> Vec<CallEvent> {
+    let ending = Ending {
+        outcome: Outcome::Completed {
+            output: "done".to_owned(),
+        },
+        title: String::new(),
+        metadata: JsonMap::new(),
+        attachments: Vec::new(),
+        truncation: Truncation::default(),
+        timing: Default::default(),
+    };
+    record.state = CallState::Completed;
+    record.ended = Some(time);
+    record.ending = Some(ending.clone());
+    record.last_sequence += 1;
+    vec![CallEvent {
+        sequence: record.last_sequence,
+        time,
+        kind: EventKind::Ended(Box::new(ending)),
+    }]
+}
+
+pub(crate) async fn create(store: &dyn Store, mut record: CallRecord) -> CallRecord {
+    let events = grow(&mut record, 1);
+    assert_eq!(
+        CallLog::create_call(store, record.clone(), events).await.unwrap(),
+        Created::New
+    );
+    record
+}
+
+pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
+    Prompt {
+        id: PromptId::from(id),
+        call: CallId::from(call),
+        owner: owner.clone(),
+        session: SessionId::from("ses_1"),
+        workspace: "main".to_owned(),
+        agent: "build".to_owned(),
+        tool: "bash".to_owned(),
+        requester: String::new(),
+        created: Timestamp(1_000),
+        expires: None,
+        state: PromptState::Open,
+        input_digest: "11".to_owned(),
+        ask: Ask {
+            permission: "bash".to_owned(),
+            patterns: vec!["ls".to_owned()],
+            always: vec!["ls *".to_owned()],
+            title: "ls".to_owned(),
+            metadata: JsonMap::new(),
+        },
+        rule: None,
+        decision: None,
+    }
+}
+
+/// Texts that break what quotes, counts or cuts without care.
+pub(crate) fn hostile() -> Vec<String> {
+    let mut texts: Vec<String> = [
+        "'; DROP TABLE calls; --",
+        "\"double\" 'single' `back`",
+        "nul\u{0}inside",
+        "nul\u{0}other",
+        "\u{0}",
+        "100%_?*",
+        "é",
+        "e\u{301}",
+        "\u{1F600}\u{202E}",
+        "A",
+        "a",
+        " a",
+        "a ",
+        "../../etc/passwd",
+        "line\nfeed",
+        "\\u0000",
+    ]
+    .map(str::to_owned)
+    .into();
+    texts.push("x".repeat(10_000));
+    texts.push(format!("{}y", "x".repeat(10_000)));
+    texts
+}

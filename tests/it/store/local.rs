@@ -1,0 +1,302 @@
+//! What only the embedded store promises: its files, its locks, and its words when they are not as they should be.
+
+use std::collections::HashMap;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+use toolgate::call::{CallId, InstanceId, SessionId, Timestamp};
+use toolgate::store::local::LocalStore;
+use toolgate::store::{CallLog, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
+
+use super::{Fixture, create, record};
+
+/// Stores that share one data directory.
+pub(crate) struct LocalFixture {
+    folder: TempDir,
+    running: Mutex<HashMap<InstanceId, Arc<LocalStore>>>,
+}
+
+impl LocalFixture {
+    pub(crate) fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+            running: Mutex::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Fixture for LocalFixture {
+    async fn open(&self, instance: &InstanceId) -> Arc<dyn Store> {
+        let store = Arc::new(LocalStore::open(self.folder.path(), instance.clone()).unwrap());
+        self.running
+            .lock()
+            .unwrap()
+            .insert(instance.clone(), Arc::clone(&store));
+        store
+    }
+
+    async fn stop(&self, instance: &InstanceId) {
+        let store = self.running.lock().unwrap().remove(instance).expect("it runs");
+        store.close().await.unwrap();
+    }
+}
+
+fn open(folder: &Path) -> Result<LocalStore, StoreError> {
+    LocalStore::open(folder, InstanceId::generate())
+}
+
+fn owner() -> OutputOwner {
+    OutputOwner {
+        call: CallId::from("c"),
+        session: SessionId::from("s"),
+        workspace: "main".to_owned(),
+    }
+}
+
+/// Returns an error with its causes.
+fn refused(folder: &Path) -> String {
+    let Err(error) = open(folder) else {
+        panic!("{} must be refused", folder.display())
+    };
+    let source = std::error::Error::source(&error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    format!("{error}: {source}")
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+async fn write(store: &LocalStore, bytes: &[u8]) -> PathBuf {
+    let mut writer = Outputs::create_output(store, owner()).await.unwrap();
+    writer.append(bytes).await.unwrap();
+    PathBuf::from(writer.finish().await.unwrap().path)
+}
+
+#[tokio::test]
+async fn files_are_the_owners() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("new/data");
+    let store = open(&data).unwrap();
+    let output = write(&store, b"text").await;
+    assert!(output.is_absolute());
+    let name = output.file_name().unwrap().to_str().unwrap();
+    assert_eq!((name.len(), &name[..5]), (31, "tool_"));
+    assert_eq!(fs::read(&output).unwrap(), b"text");
+    for (path, expected) in [
+        (output.clone(), 0o600),
+        (data.join("tool-output"), 0o700),
+        (data.join("toolgate.db"), 0o600),
+        (data.join("toolgate.db-wal"), 0o600),
+        (data.clone(), 0o700),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    store.close().await.unwrap();
+    assert!(!data.join("toolgate.db-wal").exists(), "a closed store is one file");
+    assert_eq!(fs::read_dir(data.join("instances")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn an_output_never_written_has_no_file() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
+    writer.append(b"").await.unwrap();
+    assert!(!Path::new(writer.path()).exists());
+    drop(writer);
+    assert_eq!(fs::read_dir(folder.path().join("tool-output")).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let folder = TempDir::new().unwrap();
+    let instance = InstanceId::generate();
+    let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    store.remember(&SessionId::from("s"), "key", serde_json::json!(1));
+    for result in [
+        store.get(&CallId::from("c")).await.map(drop),
+        store.adopt_orphans(&instance).await.map(drop),
+        store.fact(&SessionId::from("s"), "key").await.map(drop),
+    ] {
+        assert!(matches!(result, Err(StoreError::Failed { .. })), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_file_without_a_lock_is_a_dead_instance() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let killed = InstanceId::from("killed");
+    fs::write(folder.path().join("instances/killed.lock"), "").unwrap();
+    create(&store, record("c", &killed)).await;
+    let heir = InstanceId::generate();
+    let adopted = store.adopt_orphans(&heir).await.unwrap();
+    assert_eq!(adopted.len(), 1);
+
+    let living = File::open(folder.path().join("instances/killed.lock")).unwrap();
+    living.lock().unwrap();
+    create(&store, record("d", &killed)).await;
+    assert_eq!(store.adopt_orphans(&heir).await.unwrap(), []);
+    drop(living);
+    drop(open(folder.path()).unwrap());
+    assert!(
+        !folder.path().join("instances/killed.lock").exists(),
+        "the next start tidies up"
+    );
+}
+
+#[tokio::test]
+async fn one_instance_runs_once() {
+    let folder = TempDir::new().unwrap();
+    let instance = InstanceId::generate();
+    let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
+    let Err(error) = LocalStore::open(folder.path(), instance.clone()) else {
+        panic!("it runs already")
+    };
+    assert!(error.to_string().contains(instance.as_str()), "{error}");
+    store.close().await.unwrap();
+    LocalStore::open(folder.path(), instance).unwrap();
+    for bad in ["", "a/b", "..", "nul\0", &"x".repeat(101)] {
+        assert!(
+            LocalStore::open(folder.path(), InstanceId::from(bad)).is_err(),
+            "{bad:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_a_data_directory() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "text").unwrap();
+    for path in [file.clone(), file.join("below"), PathBuf::from("/proc/toolgate")] {
+        let error = refused(&path);
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
+fn a_damaged_database_is_named() {
+    let folder = TempDir::new().unwrap();
+    let database = folder.path().join("toolgate.db");
+    fs::write(
+        &database,
+        "no database, but long enough to be taken for a header\n".repeat(100),
+    )
+    .unwrap();
+    let error = refused(folder.path());
+    assert!(
+        error.contains(database.to_str().unwrap()) && error.contains("not a database"),
+        "{error}"
+    );
+    fs::remove_file(&database).unwrap();
+    fs::create_dir(&database).unwrap();
+    let error = refused(folder.path());
+    assert!(error.contains(database.to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn a_newer_database_is_refused() {
+    let folder = TempDir::new().unwrap();
+    open(folder.path()).unwrap().close().await.unwrap();
+    let database = folder.path().join("toolgate.db");
+    let db = rusqlite::Connection::open(&database).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    let error = refused(folder.path());
+    assert!(
+        error.contains(database.to_str().unwrap()) && error.contains("version 99"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let instance = InstanceId::generate();
+    let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
+    let call = create(&store, record("c", &instance)).await;
+    let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
+    db.execute("UPDATE calls SET record = '{'", []).unwrap();
+    let result = store.get(&call.id).await;
+    assert!(matches!(result, Err(StoreError::Failed { .. })), "{result:?}");
+}
+
+#[tokio::test]
+async fn sweeping_touches_outputs_only() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let outputs = folder.path().canonicalize().unwrap().join("tool-output");
+    let target = folder.path().join("target");
+    fs::write(&target, "text").unwrap();
+    let name = |end: &str| outputs.join(format!("tool_0123456789abABCDEFGHIJKL{end}"));
+    symlink(&target, name("ln")).unwrap();
+    fs::create_dir(name("fo")).unwrap();
+    fs::write(name("long"), "text").unwrap();
+    fs::write(outputs.join("notes.txt"), "text").unwrap();
+    let own = write(&store, b"text").await;
+    let ownerless = name("xx");
+    fs::write(&ownerless, "text").unwrap();
+    let lost = write(&store, b"text").await;
+    fs::remove_file(&lost).unwrap();
+
+    let hours_ago = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 3_600);
+    for path in [&own, &ownerless] {
+        File::options()
+            .append(true)
+            .open(path)
+            .unwrap()
+            .set_times(FileTimes::new().set_modified(hours_ago(2)))
+            .unwrap();
+    }
+    let keep = |hours: u64| OutputRetention {
+        before: Timestamp::from(hours_ago(hours)),
+        max_total_bytes: u64::MAX,
+    };
+    assert_eq!(store.sweep_outputs(keep(3)).await.unwrap(), 0);
+    assert_eq!(store.sweep_outputs(keep(1)).await.unwrap(), 2);
+    assert!(!own.exists() && !ownerless.exists());
+    for kept in [
+        &name("ln"),
+        &name("fo"),
+        &name("long"),
+        &outputs.join("notes.txt"),
+        &target,
+    ] {
+        assert!(kept.symlink_metadata().is_ok(), "{} must stay", kept.display());
+    }
+    let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
+    let rows: i64 = db
+        .query_row("SELECT count(*) FROM outputs", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(rows, 0, "rows without a file go");
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_not_written_through() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
+    let target = folder.path().join("target");
+    symlink(&target, writer.path()).unwrap();
+    let result = writer.append(b"text").await;
+    assert!(matches!(result, Err(StoreError::Failed { .. })), "{result:?}");
+    assert!(!target.exists());
+    fs::remove_file(writer.path()).unwrap();
+    writer.append(b"whole").await.unwrap();
+    let info = writer.finish().await.unwrap();
+    assert_eq!(
+        (info.bytes, fs::read(&info.path).unwrap().as_slice()),
+        (5, b"whole".as_slice())
+    );
+}

@@ -1,0 +1,323 @@
+//! Prompts, decisions and grants.
+
+use std::sync::Arc;
+
+use toolgate::call::{
+    CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply, SessionId,
+    Timestamp,
+};
+use toolgate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
+
+use super::{Fixture, hostile, prompt};
+
+fn settlement(prompt: &str, by: &str) -> Settlement {
+    Settlement {
+        prompt: PromptId::from(prompt),
+        state: PromptState::Resolved,
+        decision: Decision {
+            outcome: PromptOutcome::Replied(Reply::Once),
+            time: Timestamp(2_000),
+            reply_id: format!("reply of {by}"),
+            by: by.to_owned(),
+            because_of: None,
+        },
+    }
+}
+
+fn grant(id: &str, owner: &InstanceId) -> Grant {
+    Grant {
+        id: GrantId::from(id),
+        owner: owner.clone(),
+        workspace: "main".to_owned(),
+        permission: "bash".to_owned(),
+        pattern: "ls *".to_owned(),
+        prompt: PromptId::from("p"),
+        created: Timestamp(2_000),
+    }
+}
+
+async fn ids(store: &dyn Store, filter: &PromptFilter, limit: usize) -> Vec<String> {
+    store
+        .prompts(filter, limit)
+        .await
+        .unwrap()
+        .iter()
+        .map(|prompt| prompt.id.to_string())
+        .collect()
+}
+
+pub(crate) async fn open_and_list(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let store = fixture.open(&one).await;
+    for (id, owner, workspace, session, call) in [
+        ("z", &one, "main", "a", "1"),
+        ("y", &one, "side", "b", "2"),
+        ("x", &two, "main", "c", "3"),
+        ("w", &one, "main", "a", "1"),
+    ] {
+        let session = SessionId::from(session);
+        store
+            .open(Prompt {
+                workspace: workspace.to_owned(),
+                session,
+                ..prompt(id, call, owner)
+            })
+            .await
+            .unwrap();
+    }
+    let again = store.open(prompt("z", "other", &one)).await;
+    assert!(matches!(again, Err(StoreError::Conflict(_))), "{again:?}");
+    store
+        .settle(settlement("y", "ann"), Vec::new(), Vec::new())
+        .await
+        .unwrap();
+
+    let all = PromptFilter::default;
+    let check = async |filter: PromptFilter, expected: &[&str]| {
+        assert_eq!(ids(&*store, &filter, 10).await, expected, "{filter:?}");
+    };
+    check(all(), &["z", "y", "x", "w"]).await;
+    check(
+        PromptFilter {
+            owner: Some(one.clone()),
+            ..all()
+        },
+        &["z", "y", "w"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            workspace: Some("main".to_owned()),
+            ..all()
+        },
+        &["z", "x", "w"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            sessions: vec![SessionId::from("c"), SessionId::from("b")],
+            ..all()
+        },
+        &["y", "x"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            call: Some(CallId::from("1")),
+            ..all()
+        },
+        &["z", "w"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            states: vec![PromptState::Open],
+            ..all()
+        },
+        &["z", "x", "w"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            states: vec![PromptState::Resolved, PromptState::Expired],
+            ..all()
+        },
+        &["y"],
+    )
+    .await;
+    check(
+        PromptFilter {
+            states: PromptState::ALL.to_vec(),
+            ..all()
+        },
+        &["z", "y", "x", "w"],
+    )
+    .await;
+    let open = vec![PromptState::Open];
+    check(
+        PromptFilter {
+            owner: Some(one.clone()),
+            states: open,
+            call: Some(CallId::from("2")),
+            ..all()
+        },
+        &[],
+    )
+    .await;
+    assert_eq!(ids(&*store, &all(), 2).await, ["z", "y"]);
+    assert_eq!(ids(&*store, &all(), 0).await, Vec::<String>::new());
+    assert_eq!(ids(&*store, &all(), usize::MAX).await.len(), 4);
+    assert_eq!(store.prompt(&PromptId::from("x")).await.unwrap().unwrap().owner, two);
+}
+
+async fn race(stores: &[Arc<dyn Store>], attempts: usize) {
+    let mut replies = tokio::task::JoinSet::new();
+    for number in 0..attempts {
+        let store = Arc::clone(&stores[number % stores.len()]);
+        replies.spawn(async move {
+            let by = format!("approver {number}");
+            (
+                by.clone(),
+                store
+                    .settle(settlement("p", &by), Vec::new(), Vec::new())
+                    .await
+                    .unwrap(),
+            )
+        });
+    }
+    let results = replies.join_all().await;
+    let winners: Vec<&String> = results
+        .iter()
+        .filter_map(|(by, settled)| matches!(settled, Settled::Now { .. }).then_some(by))
+        .collect();
+    assert_eq!(winners.len(), 1, "{results:?}");
+    for (_, settled) in &results {
+        let decided = match settled {
+            Settled::Now { prompts } => &prompts[0],
+            Settled::Before(prompt) => prompt,
+            Settled::Unknown => panic!("the prompt is there"),
+        };
+        assert_eq!(&decided.decision.as_ref().unwrap().by, winners[0]);
+        assert_eq!(decided.state, PromptState::Resolved);
+    }
+}
+
+pub(crate) async fn first_reply_wins(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    store.open(prompt("p", "c", &instance)).await.unwrap();
+    race(&[Arc::clone(&store)], 8).await;
+    let found = store.prompt(&PromptId::from("p")).await.unwrap().unwrap();
+    assert!(found.decision.is_some());
+    drop(store);
+    fixture.stop(&instance).await;
+    let store = fixture.open(&InstanceId::generate()).await;
+    assert_eq!(store.prompt(&found.id).await.unwrap().unwrap(), found);
+}
+
+pub(crate) async fn two_stores_settle_once(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let stores = [fixture.open(&one).await, fixture.open(&two).await];
+    stores[0].open(prompt("p", "c", &one)).await.unwrap();
+    race(&stores, 8).await;
+}
+
+pub(crate) async fn cascades(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    for id in ["1", "2", "3", "4"] {
+        store.open(prompt(id, "c", &instance)).await.unwrap();
+    }
+    store
+        .settle(settlement("2", "early"), Vec::new(), Vec::new())
+        .await
+        .unwrap();
+    let also = ["2", "1", "3", "unknown", "3"].map(|id| settlement(id, "ann")).to_vec();
+    let grants = vec![grant("g1", &instance), grant("g2", &instance)];
+    let settled = store
+        .settle(settlement("1", "ann"), also.clone(), grants.clone())
+        .await
+        .unwrap();
+    let Settled::Now { prompts } = settled else {
+        panic!("{settled:?}")
+    };
+    assert_eq!(
+        prompts.iter().map(|prompt| prompt.id.as_str()).collect::<Vec<_>>(),
+        ["1", "3"]
+    );
+    assert_eq!(store.grants(&instance).await.unwrap(), grants);
+    let open = PromptFilter {
+        states: vec![PromptState::Open],
+        ..PromptFilter::default()
+    };
+    assert_eq!(ids(&*store, &open, 10).await, ["4"]);
+    let early = store.prompt(&PromptId::from("2")).await.unwrap().unwrap();
+    assert_eq!(early.decision.unwrap().by, "early");
+
+    // One that comes second changes nothing, not even what it would have settled too.
+    let settled = store
+        .settle(
+            settlement("1", "bob"),
+            vec![settlement("4", "bob")],
+            vec![grant("g3", &instance)],
+        )
+        .await;
+    assert!(matches!(settled, Ok(Settled::Before(_))), "{settled:?}");
+    assert_eq!(ids(&*store, &open, 10).await, ["4"]);
+    assert_eq!(store.grants(&instance).await.unwrap().len(), 2);
+
+    // A grant that cannot be stored undoes the decision.
+    let settled = store
+        .settle(settlement("4", "bob"), Vec::new(), vec![grant("g1", &instance)])
+        .await;
+    assert!(matches!(settled, Err(StoreError::Conflict(_))), "{settled:?}");
+    assert_eq!(ids(&*store, &open, 10).await, ["4"]);
+}
+
+pub(crate) async fn grants_live_and_go(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let store = fixture.open(&one).await;
+    store.open(prompt("p", "c", &one)).await.unwrap();
+    let grants = vec![grant("b", &one), grant("a", &one), grant("other", &two)];
+    store
+        .settle(settlement("p", "ann"), Vec::new(), grants.clone())
+        .await
+        .unwrap();
+    assert_eq!(store.grants(&one).await.unwrap(), grants[..2]);
+    assert_eq!(store.grants(&two).await.unwrap(), grants[2..]);
+    assert_eq!(
+        store.revoke(&GrantId::from("b")).await.unwrap(),
+        Some(grants[0].clone())
+    );
+    assert_eq!(store.revoke(&GrantId::from("b")).await.unwrap(), None);
+    assert_eq!(store.grants(&one).await.unwrap(), grants[1..2]);
+    assert_eq!(store.grants(&InstanceId::generate()).await.unwrap(), []);
+}
+
+pub(crate) async fn unknown_prompts(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    assert_eq!(store.prompt(&PromptId::from("p")).await.unwrap(), None);
+    let settled = store
+        .settle(settlement("p", "ann"), Vec::new(), vec![grant("g", &instance)])
+        .await
+        .unwrap();
+    assert_eq!(settled, Settled::Unknown);
+    assert_eq!(store.grants(&instance).await.unwrap(), []);
+}
+
+pub(crate) async fn hostile_ids_of_prompts(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    for text in hostile() {
+        let session = SessionId::from(text.as_str());
+        store
+            .open(Prompt {
+                session,
+                ..prompt(&text, &text, &instance)
+            })
+            .await
+            .unwrap();
+    }
+    for text in hostile() {
+        assert!(store.prompt(&PromptId::from(text.as_str())).await.unwrap().is_some());
+        let call = PromptFilter {
+            call: Some(CallId::from(text.as_str())),
+            ..PromptFilter::default()
+        };
+        let sessions = PromptFilter {
+            sessions: vec![SessionId::from(text.as_str())],
+            ..PromptFilter::default()
+        };
+        for filter in [call, sessions] {
+            assert_eq!(ids(&*store, &filter, 10).await, [text.as_str()], "{filter:?}");
+        }
+        let grants = vec![grant(&text, &instance)];
+        let settled = store
+            .settle(settlement(&text, &text), Vec::new(), grants.clone())
+            .await
+            .unwrap();
+        assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
+        assert_eq!(store.revoke(&grants[0].id).await.unwrap().as_ref(), Some(&grants[0]));
+    }
+}

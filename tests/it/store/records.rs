@@ -1,0 +1,198 @@
+//! Session facts and the journal.
+
+use serde_json::{Value, json};
+use toolgate::call::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp};
+use toolgate::store::Store;
+
+use super::{Fixture, create, grow, hostile, record};
+
+fn happening(number: i64) -> ServiceEvent {
+    ServiceEvent {
+        workspace: format!("workspace {number}"),
+        session: Some(SessionId::from("ses_1")),
+        time: Timestamp(number),
+        kind: ServiceEventKind::SessionEnded,
+    }
+}
+
+async fn journal(store: &dyn Store) -> Vec<(u64, ServiceEvent)> {
+    store.since(0, usize::MAX).await.unwrap()
+}
+
+/// Waits until the store has numbered an event.
+async fn reached(store: &dyn Store, number: u64) {
+    store.last().wait_for(|last| *last >= number).await.unwrap();
+}
+
+pub(crate) async fn facts_are_seen_at_once(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let (session, other) = (SessionId::from("a"), SessionId::from("b"));
+    assert_eq!(store.fact(&session, "key").await.unwrap(), None);
+    assert_eq!(store.facts(&session).await.unwrap(), Facts::new());
+    let mut expected = Facts::new();
+    for number in 0..300 {
+        let key = format!("key {}", number % 40);
+        store.remember(&session, &key, json!(number));
+        expected.insert(key.clone(), json!(number));
+        assert_eq!(store.fact(&session, &key).await.unwrap(), Some(json!(number)));
+        if number % 50 == 0 {
+            assert_eq!(store.facts(&session).await.unwrap(), expected);
+        }
+    }
+    assert_eq!(store.facts(&session).await.unwrap(), expected);
+    assert_eq!(store.fact(&other, "key 1").await.unwrap(), None);
+    drop(store);
+    fixture.stop(&instance).await;
+    let store = fixture.open(&InstanceId::generate()).await;
+    assert_eq!(store.facts(&session).await.unwrap(), expected);
+}
+
+pub(crate) async fn the_last_fact_wins(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let session = SessionId::from("a");
+    for number in 0..5_000 {
+        store.remember(&session, "key", json!({ "number": number }));
+    }
+    assert_eq!(
+        store.fact(&session, "key").await.unwrap(),
+        Some(json!({ "number": 4_999 }))
+    );
+    create(&*store, record("c", &instance)).await;
+    assert_eq!(
+        store.fact(&session, "key").await.unwrap(),
+        Some(json!({ "number": 4_999 }))
+    );
+}
+
+pub(crate) async fn facts_before_appends(fixture: &dyn Fixture) {
+    let (instance, second) = (InstanceId::generate(), InstanceId::generate());
+    let store = fixture.open(&instance).await;
+    let elsewhere = fixture.open(&second).await;
+    let session = SessionId::from("a");
+    let mut call = create(&*store, record("c", &instance)).await;
+    for number in 0..50_u64 {
+        store.remember(&session, "key", json!(number));
+        store.record(happening(0));
+        let events = grow(&mut call, 1);
+        store.append(call.clone(), events).await.unwrap();
+        assert_eq!(elsewhere.fact(&session, "key").await.unwrap(), Some(json!(number)));
+        assert_eq!(journal(&*elsewhere).await.len() as u64, number + 1);
+    }
+}
+
+pub(crate) async fn forgetting(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let (session, other) = (SessionId::from("a"), SessionId::from("b"));
+    store.remember(&session, "one", Value::Null);
+    store.remember(&session, "two", json!("2"));
+    store.remember(&other, "one", json!(1));
+    assert_eq!(store.fact(&session, "one").await.unwrap(), Some(Value::Null));
+    assert_eq!(store.forget(&session).await.unwrap(), 2);
+    assert_eq!(store.facts(&session).await.unwrap(), Facts::new());
+    assert_eq!(store.fact(&session, "two").await.unwrap(), None);
+    assert_eq!(store.fact(&other, "one").await.unwrap(), Some(json!(1)));
+    assert_eq!(store.forget(&session).await.unwrap(), 0);
+    store.remember(&session, "one", json!(3));
+    assert_eq!(store.fact(&session, "one").await.unwrap(), Some(json!(3)));
+}
+
+pub(crate) async fn hostile_facts(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    for text in hostile() {
+        store.remember(&SessionId::from(text.as_str()), &text, json!({ text.clone(): text }));
+    }
+    create(&*store, record("c", &instance)).await;
+    for text in hostile() {
+        let session = SessionId::from(text.as_str());
+        let expected = json!({ text.clone(): text });
+        assert_eq!(store.fact(&session, &text).await.unwrap(), Some(expected.clone()));
+        assert_eq!(store.facts(&session).await.unwrap(), Facts::from([(text, expected)]));
+    }
+}
+
+pub(crate) async fn journal_is_ordered(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    assert_eq!(*store.last().borrow(), 0);
+    for number in 1..=3_000 {
+        store.record(happening(number));
+    }
+    reached(&*store, 3_000).await;
+    let all = journal(&*store).await;
+    assert_eq!(all.len(), 3_000);
+    for ((number, event), expected) in all.iter().zip(1..) {
+        assert_eq!((*number, event), (expected, &happening(expected as i64)));
+    }
+    assert_eq!(store.since(2_998, 10).await.unwrap(), all[2_998..]);
+    assert_eq!(store.since(5, 2).await.unwrap(), all[5..7]);
+    assert_eq!(store.since(3_000, 10).await.unwrap(), []);
+    assert_eq!(store.since(u64::MAX, 10).await.unwrap(), []);
+    drop(store);
+    fixture.stop(&instance).await;
+    let store = fixture.open(&InstanceId::generate()).await;
+    assert_eq!(*store.last().borrow(), 3_000);
+    store.record(happening(1));
+    reached(&*store, 3_001).await;
+    assert_eq!(store.since(3_000, 10).await.unwrap(), [(3_001, happening(1))]);
+}
+
+pub(crate) async fn journal_wakes_readers(fixture: &dyn Fixture) {
+    let store = fixture.open(&InstanceId::generate()).await;
+    let mut last = store.last();
+    for number in 1..=20 {
+        store.record(happening(number as i64));
+        while *last.borrow_and_update() < number {
+            last.changed().await.unwrap();
+        }
+        assert_eq!(
+            store.since(number - 1, 10).await.unwrap().len(),
+            1,
+            "what was announced can be read"
+        );
+    }
+}
+
+pub(crate) async fn journal_of_two_stores(fixture: &dyn Fixture) {
+    let stores = [
+        fixture.open(&InstanceId::generate()).await,
+        fixture.open(&InstanceId::generate()).await,
+    ];
+    for number in 0..200 {
+        stores[number as usize % 2].record(happening(number));
+    }
+    let instance = InstanceId::generate();
+    for (side, store) in stores.iter().enumerate() {
+        create(&**store, record(&side.to_string(), &instance)).await;
+    }
+    let all = journal(&*stores[0]).await;
+    let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
+    for side in 0..2 {
+        let times: Vec<i64> = all
+            .iter()
+            .map(|(_, event)| event.time.millis())
+            .filter(|time| time % 2 == side)
+            .collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(times.len(), 100);
+    }
+}
+
+pub(crate) async fn sweeping_the_journal(fixture: &dyn Fixture) {
+    let store = fixture.open(&InstanceId::generate()).await;
+    for number in 1..=10 {
+        store.record(happening(number));
+    }
+    assert_eq!(store.sweep_journal(Timestamp(4)).await.unwrap(), 3);
+    assert_eq!(journal(&*store).await.first().unwrap().0, 4);
+    assert_eq!(store.since(1, 2).await.unwrap(), [(4, happening(4)), (5, happening(5))]);
+    assert_eq!(store.sweep_journal(Timestamp(i64::MAX)).await.unwrap(), 7);
+    assert_eq!(*store.last().borrow(), 10);
+    store.record(happening(1));
+    reached(&*store, 11).await;
+    assert_eq!(journal(&*store).await, [(11, happening(1))]);
+}
