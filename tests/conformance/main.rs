@@ -1,1 +1,131 @@
-fn main() {}
+//! The conformance runner: plays every case of `cases/` against the program `toolgate`, through the public contract.
+//!
+//! `cargo test --test conformance -- files/read/` plays the cases whose id contains that text; `--list` names them all.
+//! A case that cannot pass yet stands in `known.rs` with its reason, and must not pass.
+//!
+//! *Invariant:* a case passes only if every expectation in it was checked and held.
+
+mod approver;
+mod args;
+mod case;
+mod entry;
+mod known;
+mod matcher;
+mod play;
+mod report;
+mod rows;
+mod self_check;
+mod server;
+mod tables;
+mod vars;
+mod verdict;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use args::Args;
+use case::{Body, Case};
+use play::Problems;
+use report::{Outcome, Tally, judge};
+use workspace::GitTemplate;
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases");
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("FAILED  the runner: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<bool> {
+    let args = Args::parse(std::env::args().skip(1));
+    self_check::run().context("the runner's check of itself")?;
+    let mut cases = case::load(Path::new(CASES))?;
+    let ids: Vec<&str> = cases.iter().map(|case| case.id.as_str()).collect();
+    if args.list {
+        for id in ids.into_iter().filter(|id| args.wants(id)) {
+            println!("{id}: test");
+        }
+        return Ok(true);
+    }
+    let mut tally = Tally::default();
+    for fault in known::faults(known::KNOWN, &ids) {
+        tally.fault(&fault);
+    }
+    cases.retain(|case| args.wants(&case.id));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(play_all(cases, &args, &mut tally))?;
+    println!("{}", tally.summary());
+    Ok(tally.failed == 0)
+}
+
+/// Plays cases beside each other and reports them in their order.
+async fn play_all(cases: Vec<Case>, args: &Args, tally: &mut Tally) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
+    let slots = Arc::new(Semaphore::new(args.threads.unwrap_or(cores * 2).max(1)));
+    let template = Arc::new(GitTemplate::make()?);
+    let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
+    let mut running = JoinSet::new();
+    for (index, case) in cases.into_iter().enumerate() {
+        let (slots, template) = (Arc::clone(&slots), Arc::clone(&template));
+        running.spawn(async move {
+            let _slot = slots.acquire_owned().await;
+            (index, outcome(&case, &template).await)
+        });
+    }
+    let mut done: BTreeMap<usize, Outcome> = BTreeMap::new();
+    let mut next = 0;
+    while let Some(joined) = running.join_next().await {
+        let (index, outcome) = joined.context("a case made the runner panic")?;
+        done.insert(index, outcome);
+        while let Some(outcome) = done.remove(&next) {
+            tally.add(&ids[next], &outcome);
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
+async fn outcome(case: &Case, template: &GitTemplate) -> Outcome {
+    let known = known::reason(&case.id);
+    let missing = case.needs.iter().find(|program| !is_installed(program));
+    match (known, missing) {
+        (None, Some(program)) => Outcome::Known(format!("needs {program}, which is not installed")),
+        (known, _) => judge(known, play(case, template).await),
+    }
+}
+
+async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
+    match &case.body {
+        Body::Steps(scenario) => match scenario.unplayable() {
+            Some(feature) => bail!("the runner cannot play `{feature}` yet"),
+            None => play::scenario(scenario, template).await,
+        },
+        Body::AgentPermission(table) => play::agent_permission(table, template).await,
+        Body::Registry(table) => play::registry(table, template).await,
+        Body::Wildcard(table) => tables::wildcard(table),
+        Body::Evaluate(table) => tables::evaluate(table),
+        Body::Ruleset(table) => tables::ruleset(table),
+        Body::DisabledTools(table) => tables::disabled_tools(table),
+        Body::Truncate(table) => tables::truncate(table),
+        Body::Unplayable(kind) => bail!("the runner cannot play tables of kind `{kind}` yet"),
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

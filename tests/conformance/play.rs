@@ -1,0 +1,486 @@
+//! Plays a case through the contract: makes its folders, starts its server, takes its steps, stops its server.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tonic::Streaming;
+use tonic::transport::Channel;
+use toolgate::call::Action;
+use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
+use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
+use toolgate::grpc::proto::{
+    CallCompleted, CallContext, CallEvent, CallFailed, CancelCallRequest, EvaluatePermissionRequest,
+    ExecuteToolRequest, ExecuteToolResponse, ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionAction,
+    PermissionRequest, ToolDefinition, call_event, execute_tool_request, prompt,
+};
+
+use crate::approver::{Approver, Notice};
+use crate::case::{Model, Op, Pairs, Scenario, Step};
+use crate::rows::{AgentPermission, Registry};
+use crate::server::{Server, print_config};
+use crate::vars::Vars;
+use crate::verdict;
+use crate::workspace::{Folders, GitTemplate, Setup};
+
+/// How long the steps of a case may take; starting and stopping the server have limits of their own.
+const STEPS_LIMIT: Duration = Duration::from_secs(60);
+/// How long a call may go on after the last one of the calls that ran beside it has ended: a prompt that stays open is
+/// settled by then or never.
+const LINGER: Duration = Duration::from_secs(10);
+/// The largest message that is taken.
+const MESSAGE_LIMIT: usize = 64 << 20;
+/// The session of a step that names none.
+const SESSION: &str = "session";
+
+/// What is wrong, one text per expectation that does not hold.
+pub(crate) type Problems = Vec<String>;
+
+/// A call as it was seen.
+pub(crate) struct Observed {
+    /// The tool that ran, `invalid` if the call was repaired to that.
+    pub(crate) tool: String,
+    pub(crate) asked: Vec<PermissionRequest>,
+    pub(crate) end: End,
+    pub(crate) elapsed: Duration,
+}
+
+/// How a call ended.
+pub(crate) enum End {
+    Completed(CallCompleted),
+    Failed(CallFailed),
+}
+
+/// Plays a case that is made of steps.
+pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Result<Problems> {
+    let setup = Setup {
+        files: Some(&scenario.files),
+        outside: Some(&scenario.outside),
+        home: Some(&scenario.home),
+        config: Some(&scenario.config),
+        cwd: scenario.cwd.as_deref(),
+        without_git: scenario.git == Some(false),
+    };
+    let folders = Folders::make(template, &setup)?;
+    if scenario.steps.iter().all(|step| step.op == Some(Op::Config)) {
+        // A configuration that must be refused would keep a server from starting.
+        return in_time(config_steps(scenario, &folders)).await;
+    }
+    let server = Server::start(&folders, &scenario.env).await?;
+    let outcome = in_time(with_approver(scenario, &folders, &server)).await;
+    finish(server, outcome).await
+}
+
+async fn with_approver(scenario: &Scenario, folders: &Folders, server: &Server) -> Result<Problems> {
+    let (approver, notices) = Approver::open(server.channel()).await?;
+    let mut player = Player::new(scenario, folders, server.channel(), notices);
+    tokio::select! {
+        outcome = player.play() => outcome,
+        broken = approver.run() => match broken {
+            Ok(never) => match never {},
+            Err(error) => Err(error),
+        },
+    }
+}
+
+async fn in_time<T>(steps: impl Future<Output = Result<T>>) -> Result<T> {
+    let limited = timeout(STEPS_LIMIT, steps).await;
+    limited.unwrap_or_else(|_| Err(anyhow::anyhow!("the steps have not ended after {STEPS_LIMIT:?}")))
+}
+
+/// Stops the server; how it ends is part of every case.
+async fn finish(server: Server, outcome: Result<Problems>) -> Result<Problems> {
+    let log = server.log_tail();
+    let stopped = server.stop().await;
+    let mut problems = outcome.unwrap_or_else(|error| vec![format!("{error:#}{log}")]);
+    if let Err(error) = stopped {
+        problems.push(format!("stopping the server\n{error:#}"));
+    }
+    Ok(problems)
+}
+
+async fn config_steps(scenario: &Scenario, folders: &Folders) -> Result<Problems> {
+    let mut problems = Problems::new();
+    for (index, step) in scenario.steps.iter().enumerate() {
+        let output = print_config(folders, &scenario.env).await?;
+        problems.extend(verdict::config(&name_of(index, step), step, &output, &folders.vars()));
+    }
+    Ok(problems)
+}
+
+/// Plays `kind: agent_permission`.
+pub(crate) async fn agent_permission(table: &AgentPermission, template: &GitTemplate) -> Result<Problems> {
+    let folders = Folders::make(
+        template,
+        &Setup {
+            config: Some(&table.config),
+            ..Setup::default()
+        },
+    )?;
+    let server = Server::start(&folders, &Pairs::default()).await?;
+    let outcome = in_time(evaluate(table, server.channel())).await;
+    finish(server, outcome).await
+}
+
+async fn evaluate(table: &AgentPermission, channel: Channel) -> Result<Problems> {
+    let mut client = PermissionServiceClient::new(channel);
+    let mut problems = Problems::new();
+    for query in &table.queries {
+        let request = EvaluatePermissionRequest {
+            agent: table.agent.clone(),
+            permission: query.permission.clone(),
+            patterns: vec![query.pattern.clone()],
+            ..EvaluatePermissionRequest::default()
+        };
+        let response = client
+            .evaluate_permission(request)
+            .await
+            .context("EvaluatePermission")?
+            .into_inner();
+        let expected = match query.action {
+            Action::Allow => PermissionAction::Allow,
+            Action::Ask => PermissionAction::Ask,
+            Action::Deny => PermissionAction::Deny,
+        };
+        if response.action() != expected {
+            let (permission, pattern) = (&query.permission, &query.pattern);
+            let rule = response.verdicts.first().and_then(|verdict| verdict.rule.as_ref());
+            problems.push(format!(
+                "{permission} {pattern:?}\nexpected: {expected:?}\ngot:      {:?} by {rule:?}",
+                response.action()
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Plays `kind: registry`.
+pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result<Problems> {
+    let folders = Folders::make(
+        template,
+        &Setup {
+            config: Some(&table.config),
+            ..Setup::default()
+        },
+    )?;
+    let server = Server::start(&folders, &table.flags).await?;
+    let listed = in_time(list_tools(
+        server.channel(),
+        &table.agent,
+        Some(&table.model),
+        &table.client,
+    ))
+    .await;
+    let outcome = listed.map(|tools| {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        if names == table.offered {
+            return Problems::new();
+        }
+        vec![format!("tools\nexpected: {:?}\ngot:      {names:?}", table.offered)]
+    });
+    finish(server, outcome).await
+}
+
+async fn list_tools(channel: Channel, agent: &str, model: Option<&Model>, client: &str) -> Result<Vec<ToolDefinition>> {
+    let request = ListToolsRequest {
+        agent: agent.to_owned(),
+        model: model.map(|model| ModelRef {
+            provider_id: model.provider_id.clone(),
+            model_id: model.model_id.clone(),
+        }),
+        client: client.to_owned(),
+        ..ListToolsRequest::default()
+    };
+    let mut tools = ToolServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
+    Ok(tools.list_tools(request).await.context("ListTools")?.into_inner().tools)
+}
+
+fn name_of(index: usize, step: &Step) -> String {
+    let what = step
+        .tool
+        .clone()
+        .or_else(|| step.op.map(|op| format!("{op:?}")))
+        .unwrap_or_default();
+    format!("step {} ({what})", index + 1)
+}
+
+/// Takes the steps of one case.
+struct Player<'a> {
+    scenario: &'a Scenario,
+    folders: &'a Folders,
+    channel: Channel,
+    notices: mpsc::Sender<Notice>,
+    vars: Vars,
+}
+
+impl<'a> Player<'a> {
+    fn new(scenario: &'a Scenario, folders: &'a Folders, channel: Channel, notices: mpsc::Sender<Notice>) -> Self {
+        Self {
+            scenario,
+            folders,
+            channel,
+            notices,
+            vars: folders.vars(),
+        }
+    }
+
+    async fn play(&mut self) -> Result<Problems> {
+        let steps = &self.scenario.steps;
+        let mut problems = Problems::new();
+        let mut index = 0;
+        while index < steps.len() {
+            match steps[index].op {
+                None => {
+                    let beside = steps[index..].iter().take_while(|step| step.parallel_with_next).count();
+                    problems.extend(self.calls(index, index + beside).await?);
+                    index += beside;
+                }
+                Some(op) => problems.extend(self.look(op, index).await?),
+            }
+            index += 1;
+        }
+        Ok(problems)
+    }
+
+    async fn look(&self, op: Op, index: usize) -> Result<Problems> {
+        let step = &self.scenario.steps[index];
+        let name = name_of(index, step);
+        match op {
+            Op::Tools => {
+                let agent = step.agent.as_deref().unwrap_or_default();
+                let tools = list_tools(self.channel.clone(), agent, step.model.as_ref(), "")
+                    .await
+                    .context(name.clone())?;
+                Ok(verdict::tools(&name, step, &tools, &self.vars))
+            }
+            Op::Config => {
+                let output = print_config(self.folders, &self.scenario.env).await?;
+                Ok(verdict::config(&name, step, &output, &self.vars))
+            }
+            Op::McpStatus | Op::Todos => bail!("{name}: the runner cannot play it yet"),
+        }
+    }
+
+    /// Plays the calls `first..=last`, which run beside each other, and judges them when all have ended.
+    async fn calls(&mut self, first: usize, last: usize) -> Result<Problems> {
+        let mut running = JoinSet::new();
+        for index in first..=last {
+            let name = name_of(index, &self.scenario.steps[index]);
+            let before = (index > first).then(|| call_id(index - 1));
+            let call = self.begin(index, before).await.context(name)?;
+            let notices = self.notices.clone();
+            running.spawn(async move {
+                let observed = call.watch().await;
+                // The approver may be gone if the case is being given up.
+                let _ = notices
+                    .send(Notice::Ended {
+                        call_id: call_id(index),
+                    })
+                    .await;
+                (index, observed)
+            });
+        }
+        let ended = self.wait_for_all(running, last).await?;
+        let mut problems = Problems::new();
+        for (index, observed) in ended {
+            let step = &self.scenario.steps[index];
+            problems.extend(verdict::call(
+                &name_of(index, step),
+                step,
+                &observed,
+                &self.vars,
+                self.folders,
+            ));
+            self.remember_output(&observed);
+        }
+        Ok(problems)
+    }
+
+    async fn wait_for_all(
+        &self,
+        mut running: JoinSet<(usize, Result<Observed>)>,
+        last: usize,
+    ) -> Result<Vec<(usize, Observed)>> {
+        let mut ended = Vec::new();
+        let mut deadline = None;
+        while !running.is_empty() {
+            let joined = tokio::select! {
+                joined = running.join_next() => joined,
+                () = wait_until(deadline) => bail!("a call has not ended {LINGER:?} after the one beside it"),
+            };
+            let (index, observed) = joined.context("no call is left")??;
+            let observed = observed.with_context(|| name_of(index, &self.scenario.steps[index]))?;
+            if index == last {
+                deadline = Some(Instant::now() + LINGER);
+            }
+            ended.push((index, observed));
+        }
+        ended.sort_by_key(|(index, _)| *index);
+        Ok(ended)
+    }
+
+    /// Starts a call and waits for its first event, so that calls start in the order written.
+    async fn begin(&self, index: usize, after: Option<String>) -> Result<RunningCall> {
+        let step = &self.scenario.steps[index];
+        let call_id = call_id(index);
+        let request = ExecuteToolRequest {
+            context: Some(CallContext {
+                session_id: step.session.clone().unwrap_or_else(|| SESSION.to_owned()),
+                agent: step.agent.clone().unwrap_or_default(),
+                ..CallContext::default()
+            }),
+            call_id: call_id.clone(),
+            tool: step.tool.clone().unwrap_or_default(),
+            arguments: self.arguments(step)?,
+            timeout: None,
+            on_disconnect: OnDisconnect::Cancel.into(),
+            output: OutputMode::Full.into(),
+        };
+        let notice = Notice::Started {
+            call_id: call_id.clone(),
+            replies: step.replies.clone(),
+            after,
+        };
+        self.notices.send(notice).await.ok().context("the approver is gone")?;
+        let started = Instant::now();
+        let mut tools = ToolServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT);
+        let mut events = tools.execute_tool(request).await.context("ExecuteTool")?.into_inner();
+        let mut last_sequence = 0;
+        let first = next_event(&mut events, &mut last_sequence).await?;
+        let Some(call_event::Event::Pending(pending)) = first.event else {
+            bail!("the first event is not `pending`: {first:?}");
+        };
+        Ok(RunningCall {
+            call_id,
+            tools,
+            events,
+            last_sequence,
+            started,
+            cancel_at: step.cancel_after_ms.map(|delay| started + Duration::from_millis(delay)),
+            tool: pending.tool,
+        })
+    }
+
+    fn arguments(&self, step: &Step) -> Result<Option<execute_tool_request::Arguments>> {
+        let text = match (&step.input, &step.input_json) {
+            (Some(input), _) => self.vars.json(input).to_string(),
+            (None, Some(text)) => self.vars.text(text),
+            (None, None) => return Ok(None),
+        };
+        ensure!(!text.contains("${output_path}"), "the step before has stored no output");
+        Ok(Some(execute_tool_request::Arguments::InputJson(text)))
+    }
+
+    fn remember_output(&mut self, observed: &Observed) {
+        let truncation = match &observed.end {
+            End::Completed(end) => end.truncation.as_ref(),
+            End::Failed(end) => end.truncation.as_ref(),
+        };
+        let path = truncation.map(|it| it.path.clone()).filter(|path| !path.is_empty());
+        let named = || {
+            let metadata = observed.metadata();
+            metadata.get("outputPath").and_then(Value::as_str).map(str::to_owned)
+        };
+        match path.or_else(named) {
+            Some(path) => self.vars.set("output_path", path),
+            None => self.vars.unset("output_path"),
+        }
+    }
+}
+
+fn call_id(index: usize) -> String {
+    format!("call-{}", index + 1)
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A call whose events are being read.
+struct RunningCall {
+    call_id: String,
+    tools: ToolServiceClient<Channel>,
+    events: Streaming<ExecuteToolResponse>,
+    last_sequence: i64,
+    started: Instant,
+    cancel_at: Option<Instant>,
+    tool: String,
+}
+
+impl RunningCall {
+    /// Reads to the terminal event, and cancels on the way if the step says so.
+    async fn watch(mut self) -> Result<Observed> {
+        let mut asked = Vec::new();
+        let end = loop {
+            let event = tokio::select! {
+                event = next_event(&mut self.events, &mut self.last_sequence) => event?,
+                () = wait_until(self.cancel_at) => {
+                    self.cancel_at = None;
+                    let request = CancelCallRequest { call_id: self.call_id.clone() };
+                    self.tools.cancel_call(request).await.context("CancelCall")?;
+                    continue;
+                }
+            };
+            match event.event.context("an event that says nothing")? {
+                call_event::Event::Completed(end) => break End::Completed(end),
+                call_event::Event::Failed(end) => break End::Failed(end),
+                call_event::Event::Waiting(waiting) => {
+                    let prompt = waiting.prompt.context("`waiting` without a prompt")?;
+                    let Some(prompt::Request::Permission(request)) = prompt.request else {
+                        bail!("a prompt that asks nothing");
+                    };
+                    asked.push(request);
+                }
+                call_event::Event::Pending(_) => bail!("`pending` came twice"),
+                call_event::Event::Running(_)
+                | call_event::Event::Metadata(_)
+                | call_event::Event::Output(_)
+                | call_event::Event::Resumed(_)
+                | call_event::Event::Warning(_)
+                | call_event::Event::Heartbeat(_)
+                | call_event::Event::Gap(_) => {}
+            }
+        };
+        let elapsed = self.started.elapsed();
+        if let Some(more) = self.events.message().await.context("after the terminal event")? {
+            bail!("an event after the terminal one: {more:?}");
+        }
+        Ok(Observed {
+            tool: self.tool,
+            asked,
+            end,
+            elapsed,
+        })
+    }
+}
+
+/// Reads an event and checks what the contract says of the sequence: from 1, without gaps.
+async fn next_event(events: &mut Streaming<ExecuteToolResponse>, last_sequence: &mut i64) -> Result<CallEvent> {
+    let response = events.message().await.context("the stream broke")?;
+    let response = response.context("the stream ended without a terminal event")?;
+    let event = response.event.context("a response without an event")?;
+    let expected = match &event.event {
+        Some(call_event::Event::Heartbeat(_)) => return Ok(event),
+        Some(call_event::Event::Gap(gap)) => {
+            ensure!(
+                gap.first_sequence == *last_sequence + 1,
+                "a gap that does not follow event {last_sequence}: {gap:?}"
+            );
+            gap.last_sequence
+        }
+        Some(_) | None => *last_sequence + 1,
+    };
+    ensure!(
+        event.sequence == expected,
+        "event {} came where {expected} was due",
+        event.sequence
+    );
+    *last_sequence = event.sequence;
+    Ok(event)
+}

@@ -1,0 +1,148 @@
+//! The pure tables: what the library's functions must give for rows of input.
+//!
+//! *Invariant:* every call of a library function stands in [`library`], so a changed signature touches one place.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use toolgate::call::Rule;
+
+use crate::entry::Content;
+use crate::play::Problems;
+use crate::rows::{DisabledTools, Evaluate, RuleRow, Ruleset, Truncate, Wildcard};
+
+/// The functions under test, with the types of the tables.
+mod library {
+    use std::path::Path;
+
+    use anyhow::{Result, bail};
+    use serde_json::Value;
+    use toolgate::call::{Action, Rule};
+
+    use crate::rows::TruncateOptions;
+
+    pub(super) fn wildcard(_input: &str, _pattern: &str) -> Result<bool> {
+        bail!("toolgate::permission::wildcard::matches is not there")
+    }
+
+    pub(super) fn ruleset(_block: &Value, _home: &Path) -> Result<Vec<Rule>> {
+        bail!("toolgate::permission::rules::from_config is not there")
+    }
+
+    pub(super) fn evaluate(_permission: &str, _pattern: &str, _rulesets: &[&[Rule]]) -> Result<Action> {
+        bail!("toolgate::permission::rules::evaluate is not there")
+    }
+
+    pub(super) fn is_disabled(_tool: &str, _rules: &[Rule]) -> Result<bool> {
+        bail!("toolgate::permission::rules::disabled is not there")
+    }
+
+    /// Returns the text for the model, or `None` if the text is within the limits.
+    pub(super) fn truncate(
+        _text: &str,
+        options: &TruncateOptions,
+        _task: bool,
+        _path: &Path,
+    ) -> Result<Option<String>> {
+        let TruncateOptions {
+            max_lines,
+            max_bytes,
+            direction,
+        } = options;
+        bail!("toolgate::engine::truncate is not there: {direction:?}, {max_lines:?} lines, {max_bytes:?} bytes")
+    }
+}
+
+/// The path that a truncated text names.
+const STORED: &str = "/data/tool-output/tool_0123456789abABCDEFGHIJKLMN";
+
+fn rules(rows: &[RuleRow]) -> Vec<Rule> {
+    let rule = |row: &RuleRow| Rule {
+        permission: row.permission.clone(),
+        pattern: row.pattern.clone(),
+        action: row.action,
+    };
+    rows.iter().map(rule).collect()
+}
+
+/// Plays `kind: wildcard`.
+pub(crate) fn wildcard(table: &Wildcard) -> Result<Problems> {
+    let mut problems = Problems::new();
+    for row in &table.rows {
+        let got = library::wildcard(&row.input, &row.pattern)?;
+        if got != row.matches {
+            let (input, pattern, expected) = (&row.input, &row.pattern, row.matches);
+            problems.push(format!(
+                "{input:?} and {pattern:?}\nexpected: {expected}\ngot:      {got}"
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Plays `kind: evaluate`.
+pub(crate) fn evaluate(table: &Evaluate) -> Result<Problems> {
+    let rulesets: Vec<Vec<Rule>> = table.rulesets.iter().map(|rows| rules(rows)).collect();
+    let rulesets: Vec<&[Rule]> = rulesets.iter().map(Vec::as_slice).collect();
+    let mut problems = Problems::new();
+    for query in &table.queries {
+        let got = library::evaluate(&query.permission, &query.pattern, &rulesets)?;
+        if got != query.action {
+            let (permission, pattern, expected) = (&query.permission, &query.pattern, query.action);
+            problems.push(format!(
+                "{permission} {pattern:?}\nexpected: {expected:?}\ngot:      {got:?}"
+            ));
+        }
+    }
+    Ok(problems)
+}
+
+/// Plays `kind: ruleset`.
+pub(crate) fn ruleset(table: &Ruleset) -> Result<Problems> {
+    let got = library::ruleset(&table.config, Path::new(&table.home))?;
+    let expected = rules(&table.expect);
+    if got == expected {
+        return Ok(Problems::new());
+    }
+    Ok(vec![format!("rules\nexpected: {expected:?}\ngot:      {got:?}")])
+}
+
+/// Plays `kind: disabled_tools`.
+pub(crate) fn disabled_tools(table: &DisabledTools) -> Result<Problems> {
+    let rules = rules(&table.rules);
+    let mut problems = Problems::new();
+    for tool in &table.tools {
+        let expected = table.disabled.contains(tool);
+        let got = library::is_disabled(tool, &rules)?;
+        if got != expected {
+            problems.push(format!("is {tool} disabled?\nexpected: {expected}\ngot:      {got}"));
+        }
+    }
+    if let Some(stray) = table.disabled.iter().find(|tool| !table.tools.contains(tool)) {
+        bail!("{stray} is expected to be disabled but is not among the tools");
+    }
+    Ok(problems)
+}
+
+/// Plays `kind: truncate`.
+pub(crate) fn truncate(table: &Truncate) -> Result<Problems> {
+    let text = match &table.text.content {
+        Content::Text(text) => text.clone(),
+        Content::Bytes(bytes) => String::from_utf8(bytes.clone())?,
+        Content::Folder | Content::Symlink(_) | Content::Fifo => bail!("the text of a truncation is a file"),
+    };
+    let cut = library::truncate(&text, &table.options, table.task_tool, Path::new(STORED))?;
+    let mut problems = Problems::new();
+    if cut.is_some() != table.expect.truncated {
+        problems.push(format!(
+            "truncated\nexpected: {}\ngot:      {}",
+            table.expect.truncated,
+            cut.is_some()
+        ));
+    }
+    let content = cut.unwrap_or(text);
+    if let Err(problem) = table.expect.content.check_str(Some(&content)) {
+        problems.push(format!("content\n{problem}"));
+    }
+    Ok(problems)
+}

@@ -1,0 +1,333 @@
+//! Compares what a step gave with what the case expects.
+//!
+//! *Invariant:* looks at values and files, talks to nobody.
+
+use std::process::Output;
+
+use base64::Engine as _;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value as ProtoValue};
+use serde_json::{Map, Value, json};
+use toolgate::grpc::proto::{Attachment, PermissionRequest, ToolDefinition, attachment};
+
+use crate::case::{ExpectedAttachment, ExpectedPermission, Pairs, Status, Step};
+use crate::matcher::{Matcher, mismatch, show};
+use crate::play::{End, Observed, Problems};
+use crate::vars::Vars;
+use crate::workspace::Folders;
+
+/// The exit code of `toolgate config` when the configuration is refused.
+const REFUSED: i32 = 2;
+/// The tool that answers calls which could not be understood.
+const PLACEHOLDER: &str = "invalid";
+
+impl Observed {
+    fn status(&self) -> Status {
+        match self.end {
+            End::Completed(_) => Status::Completed,
+            End::Failed(_) => Status::Error,
+        }
+    }
+
+    fn output(&self) -> Option<&str> {
+        match &self.end {
+            End::Completed(end) => Some(&end.output),
+            End::Failed(_) => None,
+        }
+    }
+
+    fn error(&self) -> Option<&str> {
+        match &self.end {
+            End::Completed(_) => None,
+            End::Failed(end) => Some(&end.error),
+        }
+    }
+
+    fn title(&self) -> &str {
+        match &self.end {
+            End::Completed(end) => &end.title,
+            End::Failed(end) => &end.title,
+        }
+    }
+
+    /// Returns the metadata of the terminal event.
+    pub(crate) fn metadata(&self) -> Value {
+        let metadata = match &self.end {
+            End::Completed(end) => end.metadata.as_ref(),
+            End::Failed(end) => end.metadata.as_ref(),
+        };
+        metadata.map_or_else(|| json!({}), from_struct)
+    }
+
+    fn attachments(&self) -> &[Attachment] {
+        match &self.end {
+            End::Completed(end) => &end.attachments,
+            End::Failed(end) => &end.attachments,
+        }
+    }
+
+    fn summary(&self) -> String {
+        let text = self.output().or(self.error()).unwrap_or_default();
+        format!("{:?}: {}", self.status(), show(Some(&json!(text))))
+    }
+}
+
+/// Collects what is wrong with one step.
+struct Report<'a> {
+    step: &'a str,
+    vars: &'a Vars,
+    problems: Problems,
+}
+
+impl Report<'_> {
+    fn add(&mut self, what: &str, problem: &str) {
+        self.problems.push(format!("{}: {what}\n{problem}", self.step));
+    }
+
+    fn check(&mut self, what: &str, matcher: &Matcher, value: Option<&Value>) {
+        if let Err(problem) = matcher.with(self.vars).check(value) {
+            self.add(what, &problem);
+        }
+    }
+
+    fn check_str(&mut self, what: &str, matcher: Option<&Matcher>, text: Option<&str>) {
+        if let Some(Err(problem)) = matcher.map(|matcher| matcher.with(self.vars).check_str(text)) {
+            self.add(what, &problem);
+        }
+    }
+
+    fn check_pointers(&mut self, what: &str, matchers: &Pairs<Matcher>, value: &Value) {
+        for (pointer, matcher) in &matchers.0 {
+            self.check(&format!("{what} {pointer}"), matcher, value.pointer(pointer));
+        }
+    }
+}
+
+/// Judges a call.
+pub(crate) fn call(name: &str, step: &Step, observed: &Observed, vars: &Vars, folders: &Folders) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    let expect = &step.expect;
+    if let Some(status) = expect.status
+        && status != observed.status()
+    {
+        report.add(
+            "status",
+            &format!("expected: {status:?}\ngot:      {}", observed.summary()),
+        );
+    }
+    // The placeholder completes whatever it is given: without this, a step that only expects `completed` would pass for
+    // a tool that does not exist.
+    let is_named = step.tool.as_deref() == Some(PLACEHOLDER);
+    if observed.tool == PLACEHOLDER && !is_named && expect.output.is_none() && expect.title.is_none() {
+        report.add(
+            "tool",
+            &format!(
+                "expected: the tool itself\ngot:      the placeholder, {}",
+                observed.summary()
+            ),
+        );
+    }
+    report.check_str("output", expect.output.as_ref(), observed.output());
+    report.check_str("error", expect.error.as_ref(), observed.error());
+    report.check_str("title", expect.title.as_ref(), Some(observed.title()));
+    if let Some(matchers) = &expect.metadata {
+        report.check_pointers("metadata", matchers, &observed.metadata());
+    }
+    if let Some(expected) = &expect.attachments {
+        check_attachments(&mut report, expected, observed.attachments());
+    }
+    if let Some(expected) = &expect.permissions {
+        check_permissions(&mut report, expected, &observed.asked);
+    }
+    for (path, entry) in expect.files.iter().flat_map(|files| &files.0) {
+        if let Err(problem) = folders.check_entry(path, entry.as_ref(), vars) {
+            report.add(&format!("file {path}"), &problem);
+        }
+    }
+    let elapsed = observed.elapsed.as_millis();
+    if let Some(limit) = expect.max_ms
+        && elapsed > u128::from(limit)
+    {
+        report.add("time", &format!("expected: at most {limit} ms\ngot:      {elapsed} ms"));
+    }
+    report.problems
+}
+
+fn check_permissions(report: &mut Report<'_>, expected: &[ExpectedPermission], asked: &[PermissionRequest]) {
+    if expected.len() != asked.len() {
+        let shown: Vec<String> = asked
+            .iter()
+            .map(|it| format!("{} {:?}", it.permission, it.patterns))
+            .collect();
+        report.add(
+            "permissions",
+            &format!(
+                "expected: {} prompts\ngot:      {}: {shown:?}",
+                expected.len(),
+                asked.len()
+            ),
+        );
+        return;
+    }
+    for (index, (expected, asked)) in expected.iter().zip(asked).enumerate() {
+        let what = format!("permission {}", index + 1);
+        if let Some(permission) = &expected.permission
+            && report.vars.text(permission) != asked.permission
+        {
+            report.add(
+                &what,
+                &mismatch(&format!("{permission:?}"), Some(&json!(asked.permission))),
+            );
+        }
+        for (key, expected, got) in [
+            ("patterns", &expected.patterns, &asked.patterns),
+            ("always", &expected.always, &asked.always),
+        ] {
+            let Some(expected) = expected else { continue };
+            let expected: Vec<String> = expected.iter().map(|text| report.vars.text(text)).collect();
+            if expected != *got {
+                report.add(
+                    &format!("{what}, {key}"),
+                    &format!("expected: {expected:?}\ngot:      {got:?}"),
+                );
+            }
+        }
+        if let Some(matchers) = &expected.metadata {
+            let metadata = asked.metadata.as_ref().map_or_else(|| json!({}), from_struct);
+            report.check_pointers(&format!("{what}, metadata"), matchers, &metadata);
+        }
+    }
+}
+
+fn check_attachments(report: &mut Report<'_>, expected: &[ExpectedAttachment], got: &[Attachment]) {
+    if expected.len() != got.len() {
+        report.add(
+            "attachments",
+            &format!("expected: {} files\ngot:      {}", expected.len(), got.len()),
+        );
+        return;
+    }
+    for (index, (expected, got)) in expected.iter().zip(got).enumerate() {
+        let url = url_of(got);
+        for (key, expected, got) in [
+            ("mime", &expected.mime, &got.mime),
+            ("filename", &expected.filename, &got.filename),
+            ("url", &expected.url, &url),
+        ] {
+            if let Some(expected) = expected
+                && report.vars.text(expected) != *got
+            {
+                let problem = mismatch(&format!("{expected:?}"), Some(&json!(got)));
+                report.add(&format!("attachment {}, {key}", index + 1), &problem);
+            }
+        }
+    }
+}
+
+/// An attachment's URL; bytes are a data URL, as the cases write them.
+fn url_of(attachment: &Attachment) -> String {
+    match &attachment.content {
+        Some(attachment::Content::Url(url)) => url.clone(),
+        Some(attachment::Content::Data(bytes)) => {
+            let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+            format!("data:{};base64,{text}", attachment.mime)
+        }
+        None => String::new(),
+    }
+}
+
+/// Judges a list of tools.
+pub(crate) fn tools(name: &str, step: &Step, tools: &[ToolDefinition], vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    let Some(expected) = &step.expect.tools else {
+        return report.problems;
+    };
+    let find = |name: &str| tools.iter().find(|tool| tool.name == name);
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    for tool in expected.present.iter().filter(|tool| find(tool).is_none()) {
+        report.add("tools", &format!("expected: with {tool}\ngot:      {names:?}"));
+    }
+    for tool in expected.absent.iter().filter(|tool| find(tool).is_some()) {
+        report.add("tools", &format!("expected: without {tool}\ngot:      {names:?}"));
+    }
+    for (tool, matcher) in &expected.description.0 {
+        let description = find(tool).map(|tool| tool.description.as_str());
+        report.check_str(&format!("description of {tool}"), Some(matcher), description);
+    }
+    for (tool, matchers) in &expected.schema.0 {
+        let schema = find(tool).map(|tool| serde_json::from_str::<Value>(&tool.input_schema_json));
+        match schema {
+            Some(Ok(schema)) => report.check_pointers(&format!("schema of {tool}"), matchers, &schema),
+            Some(Err(error)) => report.add(&format!("schema of {tool}"), &error.to_string()),
+            None => report.add("tools", &format!("expected: with {tool}\ngot:      {names:?}")),
+        }
+    }
+    report.problems
+}
+
+/// Judges what `toolgate config --json` printed.
+pub(crate) fn config(name: &str, step: &Step, output: &Output, vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if let Some(matcher) = &step.expect.error {
+        report.check_str("error", Some(matcher), Some(&errors));
+        if output.status.code() != Some(REFUSED) {
+            report.add(
+                "exit code",
+                &format!("expected: {REFUSED}\ngot:      {}", output.status),
+            );
+        }
+        return report.problems;
+    }
+    if !output.status.success() {
+        report.add(
+            "exit code",
+            &format!("expected: 0\ngot:      {}: {errors}", output.status),
+        );
+        return report.problems;
+    }
+    match serde_json::from_slice::<Value>(&output.stdout) {
+        Ok(printed) => {
+            let merged = printed
+                .pointer("/workspaces/0/opencode")
+                .cloned()
+                .unwrap_or(Value::Null);
+            if let Some(matchers) = &step.expect.config {
+                report.check_pointers("config", matchers, &merged);
+            }
+        }
+        Err(error) => report.add("standard output", &format!("expected: JSON\ngot:      {error}")),
+    }
+    report.problems
+}
+
+fn from_struct(fields: &Struct) -> Value {
+    let pairs = fields
+        .fields
+        .iter()
+        .map(|(key, value)| (key.clone(), from_proto(value)));
+    Value::Object(pairs.collect::<Map<String, Value>>())
+}
+
+fn from_proto(value: &ProtoValue) -> Value {
+    match &value.kind {
+        None | Some(Kind::NullValue(_)) => Value::Null,
+        Some(Kind::BoolValue(is)) => Value::Bool(*is),
+        Some(Kind::NumberValue(number)) => json!(number),
+        Some(Kind::StringValue(text)) => Value::String(text.clone()),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.iter().map(from_proto).collect()),
+        Some(Kind::StructValue(fields)) => from_struct(fields),
+    }
+}
