@@ -1,1 +1,319 @@
-//! Composition root.
+//! The composition root: the only module that names concrete tools, stores and services together, and the order in
+//! which they start and stop.
+//!
+//! *Invariant:* wiring only, top to bottom. [`App::build`] makes everything, [`App::start`] listens, [`Running::drain`]
+//! stops: health NOT_SERVING, new calls refused, grace, cancel, terminal events for all, streams closed, programs gone,
+//! store closed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use tokio::net::UnixListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+
+use crate::call::{InstanceId, Timestamp};
+use crate::config::opencode::ToolOutputLimits;
+use crate::config::service::{RetentionConfig, Unattended};
+use crate::config::{Config, Environment, Flags, ToolsConfig};
+use crate::engine::{Engine, Limits, Place, Registry, truncate};
+use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::permission::agents::{Agents, Folders};
+use crate::permission::broker::{Broker, PromptPolicy};
+use crate::process::{self, Programs};
+use crate::store::local::LocalStore;
+use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
+use crate::tool::Tool;
+use crate::tools::bash::Bash;
+use crate::tools::glob::Glob;
+use crate::tools::grep::Grep;
+use crate::tools::invalid::Invalid;
+use crate::tools::list::List;
+use crate::tools::read::Read;
+use crate::tools::write::Write;
+use crate::workspace::Workspace;
+use crate::workspace::files::Files;
+
+/// How long a command may run that says nothing about it.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The first clean-up comes this long after the start, the next ones this far apart.
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How long streams may take to deliver what they have when everything else has ended.
+const STREAMS_GRACE: Duration = Duration::from_secs(2);
+
+/// A service that is ready to listen.
+pub struct App {
+    store: Arc<LocalStore>,
+    engine: Arc<Engine>,
+    programs: Programs,
+    shared: Arc<Shared>,
+    services: Services,
+    listen: crate::config::service::ListenConfig,
+    retention: OutputSweep,
+    drain_grace: Duration,
+}
+
+/// A service that listens.
+pub struct Running {
+    /// Where it listens on TCP; the port is the real one.
+    pub tcp: Option<SocketAddr>,
+    /// Its Unix socket.
+    pub unix: Option<PathBuf>,
+    app: Parts,
+    servers: JoinSet<Result<(), ServeError>>,
+    stop_servers: CancellationToken,
+}
+
+struct Parts {
+    store: Arc<LocalStore>,
+    engine: Arc<Engine>,
+    programs: Programs,
+    shared: Arc<Shared>,
+    services: Services,
+    drain_grace: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct OutputSweep {
+    keep: RetentionConfig,
+    max_total_bytes: u64,
+}
+
+impl App {
+    /// Opens the store, makes the tools, and looks after the calls that an earlier run left unfinished.
+    ///
+    /// # Errors
+    /// The data directory, a workspace or its configuration cannot be used; the text names it.
+    pub async fn build(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+        process::adopt_orphans().context("cannot look after orphaned processes")?;
+        let instance = InstanceId::generate();
+        let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
+        let store = tokio::task::spawn_blocking(move || LocalStore::open(&data_dir, opened_by)).await??;
+        let store = Arc::new(store);
+        let dyn_store: Arc<dyn Store> = store.clone();
+
+        let variables: BTreeMap<OsString, OsString> =
+            environment.vars().map(|(name, value)| (name.into(), value.into())).collect();
+        let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
+        let flags = Flags::from_environment(environment);
+        let registry = Arc::new(builtin(&programs, &flags)?);
+        let places = places(config, environment, &registry)?;
+
+        let policy = PromptPolicy {
+            timeout: config.permission.timeout,
+            refuse_unattended: config.permission.unattended == Unattended::Refuse,
+        };
+        let broker = Arc::new(Broker::new(dyn_store.clone(), instance.clone(), policy));
+        let limits = Limits {
+            max_running_calls: config.limits.max_running_calls as usize,
+            max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
+            max_output_bytes: config.limits.max_output_bytes,
+        };
+        let engine = Engine::new(dyn_store, broker, instance, places, limits);
+        let recovered = engine.recover().await.context("cannot look after the calls of an earlier run")?;
+        if recovered.lost + recovered.resumed > 0 {
+            tracing::warn!(lost = recovered.lost, resumed = recovered.resumed, "an earlier run ended without closing");
+        }
+
+        let shared = Arc::new(Shared {
+            engine: engine.clone(),
+            heartbeat: grpc::HEARTBEAT,
+            output_retention: config.retention.outputs,
+            call_retention: config.retention.calls,
+            started: Timestamp::now(),
+            closing: CancellationToken::new(),
+        });
+        let services = Services::new(shared.clone()).await.context("cannot read the service's own descriptors")?;
+        Ok(Self {
+            store,
+            engine,
+            programs,
+            shared,
+            services,
+            listen: config.listen.clone(),
+            retention: OutputSweep {
+                keep: config.retention,
+                max_total_bytes: config.limits.max_total_output_bytes,
+            },
+            drain_grace: config.drain_grace,
+        })
+    }
+
+    /// Binds the listeners and serves.
+    ///
+    /// # Errors
+    /// An address or a socket cannot be had; the text names it.
+    pub async fn start(self) -> anyhow::Result<Running> {
+        let stop_servers = CancellationToken::new();
+        let mut servers = JoinSet::new();
+        let mut tcp = None;
+        if let Some(address) = self.listen.tcp {
+            let incoming = TcpIncoming::bind(address)
+                .with_context(|| format!("cannot listen on {address}"))?
+                .with_nodelay(Some(true));
+            tcp = Some(incoming.local_addr()?);
+            servers.spawn(self.services.clone().serve(Listener::Tcp(incoming), stop_servers.clone()));
+        }
+        let unix = self.listen.unix.clone();
+        if let Some(path) = &unix {
+            let listener = bind_socket(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+            servers.spawn(self.services.clone().serve(Listener::Unix(listener), stop_servers.clone()));
+        }
+        servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
+        let app = Parts {
+            store: self.store,
+            engine: self.engine,
+            programs: self.programs,
+            shared: self.shared,
+            services: self.services,
+            drain_grace: self.drain_grace,
+        };
+        Ok(Running { tcp, unix, app, servers, stop_servers })
+    }
+}
+
+impl Running {
+    /// Returns when a listener has failed; the service should be stopped then.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            match self.servers.join_next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error.into(),
+                Some(Err(panicked)) => return panicked.into(),
+                None => return anyhow!("nothing is listening any more"),
+            }
+        }
+    }
+
+    /// Stops in order. Every call has its terminal event, and every program is gone, when this returns.
+    pub async fn drain(mut self) {
+        let Parts { store, engine, programs, shared, services, drain_grace } = self.app;
+        services.stop_serving().await;
+        engine.drain(drain_grace).await;
+        shared.closing.cancel();
+        self.stop_servers.cancel();
+        let finished = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(STREAMS_GRACE, finished).await.is_err() {
+            // A client that does not read, or that watches the health, must not keep the service up.
+            self.servers.shutdown().await;
+        }
+        let survivors = programs.shutdown().await;
+        if survivors > 0 {
+            tracing::warn!(survivors, "some programs could not be ended");
+        }
+        if let Err(error) = store.close().await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the store could not be closed");
+        }
+        if let Some(path) = &self.unix {
+            // Another service may have taken the path over; its socket is its own business.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Makes the built-in tools, in the order in which models are told of them (`spec/framework.md` §6).
+fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
+    let files = Arc::new(Files::new(!flags.disable_file_time_check));
+    let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
+    let tools: [Arc<dyn Tool>; 6] = [
+        Arc::new(Bash::new(programs.clone(), command_timeout)),
+        Arc::new(Read::new()),
+        Arc::new(Glob),
+        Arc::new(Grep),
+        Arc::new(Write::new(files)),
+        Arc::new(List),
+    ];
+    Ok(Registry::new(Arc::new(Invalid), tools)?)
+}
+
+fn places(config: &Config, environment: &Environment, registry: &Arc<Registry>) -> anyhow::Result<Vec<Place>> {
+    let output_dir = config.data_dir.join("tool-output");
+    let folders = Folders { output_dir: &output_dir, data_dir: &config.data_dir };
+    let place = |workspace: &crate::config::service::WorkspaceConfig| {
+        let home = environment.home().map(Path::to_path_buf);
+        let opened = Workspace::open(&workspace.name, &workspace.directory, home)
+            .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
+            .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+        let tools = ToolsConfig::load(opened.directory(), opened.worktree(), environment)?;
+        for warning in &tools.warnings {
+            tracing::warn!(workspace = %workspace.name, "{warning}");
+        }
+        Ok(Place {
+            workspace: Arc::new(opened),
+            agents: Agents::new(&tools.agents, folders),
+            registry: registry.clone(),
+            truncation: truncation(tools.tool_output),
+        })
+    };
+    config.workspaces.iter().map(place).collect()
+}
+
+fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
+    let default = truncate::Limits::default();
+    let or = |limit: Option<u64>, default: usize| {
+        limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    };
+    truncate::Limits {
+        max_lines: or(limits.max_lines, default.max_lines),
+        max_bytes: or(limits.max_bytes, default.max_bytes),
+    }
+}
+
+/// Binds a Unix socket that only its owner can use. A socket that nobody listens on any more is replaced.
+fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => bail!("another service listens there"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Deletes what the retention does not keep, now and then until `stop`.
+async fn sweep(store: Arc<LocalStore>, rules: OutputSweep, stop: CancellationToken) -> Result<(), ServeError> {
+    let mut wait = FIRST_SWEEP;
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        wait = SWEEP_EVERY;
+        let before = |age: Duration| Timestamp(Timestamp::now().millis().saturating_sub(millis(age)));
+        let keep =
+            OutputRetention { before: before(rules.keep.outputs), max_total_bytes: rules.max_total_bytes };
+        let results = [
+            ("outputs", store.sweep_outputs(keep).await),
+            ("calls", store.sweep_calls(before(rules.keep.calls)).await),
+            ("events", store.sweep_journal(before(rules.keep.journal)).await),
+        ];
+        for (what, result) in results {
+            match result {
+                Ok(0) => {}
+                Ok(count) => tracing::info!(count, "{what} deleted that were kept long enough"),
+                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "{what} could not be swept"),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn millis(age: Duration) -> i64 {
+    i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
+}
