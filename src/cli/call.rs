@@ -94,7 +94,7 @@ pub(super) struct CallArgs {
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     timeout: Option<Duration>,
     /// Let the call go on when this program is gone; `toolgate watch` finds it.
-    #[arg(long, requires = "server")]
+    #[arg(long)]
     keep: bool,
     /// How much of the running output to show.
     #[arg(long, value_enum, default_value_t)]
@@ -109,7 +109,7 @@ pub(super) struct CallArgs {
     #[arg(long, group = "prompts")]
     ask: bool,
     /// Leave what is asked to approvers elsewhere (`toolgate approve`).
-    #[arg(long, group = "prompts", requires = "server")]
+    #[arg(long, group = "prompts")]
     wait: bool,
     /// Exit with the exit code of the command that the tool ran.
     #[arg(long)]
@@ -118,6 +118,10 @@ pub(super) struct CallArgs {
 
 impl CallArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if globals.server.is_none() && (self.keep || self.wait) {
+            let why = "--keep and --wait need a server that outlives this command: name one with --server";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let mut interrupts = Interrupts::listen()?;
         let text = self.input_text()?;
         let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;

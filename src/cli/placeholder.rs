@@ -1,5 +1,7 @@
 //! Stands for `config` and `app` with the interface that `service` is written against.
 
+#![allow(dead_code)] // what the real ones read, these only carry
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;

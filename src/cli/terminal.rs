@@ -103,9 +103,12 @@ impl Terminal {
     pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
-        written.map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Failure::BrokenPipe,
-            _ => Failure::Write(error),
+        written.map_err(|error| {
+            if error.kind() == ErrorKind::BrokenPipe {
+                Failure::BrokenPipe
+            } else {
+                Failure::Write(error)
+            }
         })
     }
 

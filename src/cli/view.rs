@@ -80,22 +80,30 @@ pub(super) struct CallView {
 impl CallView {
     /// Begins to show a call of a tool.
     pub(super) fn new(terminal: Terminal, tool: &str, outlives: bool) -> Self {
-        let spinner = (terminal.shows_notes && !terminal.json).then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}") {
-                bar.set_style(style);
-            }
-            bar.set_message(visible(tool).into_owned());
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        Self {
+        let mut view = Self {
             terminal,
             tool: tool.to_owned(),
-            spinner,
+            spinner: None,
             shown: Shown::default(),
             outlives,
+        };
+        view.spin();
+        view
+    }
+
+    /// Shows a spinner where a person looks, unless output on the same terminal would collide with it.
+    fn spin(&mut self) {
+        let collides = self.terminal.shows_output && self.shown.total > 0;
+        if self.terminal.json || !self.terminal.shows_notes || collides || self.spinner.is_some() {
+            return;
         }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}") {
+            bar.set_style(style);
+        }
+        bar.set_message(visible(&self.tool).into_owned());
+        bar.enable_steady_tick(TICK);
+        self.spinner = Some(bar);
     }
 
     /// Shows an event; a terminal one returns how the program ends.
@@ -138,7 +146,7 @@ impl CallView {
         }
     }
 
-    /// Takes the spinner away while the terminal belongs to a question, or for good when the call is over.
+    /// Takes the spinner away: the terminal belongs to a question or to output, or the call is over.
     pub(super) fn rest(&mut self) {
         if let Some(spinner) = self.spinner.take() {
             spinner.finish_and_clear();
@@ -176,7 +184,7 @@ impl CallView {
         self.terminal.bytes(data)
     }
 
-    fn resumed(&self, resumed: &CallResumed) {
+    fn resumed(&mut self, resumed: &CallResumed) {
         let outcome = prompt::outcome(resumed.state, resumed.resolution.as_ref());
         self.note(
             &self
@@ -184,6 +192,7 @@ impl CallView {
                 .err
                 .text(Look::Dim, &format!("prompt {}: {outcome}", resumed.prompt_id)),
         );
+        self.spin();
     }
 
     fn gap(&mut self, gap: &CallGap) {
