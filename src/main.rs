@@ -1,1 +1,43 @@
-fn main() {}
+//! The program `toolgate`: parse, log to standard error, run, exit.
+//!
+//! *Invariant:* no logic; what the program does is in [`toolgate::cli`].
+
+use std::io::{IsTerminal, stderr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use toolgate::cli::{Cli, Exit};
+use tracing_subscriber::EnvFilter;
+
+/// How long threads that still wait for a key or a line may take to put the terminal back in order.
+const LEAVE: Duration = Duration::from_millis(200);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Err(error) = log_to_stderr(&cli) {
+        eprintln!("error: TOOLGATE_LOG: {error}");
+        return Exit::Usage.into();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start the runtime: {error}");
+            return Exit::Unreachable.into();
+        }
+    };
+    let exit = runtime.block_on(cli.run());
+    runtime.shutdown_timeout(LEAVE);
+    exit.into()
+}
+
+/// Sends the log to standard error: what `TOOLGATE_LOG` lets through, else what the command and `-v` call for.
+fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
+    let directives = std::env::var("TOOLGATE_LOG").unwrap_or_else(|_| cli.log_filter().to_owned());
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_new(directives)?)
+        .with_writer(stderr)
+        .with_ansi(cli.colour().applies_to(stderr().is_terminal()))
+        .init();
+    Ok(())
+}

@@ -1,1 +1,197 @@
-//! The command line.
+//! The command line: a client of the contract like any other, and the way to start the service.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | completed |
+//! | 1 | the call failed |
+//! | 2 | usage or configuration |
+//! | 3 | denied by a rule, rejected by a person, or nobody was there to allow it |
+//! | 4 | cancelled or timed out |
+//! | 5 | the server cannot be reached or started, or an RPC failed |
+//! | 130 | interrupted |
+//!
+//! *Invariant:* what a command knows of the service, it knows through `grpc::proto`; only `service` names the
+//! configuration and the composition root. Nothing here ends the process: `main` does.
+
+mod approve;
+mod arguments;
+mod call;
+mod calls;
+mod client;
+mod config;
+mod events;
+mod exit;
+mod follow;
+mod interrupts;
+mod json;
+mod keyboard;
+mod output;
+mod prompt;
+mod serve;
+mod service;
+mod session;
+mod terminal;
+mod tools;
+mod view;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use exit::Exit;
+use exit::Failure;
+pub use terminal::Colour;
+use terminal::Terminal;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    completed
+  1    the call failed
+  2    usage or configuration
+  3    denied by a rule, rejected by a person, or nobody was there to allow it
+  4    cancelled or timed out
+  5    the server cannot be reached or started, or an RPC failed
+  130  interrupted
+
+Results go to standard output, everything else to standard error. TOOLGATE_LOG filters the log
+(for instance TOOLGATE_LOG=toolgate=debug).";
+
+/// Runs an AI agent's tools behind one gRPC contract, with a person in the loop.
+#[derive(Debug, Parser)]
+#[command(name = "toolgate", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+struct Globals {
+    /// The server: http://HOST:PORT or unix:/PATH. Without it `call` and `tools` start the service for themselves;
+    /// the other commands try the configured socket, then http://127.0.0.1:50551.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TOOLGATE_SERVER",
+        hide_env_values = true
+    )]
+    server: Option<String>,
+    /// The service's configuration file (toolgate.toml).
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TOOLGATE_CONFIG",
+        hide_env_values = true
+    )]
+    config: Option<PathBuf>,
+    /// Print one JSON object per event or record, with the field names of the contract.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour; NO_COLOR is respected.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        env = "TOOLGATE_COLOR"
+    )]
+    color: Colour,
+    /// Tell more; twice for the debug log.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service until SIGTERM or SIGINT; a second signal exits at once.
+    Serve(serve::ServeArgs),
+    /// List the tools that an agent may use, or show one with its schema.
+    Tools(tools::ToolsArgs),
+    /// Execute a tool, show what it does, and ask for permission in the terminal.
+    Call(Box<call::CallArgs>),
+    /// Answer the prompts of a running server in the terminal.
+    Approve(approve::ApproveArgs),
+    /// List calls, newest first.
+    Calls(calls::CallsArgs),
+    /// Watch a call, running or ended. Leaving does not touch it.
+    Watch(calls::WatchArgs),
+    /// Cancel a call and wait for its end.
+    Cancel(calls::CancelArgs),
+    /// Read, search or delete the whole output of a call.
+    Output(output::OutputArgs),
+    /// List standing approvals, or take them back.
+    Grants(session::GrantsArgs),
+    /// Show a session, or end it.
+    Session(session::SessionArgs),
+    /// Stream what happens in the workspaces.
+    Events(events::EventsArgs),
+    /// Print the configuration in force and where each value comes from.
+    Config(config::ConfigArgs),
+}
+
+impl Cli {
+    /// Runs the command and reports its failure; what is left to do is to exit.
+    pub async fn run(self) -> Exit {
+        let terminal = Terminal::new(self.globals.json, self.globals.color, self.globals.verbose);
+        match self.command.run(&self.globals, &terminal).await {
+            Ok(exit) => exit,
+            Err(Failure::BrokenPipe) => Exit::Completed,
+            Err(failure) => {
+                terminal.error(&failure.describe());
+                failure.exit()
+            }
+        }
+    }
+
+    /// Returns when colour was asked for.
+    pub fn colour(&self) -> Colour {
+        self.globals.color
+    }
+
+    /// Returns the log filter for this command where `TOOLGATE_LOG` names none.
+    pub fn log_filter(&self) -> &'static str {
+        match (self.globals.verbose, &self.command) {
+            (0, Command::Serve(_)) => "info",
+            (0, _) => "error",
+            (1, Command::Serve(_)) => "toolgate=debug,info",
+            (1, _) => "warn",
+            (2.., _) => "toolgate=debug,info",
+        }
+    }
+}
+
+impl Command {
+    async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        match self {
+            Self::Serve(args) => args.run(globals, terminal).await,
+            Self::Tools(args) => args.run(globals, terminal).await,
+            Self::Call(args) => args.run(globals, terminal).await,
+            Self::Approve(args) => args.run(globals, terminal).await,
+            Self::Calls(args) => args.run(globals, terminal).await,
+            Self::Watch(args) => args.run(globals, terminal).await,
+            Self::Cancel(args) => args.run(globals, terminal).await,
+            Self::Output(args) => args.run(globals, terminal).await,
+            Self::Grants(args) => args.run(globals, terminal).await,
+            Self::Session(args) => args.run(globals, terminal).await,
+            Self::Events(args) => args.run(globals, terminal).await,
+            Self::Config(args) => args.run(globals, terminal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -59,6 +59,8 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "RETENTION",
         "LOG",
     ];
+    /// What only the command line reads.
+    const COMMANDS: [&str; 2] = ["TOOLGATE_WORKSPACE", "TOOLGATE_LOG"];
     let known: Vec<String> = known.iter().map(|key| name_of(key)).collect();
     env.vars()
         .map(|(name, _)| name)
@@ -66,7 +68,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
             name.strip_prefix("TOOLGATE_")
                 .is_some_and(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
         })
-        .filter(|name| !known.iter().any(|ours| ours == name))
+        .filter(|name| !COMMANDS.contains(name) && !known.iter().any(|ours| ours == name))
         .collect()
 }
 

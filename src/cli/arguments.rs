@@ -1,0 +1,296 @@
+//! What is written on the command line as the values that a tool takes: `key=value`, ranges, durations, names.
+//!
+//! *Invariant:* pure; errors are sentences that say what would have been right.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::grpc::proto::ModelRef;
+
+/// Which values a property takes, as far as it matters for reading one from the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Text,
+    Json,
+    Either,
+}
+
+/// Adds `key=value` and `key:=JSON` arguments to the input. A value is text where the schema wants text, else JSON;
+/// where the schema leaves it open, JSON if it parses and text otherwise.
+pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema: &Value) -> Result<(), String> {
+    let mut seen = Vec::new();
+    for pair in pairs {
+        let (key, value) = parse_pair(pair, schema)?;
+        if seen.contains(&key) {
+            return Err(format!("`{key}` is given twice; a list is written {key}:='[…]'"));
+        }
+        seen.push(key.clone());
+        input.insert(key, value);
+    }
+    Ok(())
+}
+
+fn parse_pair(pair: &str, schema: &Value) -> Result<(String, Value), String> {
+    let Some((key, text)) = pair.split_once('=') else {
+        return Err(format!("`{pair}` is no argument; write key=value or key:=JSON"));
+    };
+    let (key, explicit) = match key.strip_suffix(':') {
+        Some(key) => (key, true),
+        None => (key, false),
+    };
+    if key.is_empty() {
+        return Err(format!("`{pair}` has no key; write key=value or key:=JSON"));
+    }
+    let parsed = serde_json::from_str::<Value>(text);
+    let shape = if explicit {
+        Shape::Json
+    } else {
+        shape_of(schema, &schema["properties"][key], 0)
+    };
+    let value = match (shape, parsed) {
+        (Shape::Text, _) | (Shape::Either, Err(_)) => Value::String(text.to_owned()),
+        (Shape::Json | Shape::Either, Ok(value)) => value,
+        (Shape::Json, Err(error)) => {
+            let wanted = schema["properties"][key]["type"]
+                .as_str()
+                .map(|word| format!(" ({word})"))
+                .unwrap_or_default();
+            return Err(format!("`{key}` takes JSON{wanted}, which `{text}` is not: {error}"));
+        }
+    };
+    Ok((key.to_owned(), value))
+}
+
+/// Returns what a property takes; `depth` bounds references that go in circles.
+fn shape_of(schema: &Value, property: &Value, depth: u8) -> Shape {
+    if depth > 16 {
+        return Shape::Either;
+    }
+    if let Some(pointer) = property["$ref"]
+        .as_str()
+        .and_then(|reference| reference.strip_prefix('#'))
+    {
+        return schema
+            .pointer(pointer)
+            .map_or(Shape::Either, |target| shape_of(schema, target, depth + 1));
+    }
+    for alternatives in [&property["anyOf"], &property["oneOf"]] {
+        if let Some(list) = alternatives.as_array() {
+            let real = list.iter().filter(|one| one["type"] != "null");
+            return common(real.map(|one| shape_of(schema, one, depth + 1)));
+        }
+    }
+    if let Some(list) = property["enum"].as_array() {
+        return common(
+            list.iter()
+                .map(|one| if one.is_string() { Shape::Text } else { Shape::Json }),
+        );
+    }
+    let shape_of_type = |word: &Value| if word == "string" { Shape::Text } else { Shape::Json };
+    match &property["type"] {
+        Value::Array(types) => common(types.iter().filter(|word| **word != "null").map(shape_of_type)),
+        Value::String(word) => shape_of_type(&Value::String(word.clone())),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Shape::Either,
+    }
+}
+
+fn common(shapes: impl Iterator<Item = Shape>) -> Shape {
+    shapes
+        .reduce(|one, other| if one == other { one } else { Shape::Either })
+        .unwrap_or(Shape::Either)
+}
+
+/// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`; a bare number counts seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no duration; write 250ms, 30s, 1.5m or 2h");
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())
+}
+
+/// Reads `provider/model`; the model's name may contain slashes.
+pub(super) fn model(text: &str) -> Result<ModelRef, String> {
+    match text.split_once('/') {
+        Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(ModelRef {
+            provider_id: provider.to_owned(),
+            model_id: model.to_owned(),
+        }),
+        Some(_) | None => Err(format!("`{text}` is no model; write provider/model")),
+    }
+}
+
+/// A range as it is written: `START:COUNT`, `START:`, `START` or `:COUNT`. A count of 0 means all that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    /// Where it begins, if that is given.
+    pub(super) start: Option<i64>,
+    /// How many.
+    pub(super) count: i64,
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| match part.parse::<i64>() {
+            Ok(number) if number >= 0 => Ok(number),
+            Ok(_) | Err(_) => Err(format!("`{text}` is no range; write START:COUNT, START: or :COUNT")),
+        };
+        let (start, count) = text.split_once(':').unwrap_or((text, ""));
+        if start.is_empty() && count.is_empty() {
+            number("")?;
+        }
+        Ok(Self {
+            start: if start.is_empty() { None } else { Some(number(start)?) },
+            count: if count.is_empty() { 0 } else { number(count)? },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema() -> Value {
+        json!({
+            "properties": {
+                "path": { "type": "string" },
+                "limit": { "type": "integer" },
+                "all": { "type": ["boolean", "null"] },
+                "maybe": { "type": ["string", "null"] },
+                "mixed": { "type": ["string", "integer"] },
+                "word": { "enum": ["a", "b"] },
+                "option": { "anyOf": [{ "$ref": "#/$defs/Text" }, { "type": "null" }] },
+                "edits": { "type": "array" },
+                "loop": { "$ref": "#/properties/loop" },
+            },
+            "$defs": { "Text": { "type": "string" } },
+        })
+    }
+
+    #[test]
+    fn pairs_follow_the_schema() {
+        fn check(pair: &str, expected: Result<Value, &str>) {
+            let mut input = Map::new();
+            let added = add_pairs(&mut input, &[pair.to_owned()], &schema());
+            match expected {
+                Ok(value) => assert_eq!(added.map(|()| Value::Object(input)), Ok(value), "{pair}"),
+                Err(part) => assert!(added.clone().unwrap_err().contains(part), "{pair}: {added:?}"),
+            }
+        }
+        check("path=5", Ok(json!({ "path": "5" })));
+        check("path=a=b", Ok(json!({ "path": "a=b" })));
+        check("path=", Ok(json!({ "path": "" })));
+        check("path:=5", Ok(json!({ "path": 5 })));
+        check("limit=5", Ok(json!({ "limit": 5 })));
+        check("limit=five", Err("takes JSON (integer)"));
+        check("all=true", Ok(json!({ "all": true })));
+        check("maybe=null", Ok(json!({ "maybe": "null" })));
+        check("mixed=7", Ok(json!({ "mixed": 7 })));
+        check("mixed=seven", Ok(json!({ "mixed": "seven" })));
+        check("word=a", Ok(json!({ "word": "a" })));
+        check("option=true", Ok(json!({ "option": "true" })));
+        check("edits:=[1, 2]", Ok(json!({ "edits": [1, 2] })));
+        check("edits:=[1", Err("takes JSON (array)"));
+        check("loop=x", Ok(json!({ "loop": "x" })));
+        check("unknown=x y", Ok(json!({ "unknown": "x y" })));
+        check("unknown=[1]", Ok(json!({ "unknown": [1] })));
+        check("bare", Err("write key=value"));
+        check("=x", Err("has no key"));
+        check(":=1", Err("has no key"));
+    }
+
+    #[test]
+    fn pairs_complete_the_input_and_come_once() {
+        let mut input = json!({ "path": "a", "limit": 1 }).as_object().cloned().unwrap();
+        add_pairs(&mut input, &["limit=2".to_owned()], &schema()).unwrap();
+        assert_eq!(Value::Object(input.clone()), json!({ "path": "a", "limit": 2 }));
+        let twice = ["path=a".to_owned(), "path=b".to_owned()];
+        assert!(add_pairs(&mut input, &twice, &schema()).unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn durations_have_units() {
+        fn check(text: &str, millis: Option<u64>) {
+            assert_eq!(duration(text).ok(), millis.map(Duration::from_millis), "{text}");
+        }
+        check("30s", Some(30_000));
+        check("30", Some(30_000));
+        check("250ms", Some(250));
+        check("1.5m", Some(90_000));
+        check("2h", Some(7_200_000));
+        check("", None);
+        check("s", None);
+        check("-1s", None);
+        check("1d", None);
+        check("1.2.3s", None);
+        check("99999999999999999999999h", None);
+    }
+
+    #[test]
+    fn ranges_may_leave_a_part_out() {
+        fn check(text: &str, expected: Option<(Option<i64>, i64)>) {
+            assert_eq!(
+                text.parse::<Range>().ok().map(|range| (range.start, range.count)),
+                expected,
+                "{text}"
+            );
+        }
+        check("100:50", Some((Some(100), 50)));
+        check("100:", Some((Some(100), 0)));
+        check("100", Some((Some(100), 0)));
+        check(":50", Some((None, 50)));
+        check("0:0", Some((Some(0), 0)));
+        check("", None);
+        check(":", None);
+        check("-1:5", None);
+        check("1:2:3", None);
+        check("9223372036854775808", None);
+    }
+
+    #[test]
+    fn models_have_a_provider() {
+        fn check(text: &str, expected: Option<(&str, &str)>) {
+            let model = model(text).ok();
+            let parts = model
+                .as_ref()
+                .map(|model| (model.provider_id.as_str(), model.model_id.as_str()));
+            assert_eq!(parts, expected, "{text}");
+        }
+        check("anthropic/claude", Some(("anthropic", "claude")));
+        check("router/meta/llama", Some(("router", "meta/llama")));
+        check("claude", None);
+        check("/x", None);
+        check("x/", None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".*") {
+            let _ = parse_pair(&text, &schema());
+            let _ = duration(&text);
+            let _ = text.parse::<Range>();
+            let _ = model(&text);
+        }
+
+        #[test]
+        fn text_properties_take_any_text(text in ".*") {
+            prop_assert_eq!(parse_pair(&format!("path={text}"), &schema()), Ok(("path".to_owned(), Value::String(text))));
+        }
+    }
+}

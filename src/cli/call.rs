@@ -1,0 +1,440 @@
+//! `toolgate call`: executes a tool and stays with it to its end.
+//!
+//! *Invariant:* the call ends with this program unless `--keep` says otherwise: the first interrupt cancels it and waits,
+//! the second leaves. A prompt that nobody can answer here is refused, not left open.
+
+use std::future::Future;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+
+use super::client::{Client, Connection};
+use super::exit::{Exit, Failure};
+use super::follow::Follower;
+use super::interrupts::Interrupts;
+use super::keyboard::Keyboard;
+use super::prompt::{self, Answer};
+use super::terminal::{Look, Terminal};
+use super::tools::{self, Viewpoint};
+use super::view::{self, CallView};
+use super::{Globals, arguments};
+use crate::grpc::proto::call_event::Event;
+use crate::grpc::proto::execute_tool_request::Arguments;
+use crate::grpc::proto::{
+    CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
+    ReplyPromptRequest, ReplyResult,
+};
+
+/// How long a call may take to end after its program has lost the connection or the reader.
+const CANCEL_WAIT: Duration = Duration::from_secs(10);
+
+/// How much of the running output to show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputChoice {
+    /// Every byte.
+    #[default]
+    Full,
+    /// The end, where this reader falls behind.
+    Tail,
+    /// Only the result.
+    None,
+}
+
+impl OutputChoice {
+    /// Returns the mode of the contract.
+    pub(super) fn mode(self) -> i32 {
+        let mode = match self {
+            Self::Full => OutputMode::Full,
+            Self::Tail => OutputMode::Tail,
+            Self::None => OutputMode::None,
+        };
+        mode.into()
+    }
+}
+
+/// The tool, its arguments, and how to run it.
+///
+/// Arguments are key=value; the tool's schema says which values are text and which are JSON (limit=5, replaceAll=true).
+/// key:=JSON gives JSON whatever the schema says (edits:='[{…}]').
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolgate call read filePath=/etc/hosts limit=5
+  toolgate call bash command='make test' description='Runs the tests' --exit-code
+  toolgate call edit --input-file edit.json --yes
+  git log -1 --format=%B | jq -Rs '{content: ., filePath: \"msg.txt\"}' | toolgate call write --input-file -
+
+Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or timed out, 5 no server or RPC error,
+130 interrupted.")]
+pub(super) struct CallArgs {
+    /// The tool's name; `toolgate tools` lists them.
+    tool: String,
+    /// The tool's arguments.
+    #[arg(value_name = "KEY=VALUE")]
+    pairs: Vec<String>,
+    /// The whole input as a JSON object; KEY=VALUE adds to it.
+    #[arg(long, value_name = "JSON", conflicts_with = "input_file")]
+    input: Option<String>,
+    /// A file with the whole input as JSON; - for standard input.
+    #[arg(long, value_name = "FILE")]
+    input_file: Option<PathBuf>,
+    #[command(flatten)]
+    viewpoint: Viewpoint,
+    /// The session; calls of one session share what was read and what waits.
+    #[arg(long, env = "TOOLGATE_SESSION", hide_env_values = true)]
+    session: Option<String>,
+    /// The call's id: with the same id the same call is started only once.
+    #[arg(long, value_name = "ID")]
+    call_id: Option<String>,
+    /// How long the tool may run (250ms, 30s, 1.5m, 2h); waiting for people does not count.
+    #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
+    timeout: Option<Duration>,
+    /// Let the call go on when this program is gone; `toolgate watch` finds it.
+    #[arg(long)]
+    keep: bool,
+    /// How much of the running output to show.
+    #[arg(long, value_enum, default_value_t)]
+    output: OutputChoice,
+    /// Allow, once, whatever is asked.
+    #[arg(long, short, group = "prompts")]
+    yes: bool,
+    /// Refuse whatever is asked.
+    #[arg(long, short, group = "prompts")]
+    no: bool,
+    /// Ask in the terminal; without a terminal, refuse. This is the default.
+    #[arg(long, group = "prompts")]
+    ask: bool,
+    /// Leave what is asked to approvers elsewhere (`toolgate approve`).
+    #[arg(long, group = "prompts")]
+    wait: bool,
+    /// Exit with the exit code of the command that the tool ran.
+    #[arg(long)]
+    exit_code: bool,
+}
+
+impl CallArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if globals.server.is_none() && (self.keep || self.wait) {
+            let why = "--keep and --wait need a server that outlives this command: name one with --server";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        let mut interrupts = Interrupts::listen()?;
+        let text = self.input_text()?;
+        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        let ended = self.execute(&connection, text, terminal, &mut interrupts).await;
+        if matches!(ended, Ok(Exit::Interrupted)) {
+            connection.abandon();
+        } else {
+            connection.close().await;
+        }
+        ended
+    }
+
+    async fn execute(
+        &self,
+        connection: &Connection,
+        text: Option<String>,
+        terminal: &Terminal,
+        interrupts: &mut Interrupts,
+    ) -> Result<Exit, Failure> {
+        let prompts = self.prompts(terminal);
+        let request = tokio::select! {
+            request = self.request(connection, text) => request?,
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+        };
+        let conversation = Conversation {
+            client: connection.client.clone(),
+            call_id: request.call_id.clone(),
+            view: CallView::new(terminal.clone(), &self.tool, !connection.is_private()),
+            terminal: terminal.clone(),
+            prompts,
+            waiting: None,
+            asking: None,
+            command_exit_code: self.exit_code,
+        };
+        conversation
+            .run(
+                Follower::execute(connection.client.clone(), request),
+                interrupts,
+                self.keep,
+            )
+            .await
+    }
+
+    /// Returns who answers prompts.
+    fn prompts(&self, terminal: &Terminal) -> Prompts {
+        match (self.yes, self.no, self.wait) {
+            (true, _, _) => Prompts::Allow,
+            (_, true, _) => Prompts::Refuse("because of --no"),
+            (_, _, true) => Prompts::Leave,
+            (false, false, false) => match Keyboard::open().filter(|_| terminal.shows_notes) {
+                Some(keyboard) => Prompts::Ask(keyboard),
+                None => {
+                    Prompts::Refuse("because there is no terminal to ask in; --yes allows, --wait leaves it to others")
+                }
+            },
+        }
+    }
+
+    /// Returns the input that was given as JSON text.
+    fn input_text(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.input_file else {
+            return Ok(self.input.clone());
+        };
+        let mut text = String::new();
+        let read = if path.as_os_str() == "-" {
+            std::io::stdin().lock().read_to_string(&mut text).map(|_| ())
+        } else {
+            std::fs::read_to_string(path).map(|read| text = read)
+        };
+        read.map_err(|source| Failure::Read {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Some(text))
+    }
+
+    async fn request(&self, connection: &Connection, text: Option<String>) -> Result<ExecuteToolRequest, Failure> {
+        let input = match (self.pairs.is_empty(), text) {
+            (true, Some(text)) => text,
+            (true, None) => "{}".to_owned(),
+            (false, text) => self.input_with_pairs(connection, text).await?,
+        };
+        let timeout = self.timeout.map(prost_types::Duration::try_from).transpose();
+        Ok(ExecuteToolRequest {
+            context: Some(CallContext {
+                workspace: connection.workspace.clone(),
+                session_id: self.session.clone().unwrap_or_default(),
+                agent: self.viewpoint.agent.clone().unwrap_or_default(),
+                model: self.viewpoint.model.clone(),
+                client: "cli".to_owned(),
+                ..CallContext::default()
+            }),
+            call_id: self.call_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
+            tool: self.tool.clone(),
+            arguments: Some(Arguments::InputJson(input)),
+            timeout: timeout.map_err(|error| Failure::Usage(format!("--timeout: {error}")))?,
+            on_disconnect: if self.keep {
+                OnDisconnect::Keep.into()
+            } else {
+                OnDisconnect::Cancel.into()
+            },
+            output: self.output.mode(),
+        })
+    }
+
+    async fn input_with_pairs(&self, connection: &Connection, text: Option<String>) -> Result<String, Failure> {
+        let mut input: Map<String, Value> = match text {
+            Some(text) => serde_json::from_str(&text).map_err(|error| {
+                Failure::Usage(format!(
+                    "KEY=VALUE adds to a JSON object, and the input is none: {error}"
+                ))
+            })?,
+            None => Map::new(),
+        };
+        let tools = tools::list(&connection.client, &connection.workspace, &self.viewpoint, "cli").await?;
+        // A tool that is not listed can be called all the same; its values are then read as they look.
+        let schema =
+            tools::find(&tools, &self.tool).and_then(|tool| serde_json::from_str(&tool.input_schema_json).ok());
+        arguments::add_pairs(&mut input, &self.pairs, &schema.unwrap_or(Value::Null)).map_err(Failure::Usage)?;
+        Ok(Value::Object(input).to_string())
+    }
+}
+
+/// Who answers the prompts of the call.
+enum Prompts {
+    Allow,
+    Refuse(&'static str),
+    Ask(Keyboard),
+    Leave,
+}
+
+type Asking = Pin<Box<dyn Future<Output = std::io::Result<Answer>> + Send>>;
+type Cancelling = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// One call, from its start to its end, with the person in front of it.
+struct Conversation {
+    client: Client,
+    call_id: String,
+    view: CallView,
+    terminal: Terminal,
+    prompts: Prompts,
+    /// The prompt that the call waits on.
+    waiting: Option<Prompt>,
+    /// The question to the person, while it is open.
+    asking: Option<Asking>,
+    command_exit_code: bool,
+}
+
+enum Step {
+    Event(Box<Result<CallEvent, Failure>>),
+    Answer(std::io::Result<Answer>),
+    Cancelled(Result<(), Failure>),
+    Interrupt,
+}
+
+impl Conversation {
+    async fn run(mut self, mut follower: Follower, interrupts: &mut Interrupts, keep: bool) -> Result<Exit, Failure> {
+        let mut cancelling: Option<Cancelling> = None;
+        let mut interrupted = false;
+        loop {
+            let step = tokio::select! {
+                event = follower.next() => Step::Event(Box::new(event)),
+                answer = pending_if_none(&mut self.asking) => Step::Answer(answer),
+                cancelled = pending_if_none(&mut cancelling) => Step::Cancelled(cancelled),
+                () = interrupts.next() => Step::Interrupt,
+            };
+            match step {
+                Step::Event(event) => {
+                    let event = (*event)?;
+                    let shown = match self.handle(&event).await {
+                        Ok(shown) => shown,
+                        Err(failure) => return Err(self.leave(failure, keep).await),
+                    };
+                    if let Some(exit) = shown {
+                        return Ok(self.exit(exit, &event, interrupted));
+                    }
+                }
+                Step::Answer(answer) => {
+                    self.asking = None;
+                    self.answered(answer).await?;
+                }
+                Step::Cancelled(cancelled) => {
+                    cancelling = None;
+                    // The terminal event is on its way; without one the follower reports the loss.
+                    cancelled?;
+                }
+                Step::Interrupt if interrupted => return Ok(Exit::Interrupted),
+                Step::Interrupt => {
+                    interrupted = true;
+                    self.asking = None;
+                    self.view.note("cancelling; interrupt again to leave at once");
+                    cancelling = Some(Box::pin(cancel(self.client.clone(), self.call_id.clone())));
+                }
+            }
+        }
+    }
+
+    /// Shows an event and does what it asks for.
+    async fn handle(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
+        let shown = self.view.show(event)?;
+        match &event.event {
+            Some(Event::Waiting(waiting)) => {
+                if let Some(prompt) = &waiting.prompt {
+                    self.open(prompt.clone()).await?;
+                }
+            }
+            Some(Event::Resumed(_) | Event::Completed(_) | Event::Failed(_)) => {
+                self.asking = None;
+                self.waiting = None;
+            }
+            None
+            | Some(
+                Event::Pending(_)
+                | Event::Running(_)
+                | Event::Metadata(_)
+                | Event::Output(_)
+                | Event::Warning(_)
+                | Event::Heartbeat(_)
+                | Event::Gap(_),
+            ) => {}
+        }
+        Ok(shown)
+    }
+
+    async fn open(&mut self, prompt: Prompt) -> Result<(), Failure> {
+        self.view.rest();
+        self.terminal.note(&prompt::render(&prompt, self.terminal.err));
+        self.waiting = Some(prompt);
+        match &self.prompts {
+            Prompts::Ask(keyboard) => {
+                self.asking = Some(Box::pin(prompt::ask(keyboard.clone(), self.terminal.clone())));
+                Ok(())
+            }
+            Prompts::Leave => {
+                self.terminal.note("  waiting for an approver (toolgate approve)");
+                Ok(())
+            }
+            Prompts::Allow => {
+                self.terminal.note("  allowed once, because of --yes");
+                self.reply(&Answer::plain(PromptDecision::Once)).await
+            }
+            Prompts::Refuse(why) => {
+                self.terminal
+                    .note(&self.terminal.err.text(Look::Red, &format!("  refused, {why}")));
+                self.reply(&Answer::plain(PromptDecision::Reject)).await
+            }
+        }
+    }
+
+    /// Sends what the person answered; a keyboard that is gone refuses.
+    async fn answered(&mut self, answer: std::io::Result<Answer>) -> Result<(), Failure> {
+        match answer {
+            Ok(answer) => self.reply(&answer).await,
+            Err(error) => {
+                self.terminal
+                    .note(&format!("  refused, because the terminal cannot be read: {error}"));
+                self.prompts = Prompts::Refuse("because the terminal cannot be read");
+                self.reply(&Answer::plain(PromptDecision::Reject)).await
+            }
+        }
+    }
+
+    async fn reply(&self, answer: &Answer) -> Result<(), Failure> {
+        let Some(prompt) = &self.waiting else { return Ok(()) };
+        let request = ReplyPromptRequest {
+            reply: Some(answer.reply_to(prompt)),
+            name: user_name(),
+        };
+        let reply = self.client.permissions().reply_prompt(request).await?.into_inner();
+        // The decision that stands is told by the `resumed` event, whoever made it.
+        if ReplyResult::try_from(reply.result) != Ok(ReplyResult::Accepted) {
+            let why = super::json::reply_result(reply.result).replace('_', " ");
+            self.terminal.note(&format!("  the reply did not count: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Ends the call of a person who no longer looks, then returns the failure that made him leave.
+    async fn leave(&self, failure: Failure, keep: bool) -> Failure {
+        if !keep {
+            let _ = tokio::time::timeout(CANCEL_WAIT, cancel(self.client.clone(), self.call_id.clone())).await;
+        }
+        failure
+    }
+
+    fn exit(&self, exit: Exit, event: &CallEvent, interrupted: bool) -> Exit {
+        if interrupted && exit == Exit::Cancelled {
+            return Exit::Interrupted;
+        }
+        match &event.event {
+            Some(Event::Completed(end)) if self.command_exit_code => match view::exit_code(end) {
+                Some(code) => u8::try_from(code).map_or(Exit::Failed, Exit::Command),
+                None => exit,
+            },
+            _ => exit,
+        }
+    }
+}
+
+async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn cancel(client: Client, call_id: String) -> Result<(), Failure> {
+    client.tools().cancel_call(CancelCallRequest { call_id }).await?;
+    Ok(())
+}
+
+/// Returns the name under which replies are recorded.
+pub(super) fn user_name() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    user.unwrap_or_else(|_| "terminal".to_owned())
+}

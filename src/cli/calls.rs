@@ -1,0 +1,247 @@
+//! `toolgate calls`, `watch` and `cancel`: calls that are already there.
+
+use clap::{Args, ValueEnum};
+
+use super::Globals;
+use super::call::OutputChoice;
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::follow::Follower;
+use super::interrupts::Interrupts;
+use super::json::{self, ToJson as _};
+use super::prompt;
+use super::terminal::{Terminal, short};
+use super::view::CallView;
+use crate::grpc::proto::call_event::Event;
+use crate::grpc::proto::{Call, CallFailed, CallState, CancelCallRequest, FailureReason, ListCallsRequest, call};
+
+const TITLE: usize = 60;
+const LARGEST_PAGE: u32 = 500;
+
+/// A state of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StateChoice {
+    Pending,
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+}
+
+impl From<StateChoice> for CallState {
+    fn from(choice: StateChoice) -> Self {
+        match choice {
+            StateChoice::Pending => Self::Pending,
+            StateChoice::Running => Self::Running,
+            StateChoice::Waiting => Self::Waiting,
+            StateChoice::Completed => Self::Completed,
+            StateChoice::Failed => Self::Failed,
+        }
+    }
+}
+
+/// Which calls to list.
+#[derive(Debug, Args)]
+pub(super) struct CallsArgs {
+    /// Only calls of this session.
+    #[arg(long, env = "TOOLGATE_SESSION", hide_env_values = true)]
+    session: Option<String>,
+    /// Only calls in this state. May be given more than once.
+    #[arg(long, value_enum)]
+    state: Vec<StateChoice>,
+    /// Only calls of this tool. May be given more than once.
+    #[arg(long)]
+    tool: Vec<String>,
+    /// Only calls in this workspace.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// At most this many.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// All there are.
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+impl CallsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = Client::connect(globals).await?;
+        let mut request = ListCallsRequest {
+            workspace: client.workspace(self.workspace.as_deref()).await?,
+            session_id: self.session.unwrap_or_default(),
+            states: self
+                .state
+                .into_iter()
+                .map(|state| CallState::from(state).into())
+                .collect(),
+            tools: self.tool,
+            ..ListCallsRequest::default()
+        };
+        let mut left = if self.all { u32::MAX } else { self.limit };
+        let mut rows = Vec::new();
+        while left > 0 {
+            request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
+            let page = client.tools().list_calls(request.clone()).await?.into_inner();
+            left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));
+            for call in &page.calls {
+                if terminal.json {
+                    terminal.record(&call.to_json())?;
+                } else {
+                    rows.push(row(call));
+                }
+            }
+            if page.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = page.next_page_token;
+        }
+        if !terminal.json {
+            terminal.table(&CALL_HEADINGS, &rows)?;
+        }
+        Ok(Exit::Completed)
+    }
+}
+
+/// The headings of [`row`].
+pub(super) const CALL_HEADINGS: [&str; 6] = ["CALL", "TOOL", "STATE", "BEGUN", "SESSION", "TITLE"];
+
+/// Returns a call as a line of a table.
+pub(super) fn row(call: &Call) -> Vec<String> {
+    let session = call
+        .context
+        .as_ref()
+        .map(|context| context.session_id.clone())
+        .unwrap_or_default();
+    let state = match &call.ending {
+        Some(call::Ending::Failed(end)) => json::failure_reason(end.reason).replace('_', " "),
+        Some(call::Ending::Completed(_)) | None => json::call_state(call.state),
+    };
+    let begun = call.create_time.map(time).unwrap_or_default();
+    vec![
+        call.call_id.clone(),
+        call.tool.clone(),
+        state,
+        begun,
+        session,
+        short(&call.title, TITLE),
+    ]
+}
+
+/// Returns a time to the second.
+pub(super) fn time(time: prost_types::Timestamp) -> String {
+    prost_types::Timestamp { nanos: 0, ..time }.to_string()
+}
+
+/// Which call to watch.
+#[derive(Debug, Args)]
+pub(super) struct WatchArgs {
+    /// The call's id.
+    call: String,
+    /// Begin after this event; 0 for the call's beginning.
+    #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
+    after: i64,
+    /// How much of the running output to show.
+    #[arg(long, value_enum, default_value_t)]
+    output: OutputChoice,
+}
+
+impl WatchArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let mut interrupts = Interrupts::listen()?;
+        let client = Client::connect(globals).await?;
+        let mut view = CallView::new(terminal.clone(), "", true);
+        let mut follower = Follower::watch(client, self.call, self.after, self.output.mode());
+        loop {
+            let event = tokio::select! {
+                event = follower.next() => event?,
+                () = interrupts.next() => return Ok(Exit::Interrupted),
+            };
+            if let Some(exit) = view.show(&event)? {
+                return Ok(exit);
+            }
+            if let (false, Some(Event::Waiting(waiting))) = (terminal.json, &event.event) {
+                let prompt = waiting.prompt.iter().map(|prompt| prompt::render(prompt, terminal.err));
+                prompt.for_each(|prompt| view.note(&prompt));
+            }
+        }
+    }
+}
+
+/// Which call to cancel.
+#[derive(Debug, Args)]
+pub(super) struct CancelArgs {
+    /// The call's id.
+    call: String,
+}
+
+impl CancelArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = Client::connect(globals).await?;
+        let request = CancelCallRequest { call_id: self.call };
+        let call = client.tools().cancel_call(request).await?.into_inner().call;
+        let call = call.ok_or(Failure::Protocol("call"))?;
+        if terminal.json {
+            terminal.record(&call.to_json())?;
+        } else {
+            terminal.line(&format!("{} {}", call.call_id, ending(&call)))?;
+        }
+        Ok(Exit::Completed)
+    }
+}
+
+fn ending(call: &Call) -> String {
+    match &call.ending {
+        Some(call::Ending::Completed(_)) => "had already completed".to_owned(),
+        Some(call::Ending::Failed(CallFailed { reason, .. })) => {
+            if FailureReason::try_from(*reason) == Ok(FailureReason::Cancelled) {
+                "is cancelled".to_owned()
+            } else {
+                format!(
+                    "had already failed: {}",
+                    json::failure_reason(*reason).replace('_', " ")
+                )
+            }
+        }
+        None => format!("is still {}", json::call_state(call.state)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto::CallCompleted;
+
+    #[test]
+    fn endings_are_told() {
+        fn check(ending_: Option<call::Ending>, expected: &str) {
+            let call = Call {
+                state: CallState::Running.into(),
+                ending: ending_,
+                ..Call::default()
+            };
+            assert_eq!(ending(&call), expected);
+        }
+        let failed = |reason: FailureReason| {
+            Some(call::Ending::Failed(CallFailed {
+                reason: reason.into(),
+                ..CallFailed::default()
+            }))
+        };
+        check(None, "is still running");
+        check(
+            Some(call::Ending::Completed(CallCompleted::default())),
+            "had already completed",
+        );
+        check(failed(FailureReason::Cancelled), "is cancelled");
+        check(failed(FailureReason::TimedOut), "had already failed: timed out");
+    }
+
+    #[test]
+    fn times_are_told_to_the_second() {
+        let moment = prost_types::Timestamp {
+            seconds: 3600,
+            nanos: 5,
+        };
+        assert_eq!(time(moment), "1970-01-01T01:00:00Z");
+    }
+}

@@ -1,0 +1,244 @@
+//! Connections to a server: which one, how, and what to say when nothing answers.
+//!
+//! *Invariant:* a service started for one command and a remote server are used through the same clients.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tonic::transport::{Channel, Endpoint};
+
+use super::Globals;
+use super::exit::Failure;
+use super::service::{self, PrivateService};
+use crate::grpc::proto::info_service_client::InfoServiceClient;
+use crate::grpc::proto::output_service_client::OutputServiceClient;
+use crate::grpc::proto::permission_service_client::PermissionServiceClient;
+use crate::grpc::proto::session_service_client::SessionServiceClient;
+use crate::grpc::proto::tool_service_client::ToolServiceClient;
+use crate::grpc::proto::{GetServerInfoRequest, WorkspaceInfo};
+
+const DEFAULT_URL: &str = "http://127.0.0.1:50551";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// A result carries whole files; the server's own limit is below this.
+const MAX_MESSAGE: usize = 64 << 20;
+
+/// A connection that makes itself anew when it breaks.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    channel: Channel,
+}
+
+macro_rules! clients {
+    ($($(#[$doc:meta])* $function:ident: $client:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub(super) fn $function(&self) -> $client<Channel> {
+                $client::new(self.channel.clone())
+                    .max_decoding_message_size(MAX_MESSAGE)
+                    .max_encoding_message_size(MAX_MESSAGE)
+            }
+        )*
+    };
+}
+
+impl Client {
+    /// Connects to the server that is named, else to the one that is likely to run here.
+    pub(super) async fn connect(globals: &Globals) -> Result<Self, Failure> {
+        if let Some(url) = &globals.server {
+            return Self::connect_to(url).await;
+        }
+        match service::configured_socket(globals.config.clone()).filter(|socket| socket.exists()) {
+            Some(socket) => Self::connect_to(&socket_url(&socket)).await,
+            None => Self::connect_to(DEFAULT_URL).await,
+        }
+    }
+
+    async fn connect_to(url: &str) -> Result<Self, Failure> {
+        let endpoint = endpoint(url)?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .tcp_nodelay(true);
+        let channel = endpoint.connect().await.map_err(|error| Failure::Unreachable {
+            address: url.to_owned(),
+            cause: innermost(&error),
+        })?;
+        Ok(Self { channel })
+    }
+
+    /// Returns a client that connects on first use.
+    #[cfg(test)]
+    pub(super) fn disconnected() -> Self {
+        Self {
+            channel: Endpoint::from_static(DEFAULT_URL).connect_lazy(),
+        }
+    }
+
+    clients! {
+        /// Returns the client for tools and calls.
+        tools: ToolServiceClient;
+        /// Returns the client for prompts and grants.
+        permissions: PermissionServiceClient;
+        /// Returns the client for stored outputs.
+        outputs: OutputServiceClient;
+        /// Returns the client for sessions and events.
+        sessions: SessionServiceClient;
+        /// Returns the client for the server's own facts.
+        info: InfoServiceClient;
+    }
+
+    /// Returns the name of the workspace that is meant: a name, or one whose directory this is. Empty means the default.
+    pub(super) async fn workspace(&self, text: Option<&str>) -> Result<String, Failure> {
+        let Some(text) = text else { return Ok(String::new()) };
+        let Some(directory) = directory(text) else {
+            return Ok(text.to_owned());
+        };
+        let info = self.info().get_server_info(GetServerInfoRequest {}).await?.into_inner();
+        let found = |one: &&WorkspaceInfo| Path::new(&one.directory) == directory || one.name == text;
+        match info.workspaces.iter().find(found) {
+            Some(workspace) => Ok(workspace.name.clone()),
+            None => {
+                let known = info
+                    .workspaces
+                    .iter()
+                    .map(|one| format!("\n  {} = {}", one.name, one.directory));
+                let known = known.collect::<String>();
+                Err(Failure::Usage(format!(
+                    "the server has no workspace at {}; it has{known}",
+                    directory.display()
+                )))
+            }
+        }
+    }
+}
+
+/// A client, with the service behind it where that was started for the command.
+pub(super) struct Connection {
+    /// The client.
+    pub(super) client: Client,
+    /// The name of the workspace that is meant; empty for the default one.
+    pub(super) workspace: String,
+    service: Option<PrivateService>,
+}
+
+impl Connection {
+    /// Connects to the server that is named, or starts a service in this process when none is.
+    pub(super) async fn open(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+        if globals.server.is_some() {
+            let client = Client::connect(globals).await?;
+            let workspace = client.workspace(workspace).await?;
+            return Ok(Self {
+                client,
+                workspace,
+                service: None,
+            });
+        }
+        let (name, folder) = match workspace {
+            Some(text) => match directory(text) {
+                Some(directory) => (String::new(), Some(directory)),
+                None => (text.to_owned(), None),
+            },
+            None => (String::new(), directory(".")),
+        };
+        let service = PrivateService::start(globals.config.clone(), folder).await?;
+        let client = Client::connect_to(&socket_url(service.socket()?)).await?;
+        Ok(Self {
+            client,
+            workspace: name,
+            service: Some(service),
+        })
+    }
+
+    /// Says whether the service ends with the command.
+    pub(super) fn is_private(&self) -> bool {
+        self.service.is_some()
+    }
+
+    /// Ends the service in order, if it is ours.
+    pub(super) async fn close(self) {
+        if let Some(service) = self.service {
+            service.drain().await;
+        }
+    }
+
+    /// Ends the service at once, if it is ours.
+    pub(super) fn abandon(self) {
+        if let Some(service) = self.service {
+            service.abandon();
+        }
+    }
+}
+
+fn socket_url(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
+}
+
+fn endpoint(url: &str) -> Result<Endpoint, Failure> {
+    let wrong = |why: &str| Failure::Usage(format!("`{url}` is no server address: {why}"));
+    if url.starts_with("https:") {
+        return Err(wrong("this build has no TLS; use a tunnel, or the Unix socket"));
+    }
+    if let Some(path) = url.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        if path.is_empty() {
+            return Err(wrong("the path is missing in unix:/PATH"));
+        }
+    } else if !url.starts_with("http://") {
+        return Err(wrong("write http://HOST:PORT or unix:/PATH"));
+    }
+    Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(&innermost(&error)))
+}
+
+/// Returns the directory that a text names; a plain word is the name of a workspace.
+fn directory(text: &str) -> Option<PathBuf> {
+    let looks_like_path = text == "." || text == ".." || text.contains('/');
+    if !looks_like_path {
+        return None;
+    }
+    // A directory that is not there is reported by the service, under the name that was given.
+    Some(std::fs::canonicalize(text).unwrap_or_else(|_| PathBuf::from(text)))
+}
+
+/// Returns the last cause of an error: a transport error names nothing itself.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked() {
+        fn check(url: &str, problem: Option<&str>) {
+            match (endpoint(url), problem) {
+                (Ok(_), None) => {}
+                (Err(failure), Some(part)) => assert!(failure.describe().contains(part), "{url}: {failure}"),
+                (result, _) => panic!("{url}: {:?}", result.map(|_| ())),
+            }
+        }
+        check("http://127.0.0.1:50551", None);
+        check("http://[::1]:1", None);
+        check("unix:/run/toolgate.sock", None);
+        check("unix:///run/toolgate.sock", None);
+        check("unix:", Some("path is missing"));
+        check("https://example.com", Some("no TLS"));
+        check("127.0.0.1:50551", Some("write http://HOST:PORT"));
+        check("http://", Some("no server address"));
+    }
+
+    #[test]
+    fn names_are_no_directories() {
+        assert_eq!(directory("main"), None);
+        assert_eq!(directory("/"), Some(PathBuf::from("/")));
+        assert_eq!(directory("./missing"), Some(PathBuf::from("./missing")));
+    }
+}

@@ -1,0 +1,93 @@
+//! `toolgate config`: what is in force, and where each value comes from.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::service::{self, Flags};
+use super::terminal::{Look, Terminal, visible};
+
+/// Which configuration to show. Nothing is started, no server is asked.
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    /// Show it as if this folder were the workspace.
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    pub(super) fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let absolute = |directory: PathBuf| std::path::absolute(Path::new(&directory)).unwrap_or(directory);
+        let workspaces = self
+            .workspace
+            .map(|directory| ("default".to_owned(), absolute(directory)));
+        let flags = Flags {
+            config: globals.config.clone(),
+            workspaces: workspaces.into_iter().collect(),
+            ..Flags::default()
+        };
+        let explained = service::explain(&flags)?;
+        if terminal.json {
+            terminal.record(&explained)?;
+        } else {
+            show(&explained, terminal)?;
+        }
+        Ok(Exit::Completed)
+    }
+}
+
+fn show(explained: &Value, terminal: &Terminal) -> Result<(), Failure> {
+    terminal.table(
+        &["KEY", "VALUE", "FROM"],
+        &rows(&explained["service"], &["key", "value", "source"]),
+    )?;
+    for workspace in explained["workspaces"].as_array().into_iter().flatten() {
+        let title = format!("\nworkspace {}", cell(&workspace["name"]));
+        terminal.line(&terminal.out.text(Look::Bold, &title))?;
+        terminal.line(&format!("directory {}", cell(&workspace["directory"])))?;
+        terminal.line(&format!("worktree  {}", cell(&workspace["worktree"])))?;
+        let pretty = serde_json::to_string_pretty(&workspace["opencode"]).unwrap_or_default();
+        terminal.line(&format!("tools' configuration {}", visible(&pretty)))?;
+        terminal.table(&["VALUE", "FROM"], &rows(&workspace["sources"], &["pointer", "source"]))?;
+        terminal.table(&["AGENT", "MODE"], &rows(&workspace["agents"], &["name", "mode"]))?;
+    }
+    Ok(())
+}
+
+fn rows(list: &Value, keys: &[&str]) -> Vec<Vec<String>> {
+    let row = |one: &Value| keys.iter().map(|key| cell(&one[*key])).collect();
+    list.as_array().into_iter().flatten().map(row).collect()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => visible(text).into_owned(),
+        Value::Null => "-".to_owned(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            visible(&value.to_string()).into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_become_rows() {
+        let list = json!([{ "key": "listen", "value": null, "source": "default" }, { "key": "limit", "value": 5 }]);
+        assert_eq!(
+            rows(&list, &["key", "value", "source"]),
+            [
+                ["listen", "-", "default"].map(str::to_owned),
+                ["limit", "5", "-"].map(str::to_owned)
+            ]
+        );
+        assert!(rows(&Value::Null, &["key"]).is_empty());
+    }
+}

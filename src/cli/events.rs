@@ -1,0 +1,144 @@
+//! `toolgate events`: what happens in the workspaces, as it happens.
+//!
+//! *Invariant:* a broken stream is taken up again after the last event seen, with bounded attempts.
+
+use clap::Args;
+use tonic::{Status, Streaming};
+
+use super::Globals;
+use super::client::Client;
+use super::exit::{Exit, Failure, is_lost_connection};
+use super::follow::backoff;
+use super::interrupts::Interrupts;
+use super::json::{self, ToJson as _};
+use super::terminal::{Terminal, visible};
+use crate::grpc::proto::event::Event as What;
+use crate::grpc::proto::{Event, WatchEventsRequest, WatchEventsResponse};
+
+const MAX_ATTEMPTS: u32 = 8;
+
+/// Which events to stream.
+#[derive(Debug, Args)]
+pub(super) struct EventsArgs {
+    /// Begin after this event; 0 for all that are kept. Without it, only what happens from now on.
+    #[arg(long, value_name = "SEQUENCE")]
+    after: Option<i64>,
+    /// Only events of this workspace.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// Only events of this session.
+    #[arg(long)]
+    session: Option<String>,
+}
+
+impl EventsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let mut interrupts = Interrupts::listen()?;
+        let client = Client::connect(globals).await?;
+        let request = WatchEventsRequest {
+            workspace: client.workspace(self.workspace.as_deref()).await?,
+            session_id: self.session.unwrap_or_default(),
+            after_sequence: self.after,
+        };
+        let mut events = Events {
+            client,
+            request,
+            stream: None,
+            attempts: 0,
+        };
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event?,
+                () = interrupts.next() => return Ok(Exit::Interrupted),
+            };
+            if matches!(event.event, Some(What::Heartbeat(_)) | None) {
+                continue;
+            }
+            if terminal.json {
+                terminal.record(&event.to_json())?;
+            } else {
+                terminal.line(&visible(&line(&event)))?;
+            }
+        }
+    }
+}
+
+/// A cursor over the service's events.
+struct Events {
+    client: Client,
+    request: WatchEventsRequest,
+    stream: Option<Streaming<WatchEventsResponse>>,
+    attempts: u32,
+}
+
+impl Events {
+    async fn next(&mut self) -> Result<Event, Failure> {
+        loop {
+            let status = match &mut self.stream {
+                None => match self.client.sessions().watch_events(self.request.clone()).await {
+                    Ok(stream) => {
+                        self.stream = Some(stream.into_inner());
+                        continue;
+                    }
+                    Err(status) => status,
+                },
+                Some(stream) => match stream.message().await {
+                    Ok(Some(WatchEventsResponse { event: Some(event) })) => {
+                        self.attempts = 0;
+                        self.request.after_sequence = Some(event.sequence);
+                        return Ok(event);
+                    }
+                    Ok(Some(WatchEventsResponse { event: None })) => continue,
+                    Ok(None) => Status::unavailable("the stream ended"),
+                    Err(status) => status,
+                },
+            };
+            self.stream = None;
+            self.attempts += 1;
+            if self.attempts > MAX_ATTEMPTS || !is_lost_connection(&status) {
+                return Err(status.into());
+            }
+            tokio::time::sleep(backoff(self.attempts)).await;
+        }
+    }
+}
+
+/// Returns an event as a line.
+fn line(event: &Event) -> String {
+    let what = match &event.event {
+        Some(What::CallStateChanged(it)) => format!("call {} {} {}", it.call_id, it.tool, json::call_state(it.state)),
+        Some(What::FileEdited(it)) => format!("edited {} by call {}", it.path, it.call_id),
+        Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
+        Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
+        Some(What::SessionEnded(_)) => "session ended".to_owned(),
+        Some(What::Heartbeat(_)) | None => String::new(),
+    };
+    let time = event.time.map(super::calls::time).unwrap_or_default();
+    let session = if event.session_id.is_empty() {
+        "-"
+    } else {
+        &event.session_id
+    };
+    format!("{} {time} {} {session} {what}", event.sequence, event.workspace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto::FileEdited;
+
+    #[test]
+    fn events_are_lines() {
+        let event = Event {
+            sequence: 4,
+            time: Some(prost_types::Timestamp { seconds: 0, nanos: 7 }),
+            workspace: "main".into(),
+            session_id: String::new(),
+            event: Some(What::FileEdited(FileEdited {
+                path: "/a".into(),
+                call_id: "c".into(),
+            })),
+        };
+        assert_eq!(line(&event), "4 1970-01-01T00:00:00Z main - edited /a by call c");
+    }
+}

@@ -1,0 +1,292 @@
+//! `toolgate output`: the whole text that a call produced.
+
+use clap::Args;
+use tonic::Code;
+
+use super::Globals;
+use super::arguments::Range;
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::json::{self, ToJson as _};
+use super::terminal::{Look, Terminal, visible};
+use crate::grpc::proto::read_output_request::Range as Part;
+use crate::grpc::proto::{
+    ByteRange, DeleteOutputRequest, GetCallRequest, GetOutputRequest, LineRange, ListOutputsRequest, Output,
+    ReadOutputRequest, SearchOutputRequest, Tail, call,
+};
+
+const MOST_MATCHES: i32 = 1000;
+
+/// Which output, and what to do with it.
+#[derive(Debug, Args)]
+pub(super) struct OutputArgs {
+    /// An output's id, or the id of the call that wrote it.
+    #[arg(value_name = "OUTPUT|CALL")]
+    id: String,
+    /// Bytes: OFFSET:LENGTH, OFFSET: or :LENGTH; the first byte is 0.
+    #[arg(long, value_name = "OFFSET:LENGTH", group = "what")]
+    bytes: Option<Range>,
+    /// Lines: FIRST:COUNT, FIRST: or :COUNT; the first line is 1.
+    #[arg(long, value_name = "FIRST:COUNT", group = "what")]
+    lines: Option<Range>,
+    /// The last N lines.
+    #[arg(long, value_name = "N", group = "what", value_parser = clap::value_parser!(i64).range(0..))]
+    tail: Option<i64>,
+    /// Lines that match a regular expression (Rust syntax; (?i) ignores case).
+    #[arg(long, value_name = "REGEX", group = "what")]
+    search: Option<String>,
+    /// With --search: lines to show before and after each match.
+    #[arg(short = 'C', long, value_name = "N", default_value_t = 0, requires = "search",
+          value_parser = clap::value_parser!(i32).range(0..=20))]
+    context: i32,
+    /// Delete it. The call's record stays.
+    #[arg(long, group = "what")]
+    delete: bool,
+    /// Show what is known of it instead of its text.
+    #[arg(long, group = "what")]
+    info: bool,
+}
+
+/// What an id led to.
+enum Found {
+    Output(Output),
+    /// A call that stored no output: its result is all there is.
+    Result(String),
+}
+
+impl OutputArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = Client::connect(globals).await?;
+        let output = match find(&client, &self.id).await? {
+            Found::Output(output) => output,
+            Found::Result(text) if self.reads_everything() => {
+                terminal.note("this call stored no output of its own; this is its result");
+                return terminal.bytes(text.as_bytes()).map(|()| Exit::Completed);
+            }
+            Found::Result(_) => {
+                return Err(Failure::Usage(format!(
+                    "call {} stored no output; without options its result is shown",
+                    self.id
+                )));
+            }
+        };
+        if self.delete {
+            client
+                .outputs()
+                .delete_output(DeleteOutputRequest {
+                    output_id: output.output_id.clone(),
+                })
+                .await?;
+            terminal.note(&format!("deleted {}", output.output_id));
+        } else if self.info {
+            show_info(&output, terminal)?;
+        } else if let Some(pattern) = self.search {
+            return search(&client, output.output_id, pattern, self.context, terminal).await;
+        } else {
+            read(&client, output.output_id, self.part(), terminal).await?;
+        }
+        Ok(Exit::Completed)
+    }
+
+    fn reads_everything(&self) -> bool {
+        self.part().is_none() && self.search.is_none() && !self.delete && !self.info
+    }
+
+    fn part(&self) -> Option<Part> {
+        if let Some(range) = self.bytes {
+            return Some(Part::Bytes(ByteRange {
+                offset: range.start.unwrap_or(0),
+                limit: range.count,
+            }));
+        }
+        if let Some(range) = self.lines {
+            return Some(Part::Lines(LineRange {
+                first_line: range.start.unwrap_or(1),
+                limit: range.count,
+            }));
+        }
+        self.tail.map(|lines| Part::Tail(Tail { lines }))
+    }
+}
+
+async fn find(client: &Client, id: &str) -> Result<Found, Failure> {
+    let unknown = match client
+        .outputs()
+        .get_output(GetOutputRequest {
+            output_id: id.to_owned(),
+        })
+        .await
+    {
+        Ok(response) => {
+            return response
+                .into_inner()
+                .output
+                .map(Found::Output)
+                .ok_or(Failure::Protocol("output"));
+        }
+        Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => status,
+        Err(status) => return Err(status.into()),
+    };
+    let request = ListOutputsRequest {
+        call_id: id.to_owned(),
+        page_size: 1,
+        ..ListOutputsRequest::default()
+    };
+    let listed = client.outputs().list_outputs(request).await?.into_inner().outputs;
+    if let Some(output) = listed.into_iter().next() {
+        return Ok(Found::Output(output));
+    }
+    match client.tools().get_call(GetCallRequest { call_id: id.to_owned() }).await {
+        Ok(response) => {
+            let call = response.into_inner().call.ok_or(Failure::Protocol("call"))?;
+            match call.ending {
+                Some(call::Ending::Completed(end)) => Ok(Found::Result(end.output)),
+                Some(call::Ending::Failed(_)) | None => Err(unknown.into()),
+            }
+        }
+        Err(_) => Err(unknown.into()),
+    }
+}
+
+async fn read(client: &Client, output_id: String, range: Option<Part>, terminal: &Terminal) -> Result<(), Failure> {
+    let mut pieces = client
+        .outputs()
+        .read_output(ReadOutputRequest { output_id, range })
+        .await?
+        .into_inner();
+    while let Some(piece) = pieces.message().await? {
+        if terminal.json {
+            terminal.record(&json::output_piece(piece.offset, &piece.data))?;
+        } else {
+            terminal.bytes(&piece.data)?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows matching lines; like grep, it ends with 1 if there are none.
+async fn search(
+    client: &Client,
+    output_id: String,
+    pattern: String,
+    context: i32,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    let request = SearchOutputRequest {
+        output_id,
+        pattern,
+        before_context: context,
+        after_context: context,
+        max_matches: MOST_MATCHES,
+    };
+    let found = client.outputs().search_output(request).await?.into_inner();
+    let mut previous = None;
+    for line in &found.lines {
+        if terminal.json {
+            terminal.record(&line.to_json())?;
+            continue;
+        }
+        if context > 0 && previous.is_some_and(|previous| previous + 1 < line.line) {
+            terminal.line("--")?;
+        }
+        previous = Some(line.line);
+        let number = terminal.out.text(Look::Green, &line.line.to_string());
+        let mark = if line.is_match { ':' } else { '-' };
+        terminal.line(&format!("{number}{mark}{}", visible(&line.text)))?;
+    }
+    if found.truncated {
+        terminal.note(&format!("there are more than {MOST_MATCHES} matching lines"));
+    }
+    Ok(if found.matches > 0 {
+        Exit::Completed
+    } else {
+        Exit::Failed
+    })
+}
+
+fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        return terminal.record(&output.to_json());
+    }
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let mut rows = vec![
+        row("output", output.output_id.clone()),
+        row("call", output.call_id.clone()),
+        row("session", output.session_id.clone()),
+        row("workspace", output.workspace.clone()),
+        row("path", output.path.clone()),
+        row("bytes", output.total_bytes.to_string()),
+    ];
+    if output.complete {
+        rows.push(row("lines", output.total_lines.to_string()));
+        rows.push(row("sha256", output.sha256.clone()));
+    } else {
+        rows.push(row("state", "being written".to_owned()));
+    }
+    let times = [("created", output.create_time), ("expires", output.expire_time)];
+    rows.extend(
+        times
+            .into_iter()
+            .filter_map(|(name, time)| Some(row(name, super::calls::time(time?)))),
+    );
+    terminal.table(&[], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        output: OutputArgs,
+    }
+
+    #[test]
+    fn options_become_parts() {
+        fn check(options: &[&str], expected: Option<Part>) {
+            let words = ["output", "id"].into_iter().chain(options.iter().copied());
+            assert_eq!(
+                Line::try_parse_from(words).unwrap().output.part(),
+                expected,
+                "{options:?}"
+            );
+        }
+        check(&[], None);
+        check(
+            &["--bytes", "10:5"],
+            Some(Part::Bytes(ByteRange { offset: 10, limit: 5 })),
+        );
+        check(&["--bytes", ":5"], Some(Part::Bytes(ByteRange { offset: 0, limit: 5 })));
+        check(
+            &["--lines", ":5"],
+            Some(Part::Lines(LineRange {
+                first_line: 1,
+                limit: 5,
+            })),
+        );
+        check(
+            &["--lines", "7"],
+            Some(Part::Lines(LineRange {
+                first_line: 7,
+                limit: 0,
+            })),
+        );
+        check(&["--tail", "3"], Some(Part::Tail(Tail { lines: 3 })));
+    }
+
+    #[test]
+    fn options_exclude_each_other() {
+        fn check(options: &[&str]) {
+            let words = ["output", "id"].into_iter().chain(options.iter().copied());
+            assert!(Line::try_parse_from(words).is_err(), "{options:?}");
+        }
+        check(&["--bytes", "1", "--tail", "3"]);
+        check(&["--delete", "--info"]);
+        check(&["-C", "3"]);
+        check(&["--search", "x", "-C", "21"]);
+        check(&["--lines", "x"]);
+    }
+}

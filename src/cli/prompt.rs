@@ -1,0 +1,273 @@
+//! Prompts, shown to a person and answered by key.
+//!
+//! *Invariant:* what is shown is what was sent, whole and with nothing hidden: the reply is for all of it.
+
+use std::fmt::Write as _;
+use std::io;
+
+use serde_json::Value;
+
+use super::json;
+use super::keyboard::Keyboard;
+use super::terminal::{Look, Paint, Terminal, visible};
+use crate::grpc::proto::{
+    PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution, PromptState, prompt,
+};
+
+const OTHER_METADATA: usize = 400;
+
+/// A decision and, with a rejection, what the model is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) decision: PromptDecision,
+    pub(super) message: String,
+}
+
+impl Answer {
+    /// Makes one without a message.
+    pub(super) fn plain(decision: PromptDecision) -> Self {
+        Self {
+            decision,
+            message: String::new(),
+        }
+    }
+
+    /// Returns the reply to a prompt. It cites what the person was shown.
+    pub(super) fn reply_to(&self, prompt: &Prompt) -> PromptReply {
+        PromptReply {
+            prompt_id: prompt.prompt_id.clone(),
+            reply_id: uuid::Uuid::now_v7().to_string(),
+            decision: self.decision.into(),
+            message: self.message.clone(),
+            input_digest: prompt.input_digest.clone(),
+        }
+    }
+}
+
+/// Returns the prompt as a person reads it.
+pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
+    let tool = visible(&prompt.tool);
+    let mut text = match &prompt.request {
+        Some(prompt::Request::Permission(request)) => {
+            let permission = visible(&request.permission);
+            let head = format!("{tool} asks for permission: {permission}");
+            let mut text = paint.text(Look::Yellow, &head);
+            render_permission(&mut text, request, paint);
+            text
+        }
+        None => paint.text(
+            Look::Yellow,
+            &format!("{tool} asks something that this program cannot show"),
+        ),
+    };
+    let mut of = format!(
+        "agent {}, session {}",
+        visible(&prompt.agent),
+        visible(&prompt.session_id)
+    );
+    if !prompt.workspace.is_empty() {
+        let _ = write!(of, ", workspace {}", visible(&prompt.workspace));
+    }
+    if !prompt.requester.is_empty() {
+        let _ = write!(of, ", requested by {}", visible(&prompt.requester));
+    }
+    let _ = write!(text, "\n  {}", paint.text(Look::Dim, &of));
+    text
+}
+
+fn render_permission(text: &mut String, request: &PermissionRequest, paint: Paint) {
+    if !request.title.is_empty() {
+        let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
+    }
+    let metadata = request.metadata.as_ref().map(json::structure);
+    for (key, value) in metadata.iter().filter_map(Value::as_object).flatten() {
+        render_metadata(text, key, value, paint);
+    }
+    let _ = write!(text, "\n  patterns");
+    for pattern in &request.patterns {
+        let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
+    }
+    if request.always.is_empty() {
+        let _ = write!(text, "\n  always would allow this call only");
+    } else {
+        let _ = write!(
+            text,
+            "\n  always would allow {}",
+            paint.text(Look::Bold, &visible(&request.permission))
+        );
+        for pattern in &request.always {
+            let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
+        }
+    }
+    if let Some(rule) = &request.rule {
+        let rule = format!(
+            "asked by the rule {} {}",
+            visible(&rule.permission),
+            visible(&rule.pattern)
+        );
+        let _ = write!(text, "\n  {}", paint.text(Look::Dim, &rule));
+    }
+}
+
+fn render_metadata(text: &mut String, key: &str, value: &Value, paint: Paint) {
+    match (key, value) {
+        ("diff" | "patch", Value::String(diff)) => {
+            for line in diff.lines() {
+                let _ = write!(text, "\n    {}", diff_line(&visible(line), paint));
+            }
+        }
+        ("command", Value::String(command)) => {
+            let command = visible(command);
+            let lines = command
+                .lines()
+                .map(|line| paint.text(Look::Cyan, line))
+                .collect::<Vec<_>>();
+            let _ = write!(text, "\n  $ {}", lines.join("\n    "));
+        }
+        (_, Value::String(value)) => {
+            let _ = write!(text, "\n  {}: {}", visible(key), indented(&visible(value), "    "));
+        }
+        (_, value) => {
+            let value = value.to_string();
+            let end = value.char_indices().nth(OTHER_METADATA).map(|(end, _)| end);
+            let (shown, more) = end.map_or((value.as_str(), ""), |end| (&value[..end], " …"));
+            let _ = write!(text, "\n  {}: {}{more}", visible(key), visible(shown));
+        }
+    }
+}
+
+fn indented(text: &str, indent: &str) -> String {
+    text.replace('\n', &format!("\n{indent}"))
+}
+
+fn diff_line(line: &str, paint: Paint) -> String {
+    match line.as_bytes().first() {
+        Some(b'+') => paint.text(Look::Green, line),
+        Some(b'-') => paint.text(Look::Red, line),
+        Some(b'@') => paint.text(Look::Cyan, line),
+        Some(_) | None => line.to_owned(),
+    }
+}
+
+/// Asks until a key that means something is pressed.
+pub(super) async fn ask(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    let keys = "[o]nce  [a]lways  [r]eject  reject with a [m]essage";
+    terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+    loop {
+        let decision = match keyboard.key().await? {
+            'o' => PromptDecision::Once,
+            'a' => PromptDecision::Always,
+            'r' => PromptDecision::Reject,
+            'm' => {
+                terminal.note("  What should the model be told? (end with Enter)");
+                return Ok(Answer {
+                    decision: PromptDecision::Reject,
+                    message: keyboard.line().await?,
+                });
+            }
+            _ => continue,
+        };
+        return Ok(Answer::plain(decision));
+    }
+}
+
+/// Returns how a prompt ended, in words.
+pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> String {
+    let state = PromptState::try_from(state).unwrap_or_default();
+    let Some(resolution) = resolution.filter(|_| state == PromptState::Resolved) else {
+        return match state {
+            PromptState::Expired => "expired: nobody replied in time".to_owned(),
+            PromptState::Withdrawn => "withdrawn: its call has ended".to_owned(),
+            PromptState::Open => "still open".to_owned(),
+            PromptState::Resolved | PromptState::Unspecified => "settled".to_owned(),
+        };
+    };
+    let mut text = json::prompt_decision(resolution.decision);
+    if !resolution.resolved_by.is_empty() {
+        let _ = write!(text, " by {}", visible(&resolution.resolved_by));
+    }
+    if !resolution.because_of_prompt_id.is_empty() {
+        let _ = write!(text, ", with the reply to {}", resolution.because_of_prompt_id);
+    }
+    if !resolution.message.is_empty() {
+        let _ = write!(text, ": {}", visible(&resolution.message));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::proto::PermissionRule;
+
+    fn text(value: &str) -> prost_types::Value {
+        prost_types::Value {
+            kind: Some(prost_types::value::Kind::StringValue(value.to_owned())),
+        }
+    }
+
+    #[test]
+    fn everything_that_is_asked_is_shown() {
+        let metadata = [
+            ("command".to_owned(), text("git push\rls")),
+            ("diff".to_owned(), text("@@ 1\n-a\n+b")),
+        ];
+        let request = PermissionRequest {
+            permission: "bash".into(),
+            patterns: vec!["git push".into()],
+            always: vec!["git push *".into()],
+            title: "Push".into(),
+            metadata: Some(prost_types::Struct {
+                fields: metadata.into(),
+            }),
+            rule: Some(PermissionRule {
+                permission: "bash".into(),
+                pattern: "*".into(),
+                action: 2,
+            }),
+        };
+        let prompt = Prompt {
+            tool: "bash".into(),
+            agent: "build".into(),
+            session_id: "s".into(),
+            request: Some(prompt::Request::Permission(request)),
+            ..Prompt::default()
+        };
+        let expected = "bash asks for permission: bash\n  Push\n  $ git push\\u{d}ls\n    @@ 1\n    -a\n    +b\n  patterns\n    \
+                        git push\n  always would allow bash\n    git push *\n  asked by the rule bash *\n  agent build, \
+                        session s";
+        assert_eq!(render(&prompt, Paint(false)), expected);
+        assert!(render(&prompt, Paint(true)).contains("\x1b[32m+b\x1b[0m"));
+    }
+
+    #[test]
+    fn outcomes_name_who_decided() {
+        fn check(state: PromptState, resolution: Option<PromptResolution>, expected: &str) {
+            assert_eq!(outcome(state.into(), resolution.as_ref()), expected);
+        }
+        let by = PromptResolution {
+            decision: PromptDecision::Reject.into(),
+            message: "no".into(),
+            resolved_by: "ann".into(),
+            ..PromptResolution::default()
+        };
+        check(PromptState::Resolved, Some(by), "reject by ann: no");
+        check(PromptState::Expired, None, "expired: nobody replied in time");
+        check(
+            PromptState::Withdrawn,
+            Some(PromptResolution::default()),
+            "withdrawn: its call has ended",
+        );
+    }
+
+    #[test]
+    fn a_reply_cites_what_was_shown() {
+        let prompt = Prompt {
+            prompt_id: "per_1".into(),
+            input_digest: "d".into(),
+            ..Prompt::default()
+        };
+        let reply = Answer::plain(PromptDecision::Once).reply_to(&prompt);
+        assert_eq!((reply.prompt_id.as_str(), reply.input_digest.as_str()), ("per_1", "d"));
+    }
+}

@@ -1,0 +1,102 @@
+//! `toolgate serve`: the service in the foreground, until a signal.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::interrupts::Interrupts;
+use super::service::{Flags, Service};
+use super::terminal::{Look, Terminal};
+
+/// Where the service listens and works. What is not given here is taken from TOOLGATE_* variables, then from the
+/// configuration file, then from the defaults; `toolgate config` shows the result.
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// Listen on this TCP address; an address beyond loopback needs --insecure [env: TOOLGATE_LISTEN_TCP]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Listen on this Unix socket [env: TOOLGATE_LISTEN_UNIX]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Do not listen on TCP.
+    #[arg(long, conflicts_with = "listen")]
+    no_tcp: bool,
+    /// Do not listen on a Unix socket.
+    #[arg(long, conflicts_with = "socket")]
+    no_socket: bool,
+    /// Listen beyond loopback without TLS and authentication: whoever reaches the port runs commands as you.
+    #[arg(long)]
+    insecure: bool,
+    /// A folder in which tools work, under a name; the first is the default. May be given more than once.
+    #[arg(long, value_name = "NAME=DIR", value_parser = workspace)]
+    workspace: Vec<(String, PathBuf)>,
+    /// Keep records, outputs and state in this folder [env: TOOLGATE_DATA_DIR]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+fn workspace(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(directory)))
+        }
+        Some(_) | None => Err("write NAME=DIR, for instance main=/home/me/project".to_owned()),
+    }
+}
+
+impl ServeArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let mut interrupts = Interrupts::listen()?;
+        let flags = Flags {
+            config: globals.config.clone(),
+            listen: self.listen,
+            socket: self.socket,
+            no_tcp: self.no_tcp,
+            no_socket: self.no_socket,
+            insecure: self.insecure,
+            workspaces: self.workspace,
+            data_dir: self.data_dir,
+        };
+        let mut service = Service::start(&flags).await?;
+        announce(&service, terminal)?;
+        let failure = tokio::select! {
+            () = interrupts.next() => None,
+            failure = service.failed() => Some(failure),
+        };
+        terminal.note("draining: no new calls; a second signal exits at once");
+        tokio::select! {
+            () = service.drain() => failure.map_or(Ok(Exit::Completed), Err),
+            // What is left behind ends with the process: its programs are told by the kernel.
+            () = interrupts.next() => Ok(Exit::Interrupted),
+        }
+    }
+}
+
+/// Says where the service listens: for people on standard error, with `--json` for programs on standard output.
+fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
+    let tcp = service.tcp().map(|address| format!("http://{address}"));
+    let unix = service.unix().map(|socket| format!("unix:{}", socket.display()));
+    for address in tcp.iter().chain(&unix) {
+        terminal.note(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
+    }
+    if terminal.json {
+        terminal.record(&json!({ "listening": { "tcp": tcp, "unix": unix } }))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_have_a_name_and_a_directory() {
+        assert_eq!(workspace("a=/b=c"), Ok(("a".to_owned(), PathBuf::from("/b=c"))));
+        for wrong in ["a", "=b", "a=", ""] {
+            assert!(workspace(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The glue between the command line and the service: the only file here that names the configuration and the
+//! composition root.
+//!
+//! *Invariant:* a command sees [`Flags`], [`Service`] and JSON, and talks to the service through the contract alone.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::exit::Failure;
+use crate::app::{App, Running};
+use crate::config::service::{LogConfig, RawListen, RawWorkspace};
+use crate::config::{Config, Environment, RawConfig, ToolsConfig};
+use crate::permission::agents::{Agents, Folders};
+use crate::workspace::Workspace;
+
+/// What the command line says about the service itself. What it leaves out, variables, the file and the defaults say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flags {
+    pub(super) config: Option<PathBuf>,
+    pub(super) listen: Option<String>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) no_tcp: bool,
+    pub(super) no_socket: bool,
+    pub(super) insecure: bool,
+    pub(super) workspaces: Vec<(String, PathBuf)>,
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+impl Flags {
+    fn raw(&self) -> RawConfig {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let or_none = |off: bool, value: Option<String>| if off { Some("none".to_owned()) } else { value };
+        let workspace = |(name, directory): &(String, PathBuf)| RawWorkspace {
+            name: name.clone(),
+            directory: text(directory),
+            self_approval: None,
+        };
+        RawConfig {
+            data_dir: self.data_dir.as_ref().map(text),
+            listen: RawListen {
+                tcp: or_none(self.no_tcp, self.listen.clone()),
+                unix: or_none(self.no_socket, self.socket.as_ref().map(text)),
+                insecure: self.insecure.then_some(true),
+            },
+            workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
+            ..RawConfig::default()
+        }
+    }
+
+    fn load(&self, environment: &Environment) -> Result<Config, Failure> {
+        Config::load(self.config.as_deref(), self.raw(), environment).map_err(configuration)
+    }
+}
+
+/// Takes the process's environment; what is not UTF-8 cannot be a setting and is left out.
+fn environment() -> Environment {
+    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    Environment::new(std::env::vars_os().filter_map(text), cwd)
+}
+
+fn configuration(error: impl std::error::Error) -> Failure {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    Failure::Configuration(text)
+}
+
+/// Returns what the configuration says about the log, as far as it can be read: the command itself reports what is wrong.
+pub(super) fn log_settings(config: Option<PathBuf>) -> Option<LogConfig> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    flags.load(&environment()).ok().map(|config| config.log)
+}
+
+/// A service that runs in this process.
+pub(super) struct Service {
+    running: Running,
+}
+
+impl Service {
+    /// Builds it from the configuration and starts it.
+    pub(super) async fn start(flags: &Flags) -> Result<Self, Failure> {
+        let environment = environment();
+        let config = flags.load(&environment)?;
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        let failed = |error: anyhow::Error| Failure::Start(format!("{error:#}"));
+        let app = App::build(&config, &environment).await.map_err(failed)?;
+        Ok(Self {
+            running: app.start().await.map_err(failed)?,
+        })
+    }
+
+    /// Returns where it listens on TCP.
+    pub(super) fn tcp(&self) -> Option<SocketAddr> {
+        self.running.tcp
+    }
+
+    /// Returns where its Unix socket is.
+    pub(super) fn unix(&self) -> Option<&Path> {
+        self.running.unix.as_deref()
+    }
+
+    /// Waits until it can no longer serve, and says why.
+    pub(super) async fn failed(&mut self) -> Failure {
+        Failure::Start(format!("{:#}", self.running.failed().await))
+    }
+
+    /// Ends it in order: refuse, wait, cancel, close.
+    pub(super) async fn drain(self) {
+        self.running.drain().await;
+    }
+}
+
+/// A service for one command, on a socket that only this user can reach. Its state is kept where `serve` keeps it.
+pub(super) struct PrivateService {
+    service: Service,
+    folder: TempDir,
+}
+
+impl PrivateService {
+    /// Starts one; with a directory that is its only workspace, else with the configured ones.
+    pub(super) async fn start(config: Option<PathBuf>, directory: Option<PathBuf>) -> Result<Self, Failure> {
+        // Temporary folders are made with mode 0700.
+        let folder = tempfile::Builder::new().prefix("toolgate-").tempdir();
+        let folder = folder.map_err(|error| Failure::Start(format!("cannot make a temporary folder: {error}")))?;
+        let flags = Flags {
+            config,
+            socket: Some(folder.path().join("toolgate.sock")),
+            no_tcp: true,
+            workspaces: directory
+                .into_iter()
+                .map(|directory| ("default".to_owned(), directory))
+                .collect(),
+            ..Flags::default()
+        };
+        Ok(Self {
+            service: Service::start(&flags).await?,
+            folder,
+        })
+    }
+
+    /// Returns its socket.
+    pub(super) fn socket(&self) -> Result<&Path, Failure> {
+        self.service
+            .unix()
+            .ok_or_else(|| Failure::Start("it listens on no Unix socket".to_owned()))
+    }
+
+    /// Ends it in order.
+    pub(super) async fn drain(self) {
+        self.service.drain().await;
+        if let Err(error) = self.folder.close() {
+            tracing::warn!(%error, "cannot remove the temporary folder");
+        }
+    }
+}
+
+impl PrivateService {
+    /// Ends it without waiting for its calls: what it started is killed with it.
+    pub(super) fn abandon(self) {
+        drop(self);
+    }
+}
+
+/// Returns the configured Unix socket, if the configuration can be read.
+pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    flags.load(&environment()).ok()?.listen.unix
+}
+
+/// Returns what is in force and where it comes from: `service` and `workspaces`.
+pub(super) fn explain(flags: &Flags) -> Result<Value, Failure> {
+    let environment = environment();
+    let config = flags.load(&environment)?;
+    let service: Vec<Value> = config
+        .explain()
+        .iter()
+        .map(|setting| json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string() }))
+        .collect();
+    let workspaces = config
+        .workspaces
+        .iter()
+        .map(|workspace| explain_workspace(&workspace.name, &workspace.directory, &config.data_dir, &environment))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({ "service": service, "workspaces": workspaces }))
+}
+
+fn explain_workspace(
+    name: &str,
+    directory: &Path,
+    data_dir: &Path,
+    environment: &Environment,
+) -> Result<Value, Failure> {
+    let home = environment.home().map(Path::to_path_buf);
+    let workspace = Workspace::open(name, directory, home)
+        .map_err(|error| Failure::Configuration(format!("the workspace {}: {error}", directory.display())))?;
+    let tools =
+        ToolsConfig::load(workspace.directory(), workspace.worktree(), environment).map_err(configuration)?;
+    let sources: Vec<Value> = tools
+        .explain()
+        .iter()
+        .map(|leaf| {
+            let origins: Vec<String> = leaf.origins.iter().map(ToString::to_string).collect();
+            json!({ "pointer": leaf.pointer, "source": origins.join(", ") })
+        })
+        .collect();
+    let output_dir = data_dir.join("tool-output");
+    let agents = Agents::new(
+        &tools.agents,
+        Folders {
+            output_dir: &output_dir,
+            data_dir,
+        },
+    );
+    let agents: Vec<Value> = agents
+        .iter()
+        .map(|agent| json!({ "name": agent.name, "mode": agent.mode.as_str() }))
+        .collect();
+    Ok(json!({
+        "name": workspace.name(),
+        "directory": workspace.directory(),
+        "worktree": workspace.worktree(),
+        "opencode": tools.merged,
+        "sources": sources,
+        "warnings": tools.warnings,
+        "agents": agents,
+    }))
+}

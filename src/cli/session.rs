@@ -1,0 +1,135 @@
+//! `toolgate grants` and `session`: what outlasts a single call.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Globals;
+use super::calls::{self, CALL_HEADINGS};
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::json::ToJson as _;
+use super::prompt;
+use super::terminal::{Look, Terminal, visible};
+use crate::grpc::proto::{EndSessionRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session};
+
+/// Which grants to list or to take back.
+#[derive(Debug, Args)]
+pub(super) struct GrantsArgs {
+    /// Only grants of this workspace.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
+    /// Take this grant back: what it covered is asked again. May be given more than once.
+    #[arg(long, value_name = "ID", conflicts_with = "workspace")]
+    revoke: Vec<String>,
+}
+
+impl GrantsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = Client::connect(globals).await?;
+        if self.revoke.is_empty() {
+            let request = ListGrantsRequest {
+                workspace: client.workspace(self.workspace.as_deref()).await?,
+            };
+            let grants = client.permissions().list_grants(request).await?.into_inner().grants;
+            show_grants(&grants, terminal)?;
+            return Ok(Exit::Completed);
+        }
+        for grant_id in self.revoke {
+            let response = client
+                .permissions()
+                .revoke_grant(RevokeGrantRequest { grant_id })
+                .await?;
+            let grant = response.into_inner().grant.ok_or(Failure::Protocol("grant"))?;
+            if terminal.json {
+                terminal.record(&grant.to_json())?;
+            } else {
+                let what = format!("{} {}", grant.permission, grant.pattern);
+                terminal.line(&format!("revoked {}: {}", grant.grant_id, visible(&what)))?;
+            }
+        }
+        Ok(Exit::Completed)
+    }
+}
+
+fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        return grants.iter().try_for_each(|grant| terminal.record(&grant.to_json()));
+    }
+    let row = |grant: &Grant| {
+        let given = grant.create_time.map(calls::time).unwrap_or_default();
+        let pattern = visible(&grant.pattern).into_owned();
+        vec![
+            grant.grant_id.clone(),
+            grant.workspace.clone(),
+            given,
+            grant.permission.clone(),
+            pattern,
+        ]
+    };
+    let headings = ["GRANT", "WORKSPACE", "GIVEN", "PERMISSION", "PATTERN"];
+    terminal.table(&headings, &grants.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Which session to show or to end.
+#[derive(Debug, Args)]
+pub(super) struct SessionArgs {
+    /// The session's id.
+    session: String,
+    /// End it: cancel its calls, withdraw its prompts, forget what it has read. Records stay.
+    #[arg(long)]
+    end: bool,
+}
+
+impl SessionArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let client = Client::connect(globals).await?;
+        let session_id = self.session;
+        if self.end {
+            let request = EndSessionRequest {
+                session_id: session_id.clone(),
+            };
+            let cancelled_calls = client
+                .sessions()
+                .end_session(request)
+                .await?
+                .into_inner()
+                .cancelled_calls;
+            if terminal.json {
+                terminal.record(&json!({ "session_id": session_id, "cancelled_calls": cancelled_calls }))?;
+            } else {
+                terminal.line(&format!("ended {session_id}; {cancelled_calls} calls were cancelled"))?;
+            }
+            return Ok(Exit::Completed);
+        }
+        let response = client.sessions().get_session(GetSessionRequest { session_id }).await?;
+        let session = response.into_inner().session.ok_or(Failure::Protocol("session"))?;
+        show(&session, terminal)?;
+        Ok(Exit::Completed)
+    }
+}
+
+fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        return terminal.record(&session.to_json());
+    }
+    let title = |text: &str| terminal.line(&terminal.out.text(Look::Bold, text));
+    title(&format!("{} calls, newest first", session.recent_calls.len()))?;
+    if !session.recent_calls.is_empty() {
+        let rows: Vec<_> = session.recent_calls.iter().map(calls::row).collect();
+        terminal.table(&CALL_HEADINGS, &rows)?;
+    }
+    title(&format!("\n{} open prompts", session.open_prompts.len()))?;
+    for prompt in &session.open_prompts {
+        terminal.line(&format!(
+            "{} {}",
+            prompt.prompt_id,
+            prompt::render(prompt, terminal.out)
+        ))?;
+    }
+    title(&format!("\n{} grants", session.grants.len()))?;
+    if session.grants.is_empty() {
+        Ok(())
+    } else {
+        show_grants(&session.grants, terminal)
+    }
+}

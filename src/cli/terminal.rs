@@ -1,0 +1,250 @@
+//! What is written where: results to standard output, everything else to standard error, in colour where wanted.
+//!
+//! *Invariant:* text from outside that a person decides by goes through [`visible`], so that it cannot move the cursor
+//! or hide a part of itself. A reader of standard output that left ends the program quietly.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+use super::exit::Failure;
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Colour {
+    /// Says whether to use colour on a stream that is, or is not, a terminal.
+    pub fn applies_to(self, is_terminal: bool) -> bool {
+        match self {
+            Self::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// A look of a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Look {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Cyan,
+}
+
+/// Gives texts a look, or leaves them plain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint(pub(super) bool);
+
+impl Paint {
+    /// Returns the text with the look.
+    pub(super) fn text(self, look: Look, text: &str) -> String {
+        if !self.0 {
+            return text.to_owned();
+        }
+        let code = match look {
+            Look::Bold => 1,
+            Look::Dim => 2,
+            Look::Red => 31,
+            Look::Green => 32,
+            Look::Yellow => 33,
+            Look::Cyan => 36,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// The two streams and how to write to them.
+#[derive(Clone, Debug)]
+pub(super) struct Terminal {
+    /// Whether to print JSON.
+    pub(super) json: bool,
+    /// Whether to tell more.
+    pub(super) verbose: bool,
+    /// Looks on standard output.
+    pub(super) out: Paint,
+    /// Looks on standard error.
+    pub(super) err: Paint,
+    /// Whether a person looks at standard output.
+    pub(super) shows_output: bool,
+    /// Whether a person looks at standard error.
+    pub(super) shows_notes: bool,
+}
+
+impl Terminal {
+    /// Looks at the two streams.
+    pub(super) fn new(json: bool, colour: Colour, verbose: u8) -> Self {
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        Self {
+            json,
+            verbose: verbose > 0,
+            out: Paint(colour.applies_to(out)),
+            err: Paint(colour.applies_to(err)),
+            shows_output: out,
+            shows_notes: err,
+        }
+    }
+
+    /// Writes bytes to standard output as they are.
+    pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+        written.map_err(|error| {
+            if error.kind() == ErrorKind::BrokenPipe {
+                Failure::BrokenPipe
+            } else {
+                Failure::Write(error)
+            }
+        })
+    }
+
+    /// Writes a text and the end of its line to standard output.
+    pub(super) fn line(&self, text: &str) -> Result<(), Failure> {
+        self.bytes(format!("{text}\n").as_bytes())
+    }
+
+    /// Writes one JSON object per line to standard output.
+    pub(super) fn record(&self, value: &Value) -> Result<(), Failure> {
+        self.line(&value.to_string())
+    }
+
+    /// Tells a person something on standard error, which may be closed.
+    pub(super) fn note(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Tells a person what failed.
+    pub(super) fn error(&self, text: &str) {
+        self.note(&format!("{} {text}", self.err.text(Look::Red, "error:")));
+    }
+
+    /// Writes rows below their headings, columns aligned.
+    pub(super) fn table(&self, headings: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
+        let heading = align(&[headings.iter().map(|text| (*text).to_owned()).collect()], rows);
+        let body = align(rows, &[headings.iter().map(|text| (*text).to_owned()).collect()]);
+        let mut text = String::new();
+        for line in heading {
+            let _ = writeln!(text, "{}", self.out.text(Look::Bold, &line));
+        }
+        for line in body {
+            let _ = writeln!(text, "{line}");
+        }
+        self.bytes(text.as_bytes())
+    }
+}
+
+/// Returns one line per row, each column as wide as its widest cell in `rows` and `others`; the last is not filled up.
+fn align(rows: &[Vec<String>], others: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().chain(others).map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().chain(others).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  "));
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Returns the text with everything shown that could fool its reader: control characters, and characters that reorder
+/// or hide text. Line feeds and tabs stay.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    let fools = |letter: char| {
+        let control = letter.is_control() && letter != '\n' && letter != '\t';
+        control
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    if !text.contains(fools) {
+        return Cow::Borrowed(text);
+    }
+    let show = |letter: char| match letter {
+        letter if fools(letter) => letter.escape_unicode().to_string(),
+        letter => letter.to_string(),
+    };
+    Cow::Owned(text.chars().map(show).collect())
+}
+
+/// Returns the text as one visible line, cut after `limit` characters.
+pub(super) fn short(text: &str, limit: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = visible(&line);
+    match line.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.into_owned(),
+    }
+}
+
+/// Returns a count of bytes as people read it.
+pub(super) fn bytes(count: i64) -> String {
+    const UNITS: [(i64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    for (size, unit) in UNITS {
+        if count >= size {
+            let tenths = i128::from(count) * 10 / i128::from(size);
+            return format!("{}.{} {unit}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{count} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_text_is_shown() {
+        fn check(text: &str, expected: &str) {
+            assert_eq!(visible(text), expected);
+        }
+        check("ls -la\n\tx", "ls -la\n\tx");
+        check("rm -rf /\r echo hi", "rm -rf /\\u{d} echo hi");
+        check("a\x1b[2Kb", "a\\u{1b}[2Kb");
+        check("x\u{202e}y", "x\\u{202e}y");
+        check("zoë ☃", "zoë ☃");
+    }
+
+    #[test]
+    fn texts_are_cut_to_one_line() {
+        fn check(text: &str, limit: usize, expected: &str) {
+            assert_eq!(short(text, limit), expected);
+        }
+        check("a\n  b", 10, "a b");
+        check("abcdef", 3, "abc…");
+        check("äöü", 3, "äöü");
+    }
+
+    #[test]
+    fn byte_counts_read_well() {
+        fn check(count: i64, expected: &str) {
+            assert_eq!(bytes(count), expected);
+        }
+        check(0, "0 bytes");
+        check(1023, "1023 bytes");
+        check(1536, "1.5 KiB");
+        check(i64::MAX, "8589934591.9 GiB");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [
+            vec!["a".to_owned(), "x".to_owned()],
+            vec!["bcd".to_owned(), String::new()],
+        ];
+        assert_eq!(align(&rows, &[]), ["a    x", "bcd"]);
+    }
+}

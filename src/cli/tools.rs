@@ -1,0 +1,173 @@
+//! `toolgate tools`: what an agent may use, and one tool with its schema.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::client::{Client, Connection};
+use super::exit::{Exit, Failure};
+use super::json::{self, ToJson as _};
+use super::terminal::{Look, Terminal, short};
+use super::{Globals, arguments};
+use crate::grpc::proto::{ListToolsRequest, ModelRef, ToolDefinition};
+
+const SENTENCE: usize = 100;
+
+/// For whom tools are listed.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Viewpoint {
+    /// The agent whose permissions count; `build` if none is named.
+    #[arg(long, env = "TOOLGATE_AGENT", hide_env_values = true)]
+    pub(super) agent: Option<String>,
+    /// The model, as provider/model; some tools and schemas depend on it.
+    #[arg(long, value_name = "PROVIDER/MODEL", value_parser = arguments::model)]
+    pub(super) model: Option<ModelRef>,
+    /// The workspace: its name, or a folder (`.`, or anything with a slash).
+    #[arg(long, value_name = "NAME|DIR", env = "TOOLGATE_WORKSPACE", hide_env_values = true)]
+    pub(super) workspace: Option<String>,
+}
+
+/// Which tools to show.
+#[derive(Debug, Args)]
+pub(super) struct ToolsArgs {
+    /// Show this tool: its description and the schema of its input.
+    name: Option<String>,
+    #[command(flatten)]
+    viewpoint: Viewpoint,
+    /// The kind of client: cli, app, desktop or another.
+    #[arg(long, default_value = "cli")]
+    client: String,
+}
+
+impl ToolsArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        let listed = list(&connection.client, &connection.workspace, &self.viewpoint, &self.client).await;
+        connection.close().await;
+        let tools = listed?;
+        match &self.name {
+            Some(name) => match find(&tools, name) {
+                Some(tool) => show(tool, terminal)?,
+                None => return Err(unknown(name, &tools)),
+            },
+            None => show_all(&tools, terminal)?,
+        }
+        Ok(Exit::Completed)
+    }
+}
+
+/// Returns every tool that the viewpoint has.
+pub(super) async fn list(
+    client: &Client,
+    workspace: &str,
+    viewpoint: &Viewpoint,
+    kind: &str,
+) -> Result<Vec<ToolDefinition>, Failure> {
+    let mut request = ListToolsRequest {
+        workspace: workspace.to_owned(),
+        agent: viewpoint.agent.clone().unwrap_or_default(),
+        model: viewpoint.model.clone(),
+        client: kind.to_owned(),
+        ..ListToolsRequest::default()
+    };
+    let mut tools = Vec::new();
+    loop {
+        let page = client.tools().list_tools(request.clone()).await?.into_inner();
+        tools.extend(page.tools);
+        if page.next_page_token.is_empty() {
+            return Ok(tools);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+/// Returns the tool of this name, in any case if not in this one.
+pub(super) fn find<'a>(tools: &'a [ToolDefinition], name: &str) -> Option<&'a ToolDefinition> {
+    let exact = tools.iter().find(|tool| tool.name == name);
+    exact.or_else(|| tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(name)))
+}
+
+fn unknown(name: &str, tools: &[ToolDefinition]) -> Failure {
+    let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    Failure::Usage(format!("this agent has no tool `{name}`; it has {}", names.join(", ")))
+}
+
+fn show_all(tools: &[ToolDefinition], terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        return tools.iter().try_for_each(|tool| terminal.record(&tool.to_json()));
+    }
+    let row = |tool: &ToolDefinition| vec![tool.name.clone(), effects(tool), first_sentence(&tool.description)];
+    terminal.table(
+        &["TOOL", "EFFECTS", "DESCRIPTION"],
+        &tools.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+fn show(tool: &ToolDefinition, terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json {
+        return terminal.record(&tool.to_json());
+    }
+    let bold = |text: &str| terminal.out.text(Look::Bold, text);
+    let experimental = if tool.experimental { ", experimental" } else { "" };
+    terminal.line(&format!(
+        "{} ({}{experimental})",
+        bold(&tool.name),
+        json::tool_source(tool.source)
+    ))?;
+    terminal.line(&format!("{} {}", bold("effects:"), effects(tool)))?;
+    terminal.line(&format!("{} {}", bold("permissions:"), tool.permissions.join(", ")))?;
+    terminal.line(&format!("\n{}\n", tool.description.trim()))?;
+    let schema = serde_json::from_str::<Value>(&tool.input_schema_json);
+    let pretty = schema.and_then(|schema| serde_json::to_string_pretty(&schema));
+    terminal.line(&format!(
+        "{}\n{}",
+        bold("input schema:"),
+        pretty.unwrap_or(tool.input_schema_json.clone())
+    ))
+}
+
+fn effects(tool: &ToolDefinition) -> String {
+    let words: Vec<_> = tool
+        .effects
+        .iter()
+        .map(|effect| json::tool_effect(*effect).replace('_', " "))
+        .collect();
+    words.join(", ")
+}
+
+/// Returns the first sentence of a description, as one line.
+fn first_sentence(description: &str) -> String {
+    let line = description.split("\n\n").next().unwrap_or_default();
+    let end = line
+        .find(". ")
+        .or_else(|| line.find(".\n"))
+        .map_or(line.len(), |end| end + 1);
+    short(&line[..end], SENTENCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_cut_to_a_sentence() {
+        fn check(description: &str, expected: &str) {
+            assert_eq!(first_sentence(description), expected);
+        }
+        check("Reads a file. With lines.", "Reads a file.");
+        check("Reads a\nfile\n\nMore", "Reads a file");
+        check("Reads `a.b` files.", "Reads `a.b` files.");
+        check("", "");
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        let tool = |name: &str| ToolDefinition {
+            name: name.into(),
+            ..ToolDefinition::default()
+        };
+        let tools = [tool("Bash"), tool("bash")];
+        assert_eq!(find(&tools, "bash").map(|tool| tool.name.as_str()), Some("bash"));
+        assert_eq!(find(&tools, "BASH").map(|tool| tool.name.as_str()), Some("Bash"));
+        assert!(find(&tools, "sh").is_none());
+    }
+}

@@ -1,0 +1,375 @@
+//! A call as a person sees it: output on standard output as it comes, everything else on standard error.
+//!
+//! Output that was shown whole while it came is not shown again as the result; what the result adds to it (why a
+//! command was stopped, for instance) goes to standard error. A result that was never streamed is printed at the end.
+//!
+//! *Invariant:* with `--json`, standard output has one event per line and nothing else.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::exit::{Exit, Failure};
+use super::json::{self, ToJson as _};
+use super::prompt;
+use super::terminal::{self, Look, Terminal, short, visible};
+use crate::grpc::proto::call_event::Event;
+use crate::grpc::proto::{
+    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
+    Truncation,
+};
+
+const TITLE: usize = 100;
+/// Streamed output is compared with the result up to this size; a longer one is taken to be the same.
+const REMEMBERED: usize = 1 << 20;
+const TICK: Duration = Duration::from_millis(100);
+
+/// What of the output was already shown.
+#[derive(Debug, Default)]
+struct Shown {
+    bytes: Vec<u8>,
+    total: u64,
+    ends_line: bool,
+    has_gaps: bool,
+}
+
+impl Shown {
+    fn add(&mut self, data: &[u8]) {
+        let room = REMEMBERED.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&data[..data.len().min(room)]);
+        self.total += data.len() as u64;
+        if let Some(last) = data.last() {
+            self.ends_line = *last == b'\n';
+        }
+    }
+
+    /// Returns what is left to show of a result.
+    fn rest<'a>(&self, result: &'a str, truncated: bool) -> Rest<'a> {
+        if self.total == 0 {
+            return Rest::Result(result);
+        }
+        if self.has_gaps || truncated || self.total > self.bytes.len() as u64 {
+            return Rest::Addition("");
+        }
+        match result.strip_prefix(&*String::from_utf8_lossy(&self.bytes)) {
+            Some(addition) => Rest::Addition(addition.trim()),
+            None => Rest::Result(result),
+        }
+    }
+}
+
+/// What is left to show of a result.
+#[derive(Debug, PartialEq, Eq)]
+enum Rest<'a> {
+    /// All of it: it is not what was streamed.
+    Result(&'a str),
+    /// What the result says after the output that was streamed.
+    Addition(&'a str),
+}
+
+/// Shows one call.
+pub(super) struct CallView {
+    terminal: Terminal,
+    tool: String,
+    spinner: Option<ProgressBar>,
+    shown: Shown,
+    /// Whether `toolgate output` can be pointed at: not when the service ends with the command.
+    outlives: bool,
+}
+
+impl CallView {
+    /// Begins to show a call of a tool.
+    pub(super) fn new(terminal: Terminal, tool: &str, outlives: bool) -> Self {
+        let mut view = Self {
+            terminal,
+            tool: tool.to_owned(),
+            spinner: None,
+            shown: Shown::default(),
+            outlives,
+        };
+        view.spin();
+        view
+    }
+
+    /// Shows a spinner where a person looks, unless output on the same terminal would collide with it.
+    fn spin(&mut self) {
+        let collides = self.terminal.shows_output && self.shown.total > 0;
+        if self.terminal.json || !self.terminal.shows_notes || collides || self.spinner.is_some() {
+            return;
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}") {
+            bar.set_style(style);
+        }
+        bar.set_message(visible(&self.tool).into_owned());
+        bar.enable_steady_tick(TICK);
+        self.spinner = Some(bar);
+    }
+
+    /// Shows an event; a terminal one returns how the program ends.
+    pub(super) fn show(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
+        if self.terminal.json {
+            self.terminal.record(&event.to_json())?;
+            return Ok(end_of(event));
+        }
+        match &event.event {
+            None | Some(Event::Heartbeat(_)) => {}
+            Some(Event::Pending(pending)) => self.tool.clone_from(&pending.tool),
+            Some(Event::Running(running)) => self.running(running),
+            Some(Event::Metadata(metadata)) => {
+                if let Some(title) = &metadata.title {
+                    self.status(title, "");
+                }
+            }
+            Some(Event::Output(output)) => self.output(&output.data)?,
+            // Whoever answers prompts shows them.
+            Some(Event::Waiting(waiting)) => {
+                self.status("", &format!("waits; {} approvers are connected", waiting.approvers))
+            }
+            Some(Event::Resumed(resumed)) => self.resumed(resumed),
+            Some(Event::Warning(warning)) => {
+                let mark = self.terminal.err.text(Look::Yellow, "warning:");
+                self.note(&format!("{mark} {}", visible(&warning.text)));
+            }
+            Some(Event::Gap(gap)) => self.gap(gap),
+            Some(Event::Completed(end)) => self.completed(end)?,
+            Some(Event::Failed(end)) => self.failed(end)?,
+        }
+        Ok(end_of(event))
+    }
+
+    /// Tells a person something between the events.
+    pub(super) fn note(&self, text: &str) {
+        match &self.spinner {
+            Some(spinner) => spinner.suspend(|| self.terminal.note(text)),
+            None => self.terminal.note(text),
+        }
+    }
+
+    /// Takes the spinner away: the terminal belongs to a question or to output, or the call is over.
+    pub(super) fn rest(&mut self) {
+        if let Some(spinner) = self.spinner.take() {
+            spinner.finish_and_clear();
+        }
+    }
+
+    fn running(&self, running: &CallRunning) {
+        self.status(&running.title, "running");
+        if self.terminal.verbose {
+            self.note(&format!(
+                "input {} (sha256 {})",
+                visible(&running.input_json),
+                running.input_digest
+            ));
+        }
+    }
+
+    /// Shows the state and the title: in the spinner where there is one, else as a line.
+    fn status(&self, title: &str, state: &str) {
+        let text = format!("{} {state} {}", visible(&self.tool), short(title, TITLE));
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match &self.spinner {
+            Some(spinner) => spinner.set_message(text),
+            None if !self.terminal.shows_notes => self.terminal.note(&text),
+            None => {}
+        }
+    }
+
+    fn output(&mut self, data: &[u8]) -> Result<(), Failure> {
+        // A spinner below a line that is not finished would overwrite it.
+        if self.terminal.shows_output {
+            self.rest();
+        }
+        self.shown.add(data);
+        self.terminal.bytes(data)
+    }
+
+    fn resumed(&mut self, resumed: &CallResumed) {
+        let outcome = prompt::outcome(resumed.state, resumed.resolution.as_ref());
+        self.note(
+            &self
+                .terminal
+                .err
+                .text(Look::Dim, &format!("prompt {}: {outcome}", resumed.prompt_id)),
+        );
+        self.spin();
+    }
+
+    fn gap(&mut self, gap: &CallGap) {
+        if gap.output_bytes > 0 {
+            self.shown.has_gaps = true;
+            self.note(&self.terminal.err.text(
+                Look::Dim,
+                &format!("… {} left out …", terminal::bytes(gap.output_bytes)),
+            ));
+        }
+    }
+
+    fn completed(&mut self, end: &CallCompleted) -> Result<(), Failure> {
+        self.rest();
+        let truncated = end.truncation.as_ref().is_some_and(|truncation| truncation.truncated);
+        self.end_line()?;
+        match self.shown.rest(&end.output, truncated) {
+            Rest::Result("") | Rest::Addition("") => {}
+            Rest::Result(result) => self.terminal.bytes(with_newline(result).as_bytes())?,
+            Rest::Addition(addition) => self.note(&visible(addition)),
+        }
+        self.attachments(&end.attachments);
+        self.truncation(end.truncation.as_ref());
+        let mark = self.terminal.err.text(Look::Green, "completed");
+        let title = short(&end.title, TITLE);
+        self.summary(
+            &format!("{mark} {} {title}", visible(&self.tool)),
+            exit_code(end),
+            end.timing.as_ref(),
+        );
+        Ok(())
+    }
+
+    fn failed(&mut self, end: &CallFailed) -> Result<(), Failure> {
+        self.rest();
+        self.end_line()?;
+        self.terminal.error(&visible(&end.error));
+        self.attachments(&end.attachments);
+        self.truncation(end.truncation.as_ref());
+        let reason = json::failure_reason(end.reason).replace('_', " ");
+        let mark = self.terminal.err.text(Look::Red, "failed");
+        self.summary(
+            &format!("{mark} {}: {reason}", visible(&self.tool)),
+            None,
+            end.timing.as_ref(),
+        );
+        Ok(())
+    }
+
+    /// Ends an unfinished line before more is written to the same terminal.
+    fn end_line(&mut self) -> Result<(), Failure> {
+        let unfinished = self.shown.total > 0 && !self.shown.ends_line;
+        if unfinished && self.terminal.shows_output {
+            self.terminal.bytes(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Says how it ended.
+    fn summary(&self, text: &str, exit_code: Option<i64>, timing: Option<&Timing>) {
+        if let Some(code) = exit_code.filter(|code| *code != 0) {
+            self.note(
+                &self
+                    .terminal
+                    .err
+                    .text(Look::Yellow, &format!("the command's exit code is {code}")),
+            );
+        }
+        let ran = timing.and_then(|timing| timing.ran);
+        let ran = ran.map(|ran| format!(" in {:.1} s", ran.seconds as f64 + f64::from(ran.nanos) / 1e9));
+        self.note(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
+    }
+
+    fn attachments(&self, attachments: &[Attachment]) {
+        for attachment in attachments {
+            let name = if attachment.filename.is_empty() {
+                &attachment.attachment_id
+            } else {
+                &attachment.filename
+            };
+            self.note(&format!("attached: {} ({})", visible(name), visible(&attachment.mime)));
+        }
+    }
+
+    fn truncation(&self, truncation: Option<&Truncation>) {
+        let Some(truncation) = truncation.filter(|truncation| truncation.truncated) else {
+            return;
+        };
+        let whole = format!(
+            "{} in {} lines",
+            terminal::bytes(truncation.total_bytes),
+            truncation.total_lines
+        );
+        self.note(&match (self.outlives, truncation.output_id.as_str()) {
+            (_, "") => format!("a model sees a part of {whole}"),
+            (true, id) => format!("a model sees a part of {whole}; all of it: toolgate output {id}"),
+            (false, _) => {
+                format!("a model sees a part of {whole}; a running server (toolgate serve, --server) keeps the whole")
+            }
+        });
+    }
+}
+
+impl Drop for CallView {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
+fn with_newline(text: &str) -> String {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    format!("{text}{end}")
+}
+
+/// Returns the exit code of the command that the call ran, if it ran one.
+pub(super) fn exit_code(end: &CallCompleted) -> Option<i64> {
+    json::structure(end.metadata.as_ref()?).get("exit")?.as_i64()
+}
+
+/// Returns how the program ends after this event, if it is the last.
+fn end_of(event: &CallEvent) -> Option<Exit> {
+    match &event.event {
+        Some(Event::Completed(_)) => Some(Exit::Completed),
+        Some(Event::Failed(end)) => Some(Exit::of_failure(
+            FailureReason::try_from(end.reason).unwrap_or_default(),
+        )),
+        None
+        | Some(
+            Event::Pending(_)
+            | Event::Running(_)
+            | Event::Metadata(_)
+            | Event::Output(_)
+            | Event::Waiting(_)
+            | Event::Resumed(_)
+            | Event::Warning(_)
+            | Event::Heartbeat(_)
+            | Event::Gap(_),
+        ) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_not_shown_twice() {
+        fn check(streamed: &[&[u8]], result: &str, truncated: bool, expected: Rest<'_>) {
+            let mut shown = Shown::default();
+            streamed.iter().for_each(|data| shown.add(data));
+            assert_eq!(shown.rest(result, truncated), expected);
+        }
+        check(&[], "text", false, Rest::Result("text"));
+        check(&[], "text", true, Rest::Result("text"));
+        check(&[b"a\n", b"b\n"], "a\nb\n", false, Rest::Addition(""));
+        check(
+            &[b"a\n"],
+            "a\n\n\n<bash_metadata>\nx\n",
+            false,
+            Rest::Addition("<bash_metadata>\nx"),
+        );
+        check(&[b"step 1\n"], "the answer", false, Rest::Result("the answer"));
+        check(&[b"a\nb\n"], "a\n\n…", true, Rest::Addition(""));
+        check(&[b"\xc3", b"\xa9"], "é", false, Rest::Addition(""));
+    }
+
+    #[test]
+    fn left_out_and_large_outputs_count_as_shown() {
+        let mut shown = Shown {
+            has_gaps: true,
+            ..Shown::default()
+        };
+        shown.add(b"end");
+        assert_eq!(shown.rest("begin end", false), Rest::Addition(""));
+        let mut shown = Shown::default();
+        shown.add(&vec![b'x'; REMEMBERED + 1]);
+        assert_eq!(shown.bytes.len(), REMEMBERED);
+        assert_eq!(shown.rest("something", false), Rest::Addition(""));
+    }
+}
