@@ -57,9 +57,6 @@ impl OutputChoice {
 }
 
 /// The tool, its arguments, and how to run it.
-///
-/// Arguments are key=value; the tool's schema says which values are text and which are JSON (limit=5, replaceAll=true).
-/// key:=JSON gives JSON whatever the schema says (edits:='[{…}]').
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -73,7 +70,8 @@ Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or
 pub(super) struct CallArgs {
     /// The tool's name; `toolgate tools` lists them.
     tool: String,
-    /// The tool's arguments.
+    /// The tool's arguments. Its schema says which values are text and which are JSON (limit=5, replaceAll=true);
+    /// KEY:=JSON gives JSON whatever the schema says (edits:='[{…}]').
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
     /// The whole input as a JSON object; KEY=VALUE adds to it.

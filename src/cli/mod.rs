@@ -58,7 +58,7 @@ Results go to standard output, everything else to standard error. TOOLGATE_LOG f
 
 /// Runs an AI agent's tools behind one gRPC contract, with a person in the loop.
 #[derive(Debug, Parser)]
-#[command(name = "toolgate", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "toolgate", version, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -68,6 +68,7 @@ pub struct Cli {
 
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Globals {
     /// The server: http://HOST:PORT or unix:/PATH. Without it `call` and `tools` start the service for themselves;
     /// the other commands try the configured socket, then http://127.0.0.1:50551.
