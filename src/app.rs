@@ -103,8 +103,10 @@ impl App {
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
 
-        let variables: BTreeMap<OsString, OsString> =
-            environment.vars().map(|(name, value)| (name.into(), value.into())).collect();
+        let variables: BTreeMap<OsString, OsString> = environment
+            .vars()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
         let flags = Flags::from_environment(environment);
         let registry = Arc::new(builtin(&programs, &flags)?);
@@ -121,9 +123,16 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
         };
         let engine = Engine::new(dyn_store, broker, instance, places, limits);
-        let recovered = engine.recover().await.context("cannot look after the calls of an earlier run")?;
+        let recovered = engine
+            .recover()
+            .await
+            .context("cannot look after the calls of an earlier run")?;
         if recovered.lost + recovered.resumed > 0 {
-            tracing::warn!(lost = recovered.lost, resumed = recovered.resumed, "an earlier run ended without closing");
+            tracing::warn!(
+                lost = recovered.lost,
+                resumed = recovered.resumed,
+                "an earlier run ended without closing"
+            );
         }
 
         let shared = Arc::new(Shared {
@@ -134,7 +143,9 @@ impl App {
             started: Timestamp::now(),
             closing: CancellationToken::new(),
         });
-        let services = Services::new(shared.clone()).await.context("cannot read the service's own descriptors")?;
+        let services = Services::new(shared.clone())
+            .await
+            .context("cannot read the service's own descriptors")?;
         Ok(Self {
             store,
             engine,
@@ -163,12 +174,20 @@ impl App {
                 .with_context(|| format!("cannot listen on {address}"))?
                 .with_nodelay(Some(true));
             tcp = Some(incoming.local_addr()?);
-            servers.spawn(self.services.clone().serve(Listener::Tcp(incoming), stop_servers.clone()));
+            servers.spawn(
+                self.services
+                    .clone()
+                    .serve(Listener::Tcp(incoming), stop_servers.clone()),
+            );
         }
         let unix = self.listen.unix.clone();
         if let Some(path) = &unix {
             let listener = bind_socket(path).with_context(|| format!("cannot listen on {}", path.display()))?;
-            servers.spawn(self.services.clone().serve(Listener::Unix(listener), stop_servers.clone()));
+            servers.spawn(
+                self.services
+                    .clone()
+                    .serve(Listener::Unix(listener), stop_servers.clone()),
+            );
         }
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         let app = Parts {
@@ -179,7 +198,13 @@ impl App {
             services: self.services,
             drain_grace: self.drain_grace,
         };
-        Ok(Running { tcp, unix, app, servers, stop_servers })
+        Ok(Running {
+            tcp,
+            unix,
+            app,
+            servers,
+            stop_servers,
+        })
     }
 }
 
@@ -198,7 +223,14 @@ impl Running {
 
     /// Stops in order. Every call has its terminal event, and every program is gone, when this returns.
     pub async fn drain(mut self) {
-        let Parts { store, engine, programs, shared, services, drain_grace } = self.app;
+        let Parts {
+            store,
+            engine,
+            programs,
+            shared,
+            services,
+            drain_grace,
+        } = self.app;
         services.stop_serving().await;
         engine.drain(drain_grace).await;
         shared.closing.cancel();
@@ -213,7 +245,10 @@ impl Running {
             tracing::warn!(survivors, "some programs could not be ended");
         }
         if let Err(error) = store.close().await {
-            tracing::error!(error = &error as &dyn std::error::Error, "the store could not be closed");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the store could not be closed"
+            );
         }
         if let Some(path) = &self.unix {
             // Another service may have taken the path over; its socket is its own business.
@@ -239,7 +274,10 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
 
 fn places(config: &Config, environment: &Environment, registry: &Arc<Registry>) -> anyhow::Result<Vec<Place>> {
     let output_dir = config.data_dir.join("tool-output");
-    let folders = Folders { output_dir: &output_dir, data_dir: &config.data_dir };
+    let folders = Folders {
+        output_dir: &output_dir,
+        data_dir: &config.data_dir,
+    };
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
@@ -296,8 +334,10 @@ async fn sweep(store: Arc<LocalStore>, rules: OutputSweep, stop: CancellationTok
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         wait = SWEEP_EVERY;
         let before = |age: Duration| Timestamp(Timestamp::now().millis().saturating_sub(millis(age)));
-        let keep =
-            OutputRetention { before: before(rules.keep.outputs), max_total_bytes: rules.max_total_bytes };
+        let keep = OutputRetention {
+            before: before(rules.keep.outputs),
+            max_total_bytes: rules.max_total_bytes,
+        };
         let results = [
             ("outputs", store.sweep_outputs(keep).await),
             ("calls", store.sweep_calls(before(rules.keep.calls)).await),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use toolgate::cli::{Cli, Exit};
+use toolgate::config::service::LogFormat;
 use tracing_subscriber::EnvFilter;
 
 /// How long threads that still wait for a key or a line may take to put the terminal back in order.
@@ -31,13 +32,17 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Sends the log to standard error: what `TOOLGATE_LOG` lets through, else what the command and `-v` call for.
+/// Sends the log to standard error: what `TOOLGATE_LOG` lets through, else what the command and the settings call for.
 fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
-    let directives = std::env::var("TOOLGATE_LOG").unwrap_or_else(|_| cli.log_filter().to_owned());
-    tracing_subscriber::fmt()
+    let (format, default) = cli.log();
+    let directives = std::env::var("TOOLGATE_LOG").unwrap_or(default);
+    let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(directives)?)
         .with_writer(stderr)
-        .with_ansi(cli.colour().applies_to(stderr().is_terminal()))
-        .init();
+        .with_ansi(cli.colour().applies_to(stderr().is_terminal()));
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
     Ok(())
 }

@@ -165,11 +165,9 @@ impl Connection {
         }
     }
 
-    /// Ends the service at once, if it is ours.
+    /// Ends the service at once, if it is ours: what it started is killed with it.
     pub(super) fn abandon(self) {
-        if let Some(service) = self.service {
-            service.abandon();
-        }
+        drop(self.service);
     }
 }
 

@@ -38,6 +38,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::service::LogFormat;
 pub use exit::Exit;
 use exit::Failure;
 pub use terminal::Colour;
@@ -154,8 +155,22 @@ impl Cli {
         self.globals.color
     }
 
-    /// Returns the log filter for this command where `TOOLGATE_LOG` names none.
-    pub fn log_filter(&self) -> &'static str {
+    /// Returns how and what to log: what the configuration of the service says for `serve`, otherwise lines for people.
+    /// `-v` is stronger than both; `TOOLGATE_LOG` is stronger still.
+    pub fn log(&self) -> (LogFormat, String) {
+        let configured = match &self.command {
+            Command::Serve(_) => service::log_settings(self.globals.config.clone()),
+            _ => None,
+        };
+        let format = configured.as_ref().map_or(LogFormat::Text, |log| log.format);
+        let filter = match (self.globals.verbose, configured) {
+            (0, Some(log)) => log.filter,
+            _ => self.default_filter().to_owned(),
+        };
+        (format, filter)
+    }
+
+    fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
             (0, Command::Serve(_)) => "info",
             (0, _) => "error",

@@ -167,13 +167,6 @@ impl PrivateService {
     }
 }
 
-impl PrivateService {
-    /// Ends it without waiting for its calls: what it started is killed with it.
-    pub(super) fn abandon(self) {
-        drop(self);
-    }
-}
-
 /// Returns the configured Unix socket, if the configuration can be read.
 pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
     let flags = Flags {
@@ -209,8 +202,7 @@ fn explain_workspace(
     let home = environment.home().map(Path::to_path_buf);
     let workspace = Workspace::open(name, directory, home)
         .map_err(|error| Failure::Configuration(format!("the workspace {}: {error}", directory.display())))?;
-    let tools =
-        ToolsConfig::load(workspace.directory(), workspace.worktree(), environment).map_err(configuration)?;
+    let tools = ToolsConfig::load(workspace.directory(), workspace.worktree(), environment).map_err(configuration)?;
     let sources: Vec<Value> = tools
         .explain()
         .iter()

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
-use crate::workspace::newest::Newest;
 use crate::workspace::found::FoundFile;
+use crate::workspace::newest::Newest;
 use crate::workspace::pattern::Selection;
 use crate::workspace::walk::{Effort, Visit, Walk, join_shown};
 

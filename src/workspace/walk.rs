@@ -17,9 +17,9 @@ use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
+use super::found::{FoundFile, open_folder};
 use super::ignore_rules::{Marks, Rules};
 use super::listing::Portion;
-use super::found::{FoundFile, open_folder};
 use super::pattern::Selection;
 
 /// More threads than this wait for the disk and for each other.
