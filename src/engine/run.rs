@@ -281,7 +281,7 @@ impl Run {
                 reason: EndReason::DoomLoop,
                 error,
             },
-            other => other,
+            outcome @ (Outcome::Completed { .. } | Outcome::Failed { .. }) => outcome,
         }
     }
 

@@ -1,3 +1,6 @@
 //! Every test of the service that is more than one module's; one module for each theme.
 
+#![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
+#![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
+
 mod store;
