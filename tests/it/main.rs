@@ -3,4 +3,6 @@
 #![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod contract;
 mod store;
+mod tidy;
