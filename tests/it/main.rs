@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
 mod contract;
+mod readme;
 mod store;
 mod tidy;

