@@ -62,7 +62,11 @@ breaking() {
     return $result
 }
 
-documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items --quiet; }
+# Private items are documented too, so links to them lead somewhere.
+documentation() {
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
+        cargo doc --locked --no-deps --document-private-items --quiet
+}
 
 declare -A missing=()
 if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
