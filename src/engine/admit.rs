@@ -10,8 +10,8 @@ use super::registry::Entry;
 use super::run::{self, DOOM_LOOP, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, Outcome, PromptState, RawInput, ServiceEvent,
-    ServiceEventKind, SessionId, Timestamp, ToolCall, json_map,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, PromptState, RawInput, ServiceEvent, ServiceEventKind,
+    SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::Rights;
 use crate::permission::rules::Judgement;
@@ -205,7 +205,10 @@ impl Engine {
             requested_tool: record.requested_tool.clone(),
         }];
         if let Some(problem) = &prepared.problem {
-            kinds.push(EventKind::Ended(Box::new(invalid_ending(problem))));
+            kinds.push(EventKind::Ended(Box::new(Ending::failed(
+                EndReason::InvalidArguments,
+                problem.as_str(),
+            ))));
         } else if !asks_first {
             kinds.push(running(&record, String::new()));
         }
@@ -214,6 +217,7 @@ impl Engine {
             Ok(Created::New) => {}
             Ok(Created::Taken(stored)) => {
                 self.forget_live(&live);
+                self.forget_in_row(&record);
                 drop(attached);
                 return if stored.request_digest == record.request_digest {
                     Ok(Started {
@@ -226,6 +230,7 @@ impl Engine {
             }
             Err(error) => {
                 self.forget_live(&live);
+                self.forget_in_row(&record);
                 return Err(error.into());
             }
         }
@@ -279,19 +284,13 @@ impl Engine {
     }
 
     pub(super) async fn end_as_lost(&self, mut record: CallRecord) -> Result<(), StoreError> {
-        let ending = Ending {
-            outcome: Outcome::Failed {
-                reason: EndReason::Lost,
-                error: "The service ended while this call was running, so its result is lost and what it did is not \
-                        known. Look at the present state before you repeat it."
-                    .to_owned(),
-            },
-            title: record.title.clone(),
-            metadata: json_map([("interrupted", json!(true))]),
-            attachments: Vec::new(),
-            truncation: Default::default(),
-            timing: Default::default(),
-        };
+        let mut ending = Ending::failed(
+            EndReason::Lost,
+            "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
+             the present state before you repeat it.",
+        );
+        ending.title.clone_from(&record.title);
+        ending.metadata.insert("interrupted".to_owned(), json!(true));
         let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
         self.store.append(record.clone(), events).await?;
         self.announce(&record);
@@ -351,6 +350,18 @@ impl Engine {
         in_a_row && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern) != Judgement::Allow
     }
 
+    /// Takes back that a call was remembered, because it did not come into being.
+    fn forget_in_row(&self, record: &CallRecord) {
+        let mut sessions = lock(&self.recent_calls);
+        let Some(last) = sessions.get_mut(&record.origin.session) else {
+            return;
+        };
+        let is_it = |(tool, digest): &(String, String)| *tool == record.tool && *digest == record.input_digest;
+        if let Some(index) = last.iter().rposition(is_it) {
+            last.remove(index);
+        }
+    }
+
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {
         let filter = CallFilter {
             session: Some(session.clone()),
@@ -405,30 +416,18 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
 }
 
 fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
-    if input::problems(&entry.validator, &value).is_some() {
+    let check = |value: &Value| input::problems(&entry.validator, value);
+    let mut problem = check(&value);
+    if problem.is_some() {
         input::convert(&mut value, &entry.schema);
+        problem = check(&value);
     }
-    let problem =
-        input::problems(&entry.validator, &value).map(|details| invalid_arguments(entry.tool.name(), &details));
+    let problem = problem.map(|details| invalid_arguments(entry.tool.name(), &details));
     Prepared {
         entry: entry.clone(),
         frozen: Frozen::new(&value),
         requested_tool,
         problem,
-    }
-}
-
-fn invalid_ending(problem: &str) -> Ending {
-    Ending {
-        outcome: Outcome::Failed {
-            reason: EndReason::InvalidArguments,
-            error: problem.to_owned(),
-        },
-        title: String::new(),
-        metadata: Default::default(),
-        attachments: Vec::new(),
-        truncation: Default::default(),
-        timing: Default::default(),
     }
 }
 

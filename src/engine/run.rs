@@ -443,6 +443,11 @@ fn internal() -> Outcome {
     }
 }
 
+/// Makes the end of a call that a fault of the service ended.
+pub(super) fn internal_ending() -> Ending {
+    Ending::failed(EndReason::Internal, "internal error")
+}
+
 /// Makes the event that the tool of a call starts.
 pub(super) fn running(record: &CallRecord, title: String) -> EventKind {
     EventKind::Running {

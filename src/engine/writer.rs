@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::live::{LiveCall, Recorded};
-use super::run::running;
+use super::run::{self, running};
 use crate::call::{
     CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
@@ -120,8 +120,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes until the end. If the feeders go away without an end, or the log cannot be written, the call is left for
-    /// the next start-up to end as lost.
+    /// Writes until the end; if the feeders go away without one, a fault of the service is the end.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
             let command = match self.next_deadline() {
@@ -136,8 +135,8 @@ impl LogWriter {
                 None => commands.recv().await,
             };
             let Some(command) = command else {
-                tracing::error!(call = %self.record.id, "the log of a call was left without an end");
-                return self.call.abandon();
+                tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
+                return self.end(Box::new(run::internal_ending())).await;
             };
             if self.handle(command).await {
                 return;

@@ -221,6 +221,8 @@ pub struct PromptFilter {
     pub call: Option<CallId>,
     /// Any of these states.
     pub states: Vec<PromptState>,
+    /// Only those that came after this one; all if there is no such prompt.
+    pub after: Option<PromptId>,
 }
 
 /// What became of an attempt to settle a prompt.

@@ -409,10 +409,11 @@ fn log_filter(text: &str) -> Result<String, String> {
 
 /// Reads the origin of a web page, as browsers send it: scheme, host, and a port that is not the scheme's own.
 fn origin(text: &str) -> Result<String, String> {
+    let text = text.to_ascii_lowercase();
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     let is_origin = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', ' ']);
     match host {
-        Some(host) if is_origin(host) => Ok(text.to_ascii_lowercase()),
+        Some(host) if is_origin(host) => Ok(text),
         Some(_) | None => Err(format!(
             "expected an origin such as \"http://localhost:3000\", found {text:?}"
         )),
