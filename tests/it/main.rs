@@ -1,3 +1,12 @@
 //! Every test of the service that is more than one module's; one module for each theme.
 
+mod calls;
+mod cancel;
+mod crash;
+mod drain;
+mod hostile;
+mod prompts;
 mod store;
+mod streams;
+mod support;
+mod web;
