@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
@@ -88,6 +89,20 @@ impl Engine {
     /// # Errors
     /// The call is not admitted; no record of it exists.
     pub async fn start(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
+        // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
+        // is always run or ended, and the drain waits for it.
+        let engine = self.clone();
+        let admission = async move { engine.admit(call).await };
+        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        admitted.unwrap_or_else(|panicked| {
+            Err(AdmitError::Store(StoreError::Failed {
+                context: "the admission of a call did not come to its end".to_owned(),
+                source: Box::new(panicked),
+            }))
+        })
+    }
+
+    async fn admit(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -99,7 +114,7 @@ impl Engine {
             });
         }
         let digest = request_digest(&call);
-        if let Some(started) = self.attach_live(&call.id, &digest)? {
+        if let Some(started) = self.attach_live(&call.id, &digest).await? {
             return Ok(started);
         }
         if self.is_draining() {
@@ -135,17 +150,45 @@ impl Engine {
             })
     }
 
-    fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
-        let Some(call) = lock(&self.live).get(id).cloned() else {
-            return Ok(None);
-        };
-        if call.request_digest != digest {
-            return Err(AdmitError::IdTaken(id.clone()));
+    /// Attaches to a call that runs here. One that is only being recorded is waited for, since it may turn out that the
+    /// id belongs to an ended call.
+    async fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
+        loop {
+            let Some(call) = lock(&self.live).get(id).cloned() else {
+                return Ok(None);
+            };
+            let attached = (call.request_digest == digest).then(|| call.attach());
+            if !call.recorded().await {
+                continue;
+            }
+            return match attached {
+                Some(attached) => Ok(Some(Started {
+                    id: id.clone(),
+                    attached: Some(attached),
+                })),
+                None => Err(AdmitError::IdTaken(id.clone())),
+            };
         }
-        Ok(Some(Started {
-            id: id.clone(),
-            attached: Some(call.attach()),
-        }))
+    }
+
+    /// Takes the id for a call that is about to be recorded; `None` if another one came first.
+    fn reserve(&self, record: &CallRecord) -> Result<Option<Arc<LiveCall>>, AdmitError> {
+        let mut calls = lock(&self.live);
+        // Under the lock: a call is either here when the drain looks, or refused.
+        if self.is_draining() {
+            return Err(AdmitError::Draining);
+        }
+        if calls.contains_key(&record.id) {
+            return Ok(None);
+        }
+        if calls.len() >= self.limits.max_running_calls {
+            return Err(AdmitError::TooManyCalls {
+                limit: self.limits.max_running_calls,
+            });
+        }
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        calls.insert(record.id.clone(), live.clone());
+        Ok(Some(live))
     }
 
     fn new_record(&self, call: &ToolCall, prepared: &Prepared, request_digest: String) -> CallRecord {
@@ -178,26 +221,14 @@ impl Engine {
         prepared: Prepared,
         rights: Rights,
     ) -> Result<Started, AdmitError> {
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
-        {
-            let mut calls = lock(&self.live);
-            if let Some(other) = calls.get(&record.id) {
-                // Another request with this id came in between.
-                if other.request_digest != record.request_digest {
-                    return Err(AdmitError::IdTaken(record.id.clone()));
-                }
-                return Ok(Started {
-                    id: record.id.clone(),
-                    attached: Some(other.attach()),
-                });
+        let live = loop {
+            if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
+                return Ok(started);
             }
-            if calls.len() >= self.limits.max_running_calls {
-                return Err(AdmitError::TooManyCalls {
-                    limit: self.limits.max_running_calls,
-                });
+            if let Some(live) = self.reserve(&record)? {
+                break live;
             }
-            calls.insert(record.id.clone(), live.clone());
-        }
+        };
         let attached = live.attach();
         let asks_first = prepared.problem.is_none() && self.asks_doom_loop(&record, &rights).await;
         let mut kinds = vec![EventKind::Pending {
@@ -217,7 +248,6 @@ impl Engine {
             Ok(Created::New) => {}
             Ok(Created::Taken(stored)) => {
                 self.forget_live(&live);
-                self.forget_in_row(&record);
                 drop(attached);
                 return if stored.request_digest == record.request_digest {
                     Ok(Started {
@@ -230,7 +260,6 @@ impl Engine {
             }
             Err(error) => {
                 self.forget_live(&live);
-                self.forget_in_row(&record);
                 return Err(error.into());
             }
         }
@@ -251,6 +280,8 @@ impl Engine {
     /// Takes a call that did not come into being out of the map, and wakes whoever attached to it meanwhile.
     fn forget_live(&self, live: &Arc<LiveCall>) {
         lock(&self.live).remove(&live.id);
+        // It was counted as a call of its session; the store knows better.
+        lock(&self.recent_calls).remove(&live.record().origin.session);
         live.abandon();
     }
 
@@ -273,13 +304,16 @@ impl Engine {
             call: Some(record.id.clone()),
             ..Default::default()
         };
-        let prompts = self.store.prompts(&filter, usize::MAX).await?;
+        let mut earlier = Vec::new();
+        for prompt in self.store.prompts(&filter, usize::MAX).await? {
+            earlier.push(self.broker.restore(prompt, &rights).await);
+        }
         let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         let entry = entry.clone();
         let asks_first = record.started.is_none();
-        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, prompts);
+        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, earlier);
         Ok(true)
     }
 
@@ -291,9 +325,7 @@ impl Engine {
         );
         ending.title.clone_from(&record.title);
         ending.metadata.insert("interrupted".to_owned(), json!(true));
-        let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
-        self.store.append(record.clone(), events).await?;
-        self.announce(&record);
+        // Before the end: a call without an end is looked after again, should this be interrupted.
         let filter = PromptFilter {
             call: Some(record.id.clone()),
             states: vec![PromptState::Open],
@@ -304,6 +336,9 @@ impl Engine {
                 .withdraw(&prompt.id, "the service ended while the call was running")
                 .await?;
         }
+        let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
+        self.store.append(record.clone(), events).await?;
+        self.announce(&record);
         Ok(())
     }
 
@@ -348,18 +383,6 @@ impl Engine {
         };
         let pattern = [record.tool.clone()];
         in_a_row && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern) != Judgement::Allow
-    }
-
-    /// Takes back that a call was remembered, because it did not come into being.
-    fn forget_in_row(&self, record: &CallRecord) {
-        let mut sessions = lock(&self.recent_calls);
-        let Some(last) = sessions.get_mut(&record.origin.session) else {
-            return;
-        };
-        let is_it = |(tool, digest): &(String, String)| *tool == record.tool && *digest == record.input_digest;
-        if let Some(index) = last.iter().rposition(is_it) {
-            last.remove(index);
-        }
     }
 
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {

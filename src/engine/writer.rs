@@ -286,7 +286,7 @@ impl LogWriter {
             let mut left = self.output.unannounced.split().freeze();
             let mut offset = self.output.stored - left.len() as u64;
             while !left.is_empty() {
-                let data = left.split_to(left.len().min(EVENT_BYTES));
+                let data = left.split_to(whole_characters(&left, EVENT_BYTES));
                 let length = data.len() as u64;
                 kinds.push((
                     EventKind::Output {
@@ -399,6 +399,18 @@ impl LogWriter {
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
     }
+}
+
+/// Returns how many bytes to take, at most `limit`, so that no character is cut. Bytes that are not UTF-8 are cut anywhere.
+fn whole_characters(bytes: &[u8], limit: usize) -> usize {
+    if bytes.len() <= limit {
+        return bytes.len();
+    }
+    let starts_character = |index: &usize| bytes[*index] & 0xC0 != 0x80;
+    (limit.saturating_sub(3)..=limit)
+        .rev()
+        .find(starts_character)
+        .unwrap_or(limit)
 }
 
 /// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.

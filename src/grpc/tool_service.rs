@@ -74,7 +74,7 @@ impl ToolService for Tools {
                 ..Default::default()
             }));
         }
-        let first = match request.page_token.split_once('.') {
+        let first: usize = match request.page_token.split_once('.') {
             None if request.page_token.is_empty() => 0,
             Some((of, first)) if of == etag => first
                 .parse()
@@ -87,7 +87,7 @@ impl ToolService for Tools {
             }
             None => return Err(bad_field("page_token", "not a token of this service")),
         };
-        let next = first + size;
+        let next = size.saturating_add(first);
         let next_page_token = if next < definitions.len() {
             format!("{etag}.{next}")
         } else {

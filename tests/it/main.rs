@@ -2,4 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calls;
+mod cancel;
+mod crash;
+mod drain;
+mod hostile;
+mod prompts;
 mod store;
+mod streams;
+mod support;
+mod web;
