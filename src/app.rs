@@ -5,6 +5,8 @@
 //! stops: health NOT_SERVING, new calls refused, grace, cancel, terminal events for all, streams closed, programs gone,
 //! store closed.
 
+#![allow(clippy::disallowed_methods)] // removes the service's own socket
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;

@@ -3,6 +3,8 @@
 //! *Invariant:* the call ends with this program unless `--keep` says otherwise: the first interrupt cancels it and waits,
 //! the second leaves. A prompt that nobody can answer here is refused, not left open.
 
+#![allow(clippy::disallowed_methods)] // reads the file that `--input-file` names, with the rights of whoever typed it
+
 use std::future::Future;
 use std::io::Read as _;
 use std::path::PathBuf;

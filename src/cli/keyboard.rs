@@ -3,6 +3,8 @@
 //! *Invariant:* the terminal is in its old mode whenever nobody waits for a key; dropping the future that waits ends
 //! the wait. What was typed before the question is thrown away, so that it cannot answer it.
 
+#![allow(clippy::disallowed_methods)] // opens the terminal
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal as _, PipeReader, Read as _};
 use std::sync::Arc;

@@ -158,10 +158,10 @@ impl Cli {
     /// Returns how and what to log: what the configuration of the service says for `serve`, otherwise lines for people.
     /// `-v` is stronger than both; `TOOLGATE_LOG` is stronger still.
     pub fn log(&self) -> (LogFormat, String) {
-        let configured = match &self.command {
-            Command::Serve(_) => service::log_settings(self.globals.config.clone()),
-            _ => None,
-        };
+        let serves = matches!(self.command, Command::Serve(_));
+        let configured = serves
+            .then(|| service::log_settings(self.globals.config.clone()))
+            .flatten();
         let format = configured.as_ref().map_or(LogFormat::Text, |log| log.format);
         let filter = match (self.globals.verbose, configured) {
             (0, Some(log)) => log.filter,

@@ -5,6 +5,8 @@
 //! checked where it is read, and an error names file, line, key and what was expected. The process's environment is
 //! seen only through [`Environment`].
 
+#![allow(clippy::disallowed_methods)] // reads files that no workspace holds yet, each regular and of bounded size
+
 pub mod environment;
 pub mod error;
 pub mod flags;

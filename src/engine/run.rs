@@ -282,7 +282,7 @@ impl Run {
                 reason: EndReason::DoomLoop,
                 error,
             },
-            other => other,
+            outcome @ (Outcome::Completed { .. } | Outcome::Failed { .. }) => outcome,
         }
     }
 

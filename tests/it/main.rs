@@ -4,11 +4,14 @@
 
 mod calls;
 mod cancel;
+mod contract;
 mod crash;
 mod drain;
 mod hostile;
 mod prompts;
+mod readme;
 mod store;
 mod streams;
 mod support;
+mod tidy;
 mod web;

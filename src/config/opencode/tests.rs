@@ -1,3 +1,5 @@
+//! Which files the tools are configured by, how they are merged, and what is refused in them.
+
 use serde_json::json;
 
 use super::*;

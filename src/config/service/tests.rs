@@ -1,3 +1,5 @@
+//! How file, variables and flags make the configuration of the service, and what is refused in them.
+
 use super::*;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {

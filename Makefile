@@ -1,0 +1,21 @@
+.PHONY: help run test lint fmt bench
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\): ## \(.*\)/\1	\2/p' Makefile
+
+run: ## Serve this folder on 127.0.0.1:50551
+	cargo run --release -- serve
+
+test: ## Run every test; installs what they need in target/tools
+	@tests/run.sh
+
+lint: ## Run the checks that start nothing: format, clippy, buf
+	@tests/run.sh format clippy buf-lint buf-format buf-breaking
+
+fmt: ## Format the sources and the contract
+	cargo fmt
+	cd proto && PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" buf format -w
+
+bench: ## Measure the figures that Toolgate is to reach
+	cargo bench --bench ratios

@@ -1,0 +1,272 @@
+//! What a reviewer would say twice about the source tree.
+//!
+//! *Invariant:* reads the tree only; each finding names file and line and what to do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// A module may name these others of its crate, and no more. To allow one more, say why in its `//!` lines too.
+const MAY_USE: [(&str, &[&str]); 12] = [
+    ("call", &[]),
+    ("workspace", &[]),
+    ("process", &[]),
+    ("store", &["call"]),
+    ("permission", &["call", "store"]),
+    ("tool", &["call", "permission", "workspace"]),
+    ("tools", &["call", "tool", "workspace", "process"]),
+    ("engine", &["call", "permission", "store", "tool", "workspace"]),
+    ("config", &["call", "permission", "workspace"]),
+    ("grpc", &["call", "engine", "permission", "store", "tool"]),
+    (
+        "app",
+        &[
+            "call",
+            "config",
+            "engine",
+            "grpc",
+            "permission",
+            "process",
+            "store",
+            "tool",
+            "tools",
+            "workspace",
+        ],
+    ),
+    ("cli", &["app", "config", "grpc", "permission", "workspace"]),
+];
+
+/// Only these modules may name these libraries.
+const LIBRARIES: [(&str, &[&str]); 6] = [
+    ("tonic", &["grpc", "app", "cli"]),
+    ("prost_types", &["grpc", "cli"]),
+    ("rusqlite", &["store"]),
+    ("clap", &["cli", "main"]),
+    ("indicatif", &["cli"]),
+    ("anyhow", &["app", "cli", "main"]),
+];
+
+const MOST_LINES: usize = 620;
+
+/// Files that are longer than [`MOST_LINES`] for a reason, and how long they may grow.
+const LONG: [(&str, usize, &str); 1] = [("src/call.rs", 900, "the vocabulary is one page")];
+
+/// Where the texts are that people write.
+const TEXTS: [&str; 12] = [
+    "src",
+    "tests",
+    "proto",
+    ".ci",
+    "build.rs",
+    "Cargo.toml",
+    "Makefile",
+    "README.md",
+    ".clippy.toml",
+    "rustfmt.toml",
+    ".gitignore",
+    "clients",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file under a path of the repository, by its path from there, in order.
+fn files(under: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![PathBuf::from(under)];
+    while let Some(path) = left.pop() {
+        let full = root().join(&path);
+        if full.is_dir() {
+            left.extend(
+                fs::read_dir(full)
+                    .unwrap()
+                    .map(|entry| path.join(entry.unwrap().file_name())),
+            );
+        } else if full.is_file() {
+            found.push(path.to_str().unwrap().to_owned());
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rust_files(under: &str) -> Vec<String> {
+    files(under).into_iter().filter(|file| file.ends_with(".rs")).collect()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn report(findings: &[String]) {
+    assert!(
+        findings.is_empty(),
+        "{} findings:\n{}",
+        findings.len(),
+        findings.join("\n")
+    );
+}
+
+/// The module that a file of `src/` belongs to: `tools` for `src/tools/bash.rs`.
+fn module_of(file: &str) -> &str {
+    let first = file.strip_prefix("src/").unwrap().split('/').next().unwrap();
+    first.trim_end_matches(".rs")
+}
+
+/// The files of `src/` with their lines of code outside tests: number and text.
+fn code() -> BTreeMap<String, Vec<(usize, String)>> {
+    let test_module = Regex::new(r"#\[cfg\(test\)\]\s*(?:pub(?:\(crate\))? )?mod (\w+);").unwrap();
+    let texts: BTreeMap<String, String> = rust_files("src")
+        .into_iter()
+        .map(|file| (file.clone(), read(&file)))
+        .collect();
+    let of_tests: Vec<String> = texts
+        .iter()
+        .flat_map(|(file, text)| {
+            let folder = file.trim_end_matches("/mod.rs").trim_end_matches(".rs");
+            test_module
+                .captures_iter(text)
+                .map(move |found| format!("{folder}/{}.rs", &found[1]))
+        })
+        .collect();
+    texts
+        .into_iter()
+        .filter(|(file, _)| !of_tests.contains(file))
+        .map(|(file, text)| {
+            let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+            let lines = text[..end].lines().enumerate();
+            let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+            (file, code.map(|(at, line)| (at + 1, line.to_owned())).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn modules_know_only_what_they_may() {
+    let named = Regex::new(r"\bcrate::(\w+)").unwrap();
+    let allowed = BTreeMap::from(MAY_USE);
+    let mut findings = Vec::new();
+    for (file, lines) in code() {
+        let module = module_of(&file);
+        if ["lib", "main"].contains(&module) {
+            continue;
+        }
+        let Some(allowed) = allowed.get(module) else {
+            findings.push(format!(
+                "{file}: `{module}` is a new module: say in MAY_USE what it may know"
+            ));
+            continue;
+        };
+        for (at, line) in lines {
+            for other in named.captures_iter(&line).map(|found| found.get(1).unwrap().as_str()) {
+                if other != module && !allowed.contains(&other) {
+                    findings.push(format!("{file}:{at}: `{module}` must not know `{other}`"));
+                }
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn tools_do_not_know_each_other() {
+    let sibling = Regex::new(r"\b(?:crate::tools|super)::(\w+)").unwrap();
+    let mut findings = Vec::new();
+    for (file, lines) in code() {
+        if module_of(&file) != "tools" || file == "src/tools/mod.rs" {
+            continue;
+        }
+        for (at, line) in lines {
+            // `super` in a folder is the tool's own file.
+            if file.matches('/').count() == 2 && sibling.is_match(&line) {
+                findings.push(format!("{file}:{at}: what two tools share moves down a layer"));
+            }
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn libraries_stay_where_they_belong() {
+    let mut findings = Vec::new();
+    for (library, modules) in LIBRARIES {
+        let named = Regex::new(&format!(r"(?:^|[^\w:]){library}::")).unwrap();
+        for (file, lines) in code().iter().filter(|(file, _)| !modules.contains(&module_of(file))) {
+            let lines = lines.iter().filter(|(_, line)| named.is_match(line));
+            findings.extend(lines.map(|(at, _)| format!("{file}:{at}: `{library}` is for {}", modules.join(", "))));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn every_file_says_what_lives_in_it() {
+    let files = rust_files("src").into_iter().chain(rust_files("tests"));
+    let mute = files.filter(|file| !read(file).starts_with("//! "));
+    report(
+        &mute
+            .map(|file| format!("{file}: begin with `//!` lines"))
+            .collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn every_test_file_is_compiled() {
+    let main = read("tests/it/main.rs");
+    let mut findings = Vec::new();
+    for file in rust_files("tests/it") {
+        let name = file.strip_prefix("tests/it/").unwrap().trim_end_matches(".rs");
+        let (list, name) = match name.split_once('/') {
+            Some((theme, name)) => (read(&format!("tests/it/{theme}.rs")), name),
+            None => (main.clone(), name),
+        };
+        if name != "main" && !list.lines().any(|line| line.trim_end() == format!("mod {name};")) {
+            findings.push(format!("{file}: no `mod {name};` above it, so its tests never run"));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn files_are_short_or_say_why_not() {
+    let mut findings = Vec::new();
+    for file in rust_files("src").into_iter().chain(rust_files("tests")) {
+        let lines = read(&file).lines().count();
+        let long = LONG.iter().find(|(name, ..)| *name == file);
+        let most = long.map_or(MOST_LINES, |(_, most, _)| *most);
+        if lines > most {
+            findings.push(format!("{file}: {lines} lines, more than {most}: look for a seam"));
+        }
+        if long.is_some() && lines <= MOST_LINES {
+            findings.push(format!("{file}: no longer long; take it out of LONG"));
+        }
+    }
+    report(&findings);
+}
+
+#[test]
+fn no_file_names_one_machine() {
+    // In halves, since this file is looked at too.
+    let places = [
+        ("/wo", "rk/"),
+        ("/ro", "ot/"),
+        ("/Us", "ers/"),
+        ("/tmp/", "bash_jobs"),
+        ("/mn", "t/"),
+    ];
+    let places = places.map(|(start, end)| format!("{start}{end}"));
+    let mut findings = Vec::new();
+    for file in TEXTS.iter().flat_map(|text| files(text)) {
+        let Ok(text) = fs::read_to_string(root().join(&file)) else {
+            continue;
+        };
+        for (at, line) in text.lines().enumerate() {
+            let place = places.iter().find(|place| line.contains(place.as_str()));
+            findings.extend(place.map(|place| format!("{file}:{}: {place} is a place of one machine", at + 1)));
+        }
+    }
+    report(&findings);
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Runs every suite and says at the end how each went. With names of suites as arguments, only those.
+#
+# A suite that this machine cannot run is never passed over in silence: it stands in the last lines as
+# `NOT RUN: <suite>: <reason>`, which is a failure where CI=true.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+export CARGO_TARGET_DIR="$target"
+export PATH="$target/tools/bin:$PATH"
+export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
+wanted=" $* "
+summary=()
+not_run=()
+failed=0
+
+wants() { [[ "$wanted" == "  " || "$wanted" == *" $1 "* ]]; }
+
+# suite NAME COMMAND...: runs it, whatever came of the others.
+suite() {
+    local name="$1" start=$SECONDS
+    shift
+    wants "$name" || return 0
+    printf '\n==> %s\n' "$name"
+    if "$@" </dev/null; then
+        summary+=("passed   $name ($((SECONDS - start)) s)")
+    else
+        summary+=("FAILED   $name ($((SECONDS - start)) s)")
+        failed=1
+    fi
+}
+
+cannot() {
+    wants "$1" || return 0
+    not_run+=("NOT RUN: $1: $2")
+}
+
+# component NAME: a part of the Rust toolchain that minimal installations leave out.
+component() {
+    cargo "$1" --version >/dev/null 2>&1 && return 0
+    local name="${1/fmt/rustfmt}"
+    command -v rustup >/dev/null && rustup component add "$name" && cargo "$1" --version >/dev/null 2>&1
+}
+
+in_proto() { (cd proto && "$@"); }
+
+# Compares the contract with the last release that this clone knows of.
+breaking() {
+    local tag
+    tag="$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null)" || tag=""
+    if [[ -z "$tag" ]]; then
+        echo "There is no release yet: nothing to compare the contract with."
+        return 0
+    fi
+    echo "Comparing with $tag."
+    local before result
+    before="$(mktemp -d)" || return 1
+    git archive "$tag" proto | tar -x -C "$before" && in_proto buf breaking --against "$before/proto"
+    result=$?
+    rm -rf "$before"
+    return $result
+}
+
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items --quiet; }
+
+declare -A missing=()
+if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
+    while IFS= read -r line; do
+        missing["${line%%: *}"]="${line#*: }"
+    done < <(tests/setup/tools.sh </dev/null)
+fi
+
+if component fmt; then
+    suite format cargo fmt --check
+else
+    cannot format "this Rust has no rustfmt, and rustup could not add it"
+fi
+if component clippy; then
+    suite clippy cargo clippy --locked --all-targets --quiet -- -D warnings
+else
+    cannot clippy "this Rust has no clippy, and rustup could not add it"
+fi
+if [[ -z "${missing[buf]:-}" ]]; then
+    suite buf-lint in_proto buf lint
+    suite buf-format in_proto buf format -d --exit-code
+    suite buf-breaking breaking
+else
+    for name in buf-lint buf-format buf-breaking; do
+        cannot "$name" "buf is ${missing[buf]}"
+    done
+fi
+suite unit cargo test --locked --quiet --lib --bins
+suite it cargo test --locked --quiet --test it -- --skip readme::
+if [[ -n "${missing[grpcurl]:-}" ]]; then
+    # The commands of the README that need no grpcurl are still run.
+    export TOOLGATE_TEST_WITHOUT_GRPCURL=1
+    cannot readme-grpcurl "grpcurl is ${missing[grpcurl]}"
+fi
+suite readme cargo test --locked --quiet --test it -- readme::
+suite conformance cargo test --locked --quiet --test conformance
+suite documentation documentation
+
+printf '\n'
+printf '%s\n' "${summary[@]}"
+if ((${#not_run[@]})); then
+    printf '%s\n' "${not_run[@]}"
+    [[ "${CI:-}" != true ]] || failed=1
+fi
+exit $failed

