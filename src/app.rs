@@ -140,6 +140,8 @@ impl App {
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
+            max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
+            origins: config.listen.origins.clone().into(),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),

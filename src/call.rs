@@ -458,6 +458,21 @@ pub enum Outcome {
 }
 
 impl Ending {
+    /// Makes the end of a call that failed with nothing to show.
+    pub fn failed(reason: EndReason, error: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::Failed {
+                reason,
+                error: error.into(),
+            },
+            title: String::new(),
+            metadata: JsonMap::new(),
+            attachments: Vec::new(),
+            truncation: Truncation::default(),
+            timing: Timing::default(),
+        }
+    }
+
     /// Returns the state that the ending leaves the call in.
     pub fn state(&self) -> CallState {
         match self.outcome {

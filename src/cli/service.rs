@@ -45,6 +45,7 @@ impl Flags {
                 tcp: or_none(self.no_tcp, self.listen.clone()),
                 unix: or_none(self.no_socket, self.socket.as_ref().map(text)),
                 insecure: self.insecure.then_some(true),
+                origins: None,
             },
             workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
             ..RawConfig::default()

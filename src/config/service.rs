@@ -50,6 +50,8 @@ pub struct RawListen {
     pub unix: Option<String>,
     /// Accepts an address that other machines can reach.
     pub insecure: Option<bool>,
+    /// The origins of the web pages that may call, such as `http://localhost:3000`.
+    pub origins: Option<Vec<String>>,
 }
 
 /// One entry of `workspaces`.
@@ -154,6 +156,8 @@ pub struct ListenConfig {
     pub unix: Option<PathBuf>,
     /// Whether an address that other machines can reach was accepted.
     pub insecure: bool,
+    /// The origins of the web pages that may call. None by default: any page that a person opens could run commands.
+    pub origins: Vec<String>,
 }
 
 impl ListenConfig {

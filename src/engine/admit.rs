@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
@@ -10,8 +11,8 @@ use super::registry::Entry;
 use super::run::{self, DOOM_LOOP, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, Outcome, PromptState, RawInput, ServiceEvent,
-    ServiceEventKind, SessionId, Timestamp, ToolCall, json_map,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, PromptState, RawInput, ServiceEvent, ServiceEventKind,
+    SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::Rights;
 use crate::permission::rules::Judgement;
@@ -88,6 +89,20 @@ impl Engine {
     /// # Errors
     /// The call is not admitted; no record of it exists.
     pub async fn start(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
+        // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
+        // is always run or ended, and the drain waits for it.
+        let engine = self.clone();
+        let admission = async move { engine.admit(call).await };
+        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        admitted.unwrap_or_else(|panicked| {
+            Err(AdmitError::Store(StoreError::Failed {
+                context: "the admission of a call did not come to its end".to_owned(),
+                source: Box::new(panicked),
+            }))
+        })
+    }
+
+    async fn admit(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -99,7 +114,7 @@ impl Engine {
             });
         }
         let digest = request_digest(&call);
-        if let Some(started) = self.attach_live(&call.id, &digest)? {
+        if let Some(started) = self.attach_live(&call.id, &digest).await? {
             return Ok(started);
         }
         if self.is_draining() {
@@ -135,17 +150,45 @@ impl Engine {
             })
     }
 
-    fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
-        let Some(call) = lock(&self.live).get(id).cloned() else {
-            return Ok(None);
-        };
-        if call.request_digest != digest {
-            return Err(AdmitError::IdTaken(id.clone()));
+    /// Attaches to a call that runs here. One that is only being recorded is waited for, since it may turn out that the
+    /// id belongs to an ended call.
+    async fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
+        loop {
+            let Some(call) = lock(&self.live).get(id).cloned() else {
+                return Ok(None);
+            };
+            let attached = (call.request_digest == digest).then(|| call.attach());
+            if !call.recorded().await {
+                continue;
+            }
+            return match attached {
+                Some(attached) => Ok(Some(Started {
+                    id: id.clone(),
+                    attached: Some(attached),
+                })),
+                None => Err(AdmitError::IdTaken(id.clone())),
+            };
         }
-        Ok(Some(Started {
-            id: id.clone(),
-            attached: Some(call.attach()),
-        }))
+    }
+
+    /// Takes the id for a call that is about to be recorded; `None` if another one came first.
+    fn reserve(&self, record: &CallRecord) -> Result<Option<Arc<LiveCall>>, AdmitError> {
+        let mut calls = lock(&self.live);
+        // Under the lock: a call is either here when the drain looks, or refused.
+        if self.is_draining() {
+            return Err(AdmitError::Draining);
+        }
+        if calls.contains_key(&record.id) {
+            return Ok(None);
+        }
+        if calls.len() >= self.limits.max_running_calls {
+            return Err(AdmitError::TooManyCalls {
+                limit: self.limits.max_running_calls,
+            });
+        }
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        calls.insert(record.id.clone(), live.clone());
+        Ok(Some(live))
     }
 
     fn new_record(&self, call: &ToolCall, prepared: &Prepared, request_digest: String) -> CallRecord {
@@ -178,26 +221,14 @@ impl Engine {
         prepared: Prepared,
         rights: Rights,
     ) -> Result<Started, AdmitError> {
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
-        {
-            let mut calls = lock(&self.live);
-            if let Some(other) = calls.get(&record.id) {
-                // Another request with this id came in between.
-                if other.request_digest != record.request_digest {
-                    return Err(AdmitError::IdTaken(record.id.clone()));
-                }
-                return Ok(Started {
-                    id: record.id.clone(),
-                    attached: Some(other.attach()),
-                });
+        let live = loop {
+            if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
+                return Ok(started);
             }
-            if calls.len() >= self.limits.max_running_calls {
-                return Err(AdmitError::TooManyCalls {
-                    limit: self.limits.max_running_calls,
-                });
+            if let Some(live) = self.reserve(&record)? {
+                break live;
             }
-            calls.insert(record.id.clone(), live.clone());
-        }
+        };
         let attached = live.attach();
         let asks_first = prepared.problem.is_none() && self.asks_doom_loop(&record, &rights).await;
         let mut kinds = vec![EventKind::Pending {
@@ -205,7 +236,10 @@ impl Engine {
             requested_tool: record.requested_tool.clone(),
         }];
         if let Some(problem) = &prepared.problem {
-            kinds.push(EventKind::Ended(Box::new(invalid_ending(problem))));
+            kinds.push(EventKind::Ended(Box::new(Ending::failed(
+                EndReason::InvalidArguments,
+                problem.as_str(),
+            ))));
         } else if !asks_first {
             kinds.push(running(&record, String::new()));
         }
@@ -246,6 +280,8 @@ impl Engine {
     /// Takes a call that did not come into being out of the map, and wakes whoever attached to it meanwhile.
     fn forget_live(&self, live: &Arc<LiveCall>) {
         lock(&self.live).remove(&live.id);
+        // It was counted as a call of its session; the store knows better.
+        lock(&self.recent_calls).remove(&live.record().origin.session);
         live.abandon();
     }
 
@@ -268,33 +304,28 @@ impl Engine {
             call: Some(record.id.clone()),
             ..Default::default()
         };
-        let prompts = self.store.prompts(&filter, usize::MAX).await?;
+        let mut earlier = Vec::new();
+        for prompt in self.store.prompts(&filter, usize::MAX).await? {
+            earlier.push(self.broker.restore(prompt, &rights).await);
+        }
         let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         let entry = entry.clone();
         let asks_first = record.started.is_none();
-        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, prompts);
+        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, earlier);
         Ok(true)
     }
 
     pub(super) async fn end_as_lost(&self, mut record: CallRecord) -> Result<(), StoreError> {
-        let ending = Ending {
-            outcome: Outcome::Failed {
-                reason: EndReason::Lost,
-                error: "The service ended while this call was running, so its result is lost and what it did is not \
-                        known. Look at the present state before you repeat it."
-                    .to_owned(),
-            },
-            title: record.title.clone(),
-            metadata: json_map([("interrupted", json!(true))]),
-            attachments: Vec::new(),
-            truncation: Default::default(),
-            timing: Default::default(),
-        };
-        let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
-        self.store.append(record.clone(), events).await?;
-        self.announce(&record);
+        let mut ending = Ending::failed(
+            EndReason::Lost,
+            "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
+             the present state before you repeat it.",
+        );
+        ending.title.clone_from(&record.title);
+        ending.metadata.insert("interrupted".to_owned(), json!(true));
+        // Before the end: a call without an end is looked after again, should this be interrupted.
         let filter = PromptFilter {
             call: Some(record.id.clone()),
             states: vec![PromptState::Open],
@@ -305,6 +336,9 @@ impl Engine {
                 .withdraw(&prompt.id, "the service ended while the call was running")
                 .await?;
         }
+        let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
+        self.store.append(record.clone(), events).await?;
+        self.announce(&record);
         Ok(())
     }
 
@@ -405,30 +439,18 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
 }
 
 fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
-    if input::problems(&entry.validator, &value).is_some() {
+    let check = |value: &Value| input::problems(&entry.validator, value);
+    let mut problem = check(&value);
+    if problem.is_some() {
         input::convert(&mut value, &entry.schema);
+        problem = check(&value);
     }
-    let problem =
-        input::problems(&entry.validator, &value).map(|details| invalid_arguments(entry.tool.name(), &details));
+    let problem = problem.map(|details| invalid_arguments(entry.tool.name(), &details));
     Prepared {
         entry: entry.clone(),
         frozen: Frozen::new(&value),
         requested_tool,
         problem,
-    }
-}
-
-fn invalid_ending(problem: &str) -> Ending {
-    Ending {
-        outcome: Outcome::Failed {
-            reason: EndReason::InvalidArguments,
-            error: problem.to_owned(),
-        },
-        title: String::new(),
-        metadata: Default::default(),
-        attachments: Vec::new(),
-        truncation: Default::default(),
-        timing: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Engine;
 use super::live::{LiveCall, Progress, Recorded, lock};
@@ -111,7 +112,7 @@ impl Engine {
         mode: OutputMode,
         heartbeat: Duration,
     ) -> Result<Cursor, WatchError> {
-        let live = lock(&self.live).get(id).cloned();
+        let live = self.recorded(id).await;
         let stored = match &live {
             Some(_) => None,
             None => Some(
@@ -143,6 +144,12 @@ impl Engine {
             ended: false,
         })
     }
+
+    /// Returns a call that runs here, once its record is durable.
+    async fn recorded(&self, id: &CallId) -> Option<Arc<LiveCall>> {
+        let call = lock(&self.live).get(id).cloned()?;
+        call.recorded().await.then_some(call)
+    }
 }
 
 impl Cursor {
@@ -151,36 +158,47 @@ impl Cursor {
     /// # Errors
     /// The log could not be read. The cursor is at its end then; a new one may begin where it stopped.
     pub async fn next(&mut self) -> Result<Option<Item>, WatchError> {
+        let deadline = Instant::now() + self.heartbeat;
         loop {
             if self.ended && self.held.is_none() {
                 return Ok(None);
             }
             let recorded = match self.held.take() {
                 Some(recorded) => recorded,
-                None => match self.advance().await? {
+                None => match self.advance(deadline).await? {
                     Some(recorded) => recorded,
-                    None => return Ok(self.heartbeat()),
+                    // What was left out so far comes first, so that a heartbeat never speaks of events not told of.
+                    None => return Ok(self.take_gap().or_else(|| self.heartbeat())),
                 },
             };
             if self.leaves_out(&recorded) {
+                // To the client, output that it does not get is silence too.
+                if Instant::now() >= deadline {
+                    return Ok(self.take_gap());
+                }
                 continue;
             }
-            if let Some((first, last, bytes, time)) = self.gap.take() {
+            if let Some(gap) = self.take_gap() {
                 self.held = Some(recorded);
-                return Ok(Some(Item::Gap {
-                    first,
-                    last,
-                    bytes,
-                    time,
-                }));
+                return Ok(Some(gap));
             }
             let data = self.bytes_of(&recorded).await?;
             return Ok(Some(Item::Event(recorded.event, data)));
         }
     }
 
-    /// Returns the next event of the log, or nothing when a heartbeat is due.
-    async fn advance(&mut self) -> Result<Option<Recorded>, WatchError> {
+    fn take_gap(&mut self) -> Option<Item> {
+        let (first, last, bytes, time) = self.gap.take()?;
+        Some(Item::Gap {
+            first,
+            last,
+            bytes,
+            time,
+        })
+    }
+
+    /// Returns the next event of the log, or nothing when `deadline` comes first.
+    async fn advance(&mut self, deadline: Instant) -> Result<Option<Recorded>, WatchError> {
         loop {
             if let Some(recorded) = self.at_hand() {
                 self.next = recorded.event.sequence + 1;
@@ -198,7 +216,7 @@ impl Cursor {
                     continue;
                 }
             }
-            if !self.wait().await? {
+            if !self.wait(deadline).await? {
                 return Ok(None);
             }
         }
@@ -230,26 +248,25 @@ impl Cursor {
         }
     }
 
-    /// Waits for more; false when a heartbeat is due first.
-    async fn wait(&mut self) -> Result<bool, WatchError> {
+    /// Waits for more; false when `deadline` comes first.
+    async fn wait(&mut self, deadline: Instant) -> Result<bool, WatchError> {
         let Some((_, progress)) = &mut self.live else {
-            return self.wait_for_foreign().await;
+            return self.wait_for_foreign(deadline).await;
         };
         let next = self.next;
         let more = progress.wait_for(|progress| progress.last >= next || progress.ended);
-        match tokio::time::timeout(self.heartbeat, more).await {
+        match tokio::time::timeout_at(deadline, more).await {
             Ok(Ok(progress)) if progress.last >= next => Ok(true),
             Ok(_) => Err(WatchError::Abandoned),
             Err(_) => Ok(false),
         }
     }
 
-    async fn wait_for_foreign(&mut self) -> Result<bool, WatchError> {
+    async fn wait_for_foreign(&mut self, deadline: Instant) -> Result<bool, WatchError> {
         if self.is_over() {
             return Err(WatchError::Abandoned);
         }
-        let deadline = tokio::time::Instant::now() + self.heartbeat;
-        while tokio::time::Instant::now() < deadline {
+        while Instant::now() < deadline {
             tokio::time::sleep(FOREIGN_POLL).await;
             self.stored = self.store.get(&self.id).await?;
             if self.stored_further() {

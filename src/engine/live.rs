@@ -115,6 +115,13 @@ impl LiveCall {
         self.progress.send_replace(Progress { last, ended });
     }
 
+    /// Waits until the call is recorded; false if it did not come into being.
+    pub(crate) async fn recorded(&self) -> bool {
+        let mut progress = self.watch();
+        let known = progress.wait_for(|progress| progress.last > 0 || progress.ended).await;
+        known.is_ok_and(|progress| progress.last > 0)
+    }
+
     /// Returns how many bytes of output the log has announced.
     pub(crate) fn announced_output(&self) -> u64 {
         self.announced.load(Ordering::Acquire)

@@ -248,7 +248,11 @@ impl Engine {
     /// Stops in order: refuses new calls, gives running ones `grace`, cancels the rest and waits until every call has
     /// its end.
     pub async fn drain(&self, grace: Duration) {
-        self.draining.store(true, Ordering::Release);
+        {
+            // A call that passed the check before this is in the map now.
+            let _calls = lock(&self.live);
+            self.draining.store(true, Ordering::Release);
+        }
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();

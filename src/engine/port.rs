@@ -30,7 +30,7 @@ pub(crate) struct Port {
     pub(crate) log: mpsc::Sender<Command>,
     /// The prompts that this call had before the service died, in the order in which it asked: the same question
     /// finds its prompt, and its reply if there is one.
-    pub(crate) earlier: Mutex<Vec<Prompt>>,
+    pub(crate) earlier: Mutex<Vec<Opened>>,
 }
 
 impl Port {
@@ -92,23 +92,27 @@ impl Port {
 
     /// Finds the prompt that this call opened for the same question before the service died. A different question means
     /// that the world has changed: prompts left open then are for something that will not run.
-    async fn asked_before(&self, ask: &Ask) -> Option<Prompt> {
-        let stale: Vec<Prompt> = {
+    async fn asked_before(&self, ask: &Ask) -> Option<Opened> {
+        {
             let mut earlier = lock(&self.earlier);
             let first = earlier.first()?;
-            if first.ask == *ask {
+            if first.prompt.ask == *ask {
                 return Some(earlier.remove(0));
             }
-            earlier
-                .drain(..)
-                .filter(|prompt| prompt.state == PromptState::Open)
-                .collect()
-        };
-        for prompt in stale {
-            self.withdraw(&prompt.id, "after a restart the call asks something else")
-                .await;
         }
+        self.withdraw_earlier("after a restart the call asks something else")
+            .await;
         None
+    }
+
+    /// Withdraws the prompts from before a restart that the call has not come to again.
+    pub(crate) async fn withdraw_earlier(&self, why: &str) {
+        let stale: Vec<Opened> = lock(&self.earlier).drain(..).collect();
+        for opened in stale {
+            if opened.prompt.state == PromptState::Open {
+                self.withdraw(&opened.prompt.id, why).await;
+            }
+        }
     }
 
     fn prompt(&self, ask: Ask, rule: Option<crate::call::Rule>, expires: Option<Timestamp>) -> Prompt {
@@ -139,13 +143,13 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        if let Some(prompt) = self.asked_before(&ask).await {
-            return match prompt.decision.clone() {
-                Some(decision) => self.resume(&prompt.id, decision).await,
-                None => {
-                    let opened = self.broker.reopen(prompt, &self.rights).await;
-                    self.wait(opened).await
-                }
+        if let Some(earlier) = self.asked_before(&ask).await {
+            let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
+            return match earlier.prompt.decision.clone() {
+                // The log has it already.
+                Some(decision) if !waited => verdict(decision.outcome),
+                Some(decision) => self.resume(&earlier.prompt.id, decision).await,
+                None => self.wait(earlier).await,
             };
         }
         let make = |rule, expires| self.prompt(ask.clone(), rule, expires);

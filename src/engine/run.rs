@@ -17,12 +17,12 @@ use super::truncate::{self, Direction, Totals};
 use super::writer::{self, Command, Finished, LogWriter};
 use super::{Engine, Place, STOP_GRACE};
 use crate::call::{
-    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, JsonMap, Outcome, OutputText, Prompt,
-    Timestamp, Timing, ToolOutput, Truncation, json_map,
+    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, JsonMap, Outcome, OutputText, Timestamp,
+    Timing, ToolOutput, Truncation, json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::agents;
-use crate::permission::broker::Rights;
+use crate::permission::broker::{Opened, Rights};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 use crate::tool::{CallContext, CallPort as _, ToolError};
 use crate::workspace::Workspace;
@@ -77,7 +77,7 @@ impl Run {
 
     /// Starts the call's tasks: its log writer, and the one that runs the tool. `asks_first` puts the loop question
     /// before the tool; `earlier` are the prompts that the call had before the service died.
-    pub(super) fn spawn(self, asks_first: bool, earlier: Vec<Prompt>) {
+    pub(super) fn spawn(self, asks_first: bool, earlier: Vec<Opened>) {
         let span = tracing::info_span!("call", id = %self.record.id, tool = %self.record.tool);
         let engine = self.engine.clone();
         let (log, commands) = mpsc::channel(writer::QUEUE);
@@ -99,7 +99,7 @@ impl Run {
             .spawn(self.execute(log, asks_first, earlier).instrument(span));
     }
 
-    async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Prompt>) {
+    async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
         let record = Arc::new(self.record.clone());
         let port = Arc::new(Port {
             store: self.engine.store.clone(),
@@ -116,6 +116,7 @@ impl Run {
         // The writer outlives its feeders; should it be gone, there is nobody to tell the end either.
         let _ = log.send(Command::Finish { done }).await;
         let finished = finished.await.unwrap_or_default();
+        port.withdraw_earlier("the call has ended").await;
         for prompt in &finished.open_prompts {
             if let Err(error) = self.engine.broker.withdraw(prompt, "the call has ended").await {
                 tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be withdrawn");
@@ -441,6 +442,11 @@ fn internal() -> Outcome {
         reason: EndReason::Internal,
         error: "internal error".to_owned(),
     }
+}
+
+/// Makes the end of a call that a fault of the service ended.
+pub(super) fn internal_ending() -> Ending {
+    Ending::failed(EndReason::Internal, "internal error")
 }
 
 /// Makes the event that the tool of a call starts.

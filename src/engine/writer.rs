@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::live::{LiveCall, Recorded};
-use super::run::running;
+use super::run::{self, running};
 use crate::call::{
     CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
@@ -120,8 +120,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes until the end. If the feeders go away without an end, or the log cannot be written, the call is left for
-    /// the next start-up to end as lost.
+    /// Writes until the end; if the feeders go away without one, a fault of the service is the end.
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
             let command = match self.next_deadline() {
@@ -136,8 +135,8 @@ impl LogWriter {
                 None => commands.recv().await,
             };
             let Some(command) = command else {
-                tracing::error!(call = %self.record.id, "the log of a call was left without an end");
-                return self.call.abandon();
+                tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
+                return self.end(Box::new(run::internal_ending())).await;
             };
             if self.handle(command).await {
                 return;
@@ -287,7 +286,7 @@ impl LogWriter {
             let mut left = self.output.unannounced.split().freeze();
             let mut offset = self.output.stored - left.len() as u64;
             while !left.is_empty() {
-                let data = left.split_to(left.len().min(EVENT_BYTES));
+                let data = left.split_to(whole_characters(&left, EVENT_BYTES));
                 let length = data.len() as u64;
                 kinds.push((
                     EventKind::Output {
@@ -400,6 +399,18 @@ impl LogWriter {
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
     }
+}
+
+/// Returns how many bytes to take, at most `limit`, so that no character is cut. Bytes that are not UTF-8 are cut anywhere.
+fn whole_characters(bytes: &[u8], limit: usize) -> usize {
+    if bytes.len() <= limit {
+        return bytes.len();
+    }
+    let starts_character = |index: &usize| bytes[*index] & 0xC0 != 0x80;
+    (limit.saturating_sub(3)..=limit)
+        .rev()
+        .find(starts_character)
+        .unwrap_or(limit)
 }
 
 /// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.

@@ -398,6 +398,20 @@ impl From<call::CallRecord> for proto::Call {
     }
 }
 
+/// Converts a call for a list: without its input, and of its result only what is short.
+pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
+    record.input_json.clear();
+    record.origin.extra.clear();
+    if let Some(ending) = &mut record.ending {
+        ending.metadata.clear();
+        ending.attachments.clear();
+        if let call::Outcome::Completed { output } = &mut ending.outcome {
+            output.clear();
+        }
+    }
+    record.into()
+}
+
 /// The two forms of a terminal event.
 pub(crate) enum End {
     Completed(proto::CallCompleted),

@@ -2,11 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tonic::Status;
+use tonic::metadata::MetadataMap;
 
 use super::convert::{self, duration, int, int32, timestamp};
 use super::proto::{self, call_event::Event};
@@ -24,15 +27,53 @@ struct Reader {
     broker: Arc<Broker>,
     /// Dropped with the stream: that is how a lost client is noticed.
     _attached: Option<Attached>,
+    deadline: Option<Instant>,
     done: bool,
 }
 
-/// Streams what a cursor delivers, each event wrapped by `wrap`. The stream owns `attached`.
+impl Reader {
+    async fn next(&mut self) -> Option<Result<proto::CallEvent, Status>> {
+        let next = self.cursor.next();
+        let item = match self.deadline {
+            Some(deadline) => match tokio::time::timeout_at(deadline, next).await {
+                Ok(item) => item,
+                Err(_) => return Some(Err(status::deadline())),
+            },
+            None => next.await,
+        };
+        match item {
+            Ok(Some(item)) => Some(Ok(to_event(&self.id, item, &self.broker))),
+            Ok(None) => None,
+            Err(error) => Some(Err(status::watch(error))),
+        }
+    }
+}
+
+/// Returns when the client stops waiting, as its `grpc-timeout` says. The transport ends only the wait for the first
+/// message by it.
+pub(crate) fn deadline(metadata: &MetadataMap) -> Option<Instant> {
+    let text = metadata.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let count: u64 = digits.parse().ok()?;
+    let wait = match unit {
+        "H" => Duration::from_secs(count.checked_mul(3600)?),
+        "M" => Duration::from_secs(count.checked_mul(60)?),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    };
+    Instant::now().checked_add(wait)
+}
+
+/// Streams what a cursor delivers, each event wrapped by `wrap`, until `deadline`. The stream owns `attached`.
 pub(crate) fn stream_events<T: Send + 'static>(
     id: CallId,
     cursor: Cursor,
     broker: Arc<Broker>,
     attached: Option<Attached>,
+    deadline: Option<Instant>,
     wrap: fn(proto::CallEvent) -> T,
 ) -> ResponseStream<T> {
     let reader = Reader {
@@ -40,21 +81,16 @@ pub(crate) fn stream_events<T: Send + 'static>(
         cursor,
         broker,
         _attached: attached,
+        deadline,
         done: false,
     };
     Box::pin(stream::unfold(reader, move |mut reader| async move {
         if reader.done {
             return None;
         }
-        let item = match reader.cursor.next().await {
-            Ok(Some(item)) => Ok(wrap(to_event(&reader.id, item, &reader.broker))),
-            Ok(None) => return None,
-            Err(error) => {
-                reader.done = true;
-                Err(status::watch(error))
-            }
-        };
-        Some((item, reader))
+        let event = reader.next().await?;
+        reader.done = event.is_err();
+        Some((event.map(wrap), reader))
     }))
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
+use super::Shared;
 use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
-use super::{MAX_MESSAGE_BYTES, Shared};
 use crate::engine::Place;
 
 /// The service.
@@ -30,7 +30,7 @@ impl InfoService for Info {
             max_running_calls: int32(allowed.max_running_calls),
             max_input_bytes: int(allowed.max_input_bytes as u64),
             max_output_bytes: int(allowed.max_output_bytes),
-            max_message_bytes: int(MAX_MESSAGE_BYTES as u64),
+            max_message_bytes: int(self.0.max_message_bytes as u64),
             truncate_lines: int32(truncation.max_lines),
             truncate_bytes: int32(truncation.max_bytes),
             heartbeat: Some(duration(self.0.heartbeat)),

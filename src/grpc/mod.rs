@@ -18,13 +18,15 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::codegen::http::HeaderName;
+use tonic::codegen::http::header::{HeaderName, ORIGIN};
+use tonic::codegen::http::{Method, Request, Response, StatusCode};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
-use tower_http::cors::CorsLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::proto::info_service_server::InfoServiceServer;
 use self::proto::output_service_server::OutputServiceServer;
@@ -34,8 +36,8 @@ use self::proto::tool_service_server::ToolServiceServer;
 use crate::call::Timestamp;
 use crate::engine::Engine;
 
-/// The largest gRPC message that is accepted. The limit on a call's input is below it, so that a large input gets an
-/// error that says what to do.
+/// The largest gRPC message that is accepted, unless the limit on a call's input asks for more. It is well above that
+/// limit, so that a large input gets an error that says what to do.
 pub const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// The longest silence on a stream.
@@ -59,6 +61,10 @@ pub struct Shared {
     pub output_retention: Duration,
     /// How long records of ended calls are kept.
     pub call_retention: Duration,
+    /// The largest message that is accepted.
+    pub max_message_bytes: usize,
+    /// The origins of the web pages that may call.
+    pub origins: Arc<[String]>,
     /// When this run began.
     pub started: Timestamp,
     /// Ends the streams that have no end of their own.
@@ -83,6 +89,7 @@ pub struct ServeError(#[from] tonic::transport::Error);
 pub struct Services {
     routes: Routes,
     health: HealthReporter,
+    origins: Arc<[String]>,
 }
 
 impl Services {
@@ -93,6 +100,7 @@ impl Services {
     pub async fn new(shared: Arc<Shared>) -> Result<Self, tonic_reflection::server::Error> {
         let (health, health_service) = tonic_health::server::health_reporter();
         let services = Self {
+            origins: shared.origins.clone(),
             routes: routes(shared, health_service)?,
             health,
         };
@@ -124,8 +132,10 @@ impl Services {
     /// # Errors
     /// The listener failed.
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let router = server()
-            .layer(cors())
+            .layer(only_origins)
+            .layer(cors(&self.origins))
             .layer(tonic_web::GrpcWebLayer::new())
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
@@ -151,15 +161,37 @@ fn server() -> Server {
         .tcp_keepalive(Some(Duration::from_secs(60)))
 }
 
-/// Browsers may call from any page: without cookies or a network position to borrow, a page has no more rights than
-/// any other client of the address.
-fn cors() -> CorsLayer {
+/// Answers the preflight requests of web pages from the configured origins.
+fn cors(origins: &[String]) -> CorsLayer {
     let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin"].map(HeaderName::from_static);
+    let allowed = origins.iter().filter_map(|origin| origin.parse().ok());
     CorsLayer::new()
-        .allow_origin(tower_http::cors::Any)
-        .allow_methods([tonic::codegen::http::Method::POST])
+        .allow_origin(AllowOrigin::list(allowed))
+        .allow_methods([Method::POST])
         .allow_headers(tower_http::cors::Any)
         .expose_headers(exposed)
+}
+
+/// Refuses requests of web pages from other origins. CORS alone would not do: a page whose name is made to lead to
+/// this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin.
+#[derive(Clone)]
+struct OnlyOrigins(Arc<[String]>);
+
+impl<B> ValidateRequest<B> for OnlyOrigins {
+    type ResponseBody = tonic::body::Body;
+
+    fn validate(&mut self, request: &mut Request<B>) -> Result<(), Response<Self::ResponseBody>> {
+        let Some(origin) = request.headers().get(ORIGIN) else {
+            return Ok(());
+        };
+        if self.0.iter().any(|allowed| origin.as_bytes() == allowed.as_bytes()) {
+            return Ok(());
+        }
+        let text = "this web page may not call: its origin is not among listen.origins\n";
+        let mut response = Response::new(tonic::body::Body::new(text.to_owned()));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        Err(response)
+    }
 }
 
 fn routes(
@@ -171,7 +203,7 @@ fn routes(
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let limit = MAX_MESSAGE_BYTES;
+    let limit = shared.max_message_bytes;
     let routes = Routes::default()
         .add_service(health)
         .add_service(reflection().build_v1()?)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use prost::Message as _;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
@@ -23,6 +24,9 @@ use crate::store::PromptFilter as StoredFilter;
 pub(crate) struct Permissions(pub(crate) Arc<Shared>);
 
 const MAX_PROMPTS: usize = 1000;
+
+/// Bytes of a page of prompts; clients take 4 MiB in one message unless they are told otherwise.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The longest feedback for a model, in bytes.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -198,17 +202,23 @@ impl PermissionService for Permissions {
             sessions: interest.sessions,
             call,
             states,
+            after: non_empty(request.page_token).map(PromptId::new),
         };
         let limit = page_size(request.page_size, 100, MAX_PROMPTS)?;
         let prompts = self
             .0
             .engine
             .broker()
-            .list(&filter, limit)
+            .list(&filter, limit + 1)
             .await
             .map_err(status::store)?;
+        let more = prompts.len();
+        let prompts = one_page(prompts, limit);
+        let last = prompts.last().map(|prompt| prompt.prompt_id.clone());
+        let next_page_token = last.filter(|_| prompts.len() < more).unwrap_or_default();
         Ok(Response::new(ListPromptsResponse {
-            prompts: prompts.into_iter().map(proto::Prompt::from).collect(),
+            prompts,
+            next_page_token,
         }))
     }
 
@@ -311,6 +321,21 @@ impl PermissionService for Permissions {
             verdicts,
         }))
     }
+}
+
+/// Takes prompts for one page: at most `limit`, and after the first only as long as a message stays of a size that
+/// every client takes. Diffs may be large.
+fn one_page(stored: Vec<Prompt>, limit: usize) -> Vec<proto::Prompt> {
+    let mut bytes = 0;
+    let mut page: Vec<proto::Prompt> = Vec::new();
+    for prompt in stored.into_iter().take(limit).map(proto::Prompt::from) {
+        bytes += prompt.encoded_len();
+        if !page.is_empty() && bytes > PAGE_BYTES {
+            break;
+        }
+        page.push(prompt);
+    }
+    page
 }
 
 fn to_verdict(

@@ -145,7 +145,7 @@ impl SessionService for Sessions {
             session_id: id.to_string(),
             open_prompts: prompts.into_iter().map(Prompt::from).collect(),
             grants,
-            recent_calls: calls.into_iter().map(Call::from).collect(),
+            recent_calls: calls.into_iter().map(convert::summary).collect(),
         };
         Ok(Response::new(GetSessionResponse { session: Some(session) }))
     }

@@ -65,6 +65,12 @@ pub(crate) fn missed_changes() -> Status {
     )
 }
 
+/// The client's deadline is over; a call is treated as after a lost client.
+pub(crate) fn deadline() -> Status {
+    let text = "the deadline of the request is over";
+    Status::with_error_details(Code::DeadlineExceeded, text, details("DEADLINE"))
+}
+
 /// A sequence number that does not exist yet.
 pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
     let problem = problem.into();

@@ -6,7 +6,7 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 
 use super::convert::{self, WireCall, non_empty, page_size, unsigned};
-use super::events::{ResponseStream, stream_events};
+use super::events::{ResponseStream, deadline, stream_events};
 use super::proto::tool_service_server::ToolService;
 use super::proto::{self, *};
 use super::status::bad_field;
@@ -74,7 +74,7 @@ impl ToolService for Tools {
                 ..Default::default()
             }));
         }
-        let first = match request.page_token.split_once('.') {
+        let first: usize = match request.page_token.split_once('.') {
             None if request.page_token.is_empty() => 0,
             Some((of, first)) if of == etag => first
                 .parse()
@@ -87,7 +87,7 @@ impl ToolService for Tools {
             }
             None => return Err(bad_field("page_token", "not a token of this service")),
         };
-        let next = first + size;
+        let next = size.saturating_add(first);
         let next_page_token = if next < definitions.len() {
             format!("{etag}.{next}")
         } else {
@@ -113,12 +113,15 @@ impl ToolService for Tools {
         &self,
         request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
+        let deadline = deadline(request.metadata());
         let request = request.into_inner();
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(request.into(), mode).await?;
         let broker = self.0.engine.broker().clone();
         let wrap = |event| ExecuteToolResponse { event: Some(event) };
-        Ok(Response::new(stream_events(id, cursor, broker, attached, wrap)))
+        Ok(Response::new(stream_events(
+            id, cursor, broker, attached, deadline, wrap,
+        )))
     }
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
@@ -137,6 +140,7 @@ impl ToolService for Tools {
     type WatchCallStream = ResponseStream<WatchCallResponse>;
 
     async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
+        let deadline = deadline(request.metadata());
         let request = request.into_inner();
         let id = convert::call_id("call_id", &request.call_id)?;
         let mode = output_mode(request.output)?;
@@ -152,6 +156,7 @@ impl ToolService for Tools {
             cursor,
             engine.broker().clone(),
             None,
+            deadline,
             wrap,
         )))
     }
@@ -177,7 +182,7 @@ impl ToolService for Tools {
         };
         let page = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
         Ok(Response::new(ListCallsResponse {
-            calls: page.items.into_iter().map(Call::from).collect(),
+            calls: page.items.into_iter().map(convert::summary).collect(),
             next_page_token: page.next.unwrap_or_default(),
         }))
     }

@@ -228,10 +228,20 @@ impl Broker {
         Ok(Asked::Opened(self.announce(prompt, rights)))
     }
 
-    /// Takes a stored open prompt up again after a restart.
-    pub async fn reopen(&self, prompt: Prompt, rights: &Rights) -> Opened {
+    /// Takes up a stored prompt of a call that goes on after a restart, so that it is seen and answered even before the
+    /// call asks again. One that has its decision keeps it.
+    pub async fn restore(&self, prompt: Prompt, rights: &Rights) -> Opened {
         let _gate = self.gate.lock().await;
-        self.announce(prompt, rights)
+        let Some(known) = prompt.decision.clone() else {
+            return self.announce(prompt, rights);
+        };
+        let (wake, decision) = oneshot::channel();
+        // The receiver is at hand.
+        let _ = wake.send(known);
+        Opened {
+            prompt: Arc::new(prompt),
+            decision,
+        }
     }
 
     fn announce(&self, prompt: Prompt, rights: &Rights) -> Opened {

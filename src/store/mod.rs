@@ -133,9 +133,10 @@ pub struct OutputInfo {
     pub path: String,
     /// Bytes so far.
     pub bytes: u64,
-    /// Lines so far: line feeds plus one, so the piece after a final newline counts. 0 while the output is being written.
+    /// Lines: line feeds plus one, so the piece after a final newline counts. 0 while the output is being written.
     pub lines: u64,
-    /// SHA-256, hexadecimal; empty while the output is being written.
+    /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
+    /// to compute it takes longer than to write the output.
     pub sha256: String,
     /// Whether the writer finished.
     pub complete: bool,
@@ -169,16 +170,16 @@ pub trait Outputs: Send + Sync + 'static {
     /// Begins an output.
     async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
 
-    /// Returns what is known of an output.
+    /// Returns what is known of an output; for a complete one that is everything.
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
 
-    /// Returns at most `max` bytes from `offset` on; empty at the end.
+    /// Returns at most `max` bytes from `offset` on; possibly fewer, and empty only at the end.
     ///
     /// # Errors
     /// `NotFound` if there is no such output.
     async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError>;
 
-    /// Lists outputs, newest first.
+    /// Lists outputs, newest first; what would have to be counted first may be 0 or empty.
     async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError>;
 
     /// Deletes an output; `false` if there is none. An output being written is a `Conflict`.
@@ -220,6 +221,8 @@ pub struct PromptFilter {
     pub call: Option<CallId>,
     /// Any of these states.
     pub states: Vec<PromptState>,
+    /// Only those that came after this one; all if there is no such prompt.
+    pub after: Option<PromptId>,
 }
 
 /// What became of an attempt to settle a prompt.

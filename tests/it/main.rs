@@ -3,7 +3,16 @@
 #![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod calls;
+mod cancel;
 mod contract;
+mod crash;
+mod drain;
+mod hostile;
+mod prompts;
 mod readme;
 mod store;
+mod streams;
+mod support;
 mod tidy;
+mod web;

@@ -246,7 +246,25 @@ impl<'a> Pick<'a> {
             || false,
             bool::to_string,
         )?;
-        let listen = ListenConfig { tcp, unix, insecure };
+        let origins = self.value(
+            "listen.origins",
+            |raw| &raw.listen.origins,
+            |list, _| list.iter().map(|text| origin(text)).collect(),
+            Vec::new,
+            |list| {
+                if list.is_empty() {
+                    "none".to_owned()
+                } else {
+                    list.join(",")
+                }
+            },
+        )?;
+        let listen = ListenConfig {
+            tcp,
+            unix,
+            insecure,
+            origins,
+        };
         if let Some(address) = listen.tcp.filter(|_| !listen.is_local() && !insecure) {
             let message = format!(
                 "other machines can reach {address}, and there is neither TLS nor authentication yet: listen on a \
@@ -387,6 +405,19 @@ fn log_filter(text: &str) -> Result<String, String> {
     tracing_subscriber::EnvFilter::try_new(text)
         .map(|_| text.to_owned())
         .map_err(|error| format!("expected a filter such as \"info,toolgate=debug\", found {text:?}: {error}"))
+}
+
+/// Reads the origin of a web page, as browsers send it: scheme, host, and a port that is not the scheme's own.
+fn origin(text: &str) -> Result<String, String> {
+    let text = text.to_ascii_lowercase();
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_origin = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', ' ']);
+    match host {
+        Some(host) if is_origin(host) => Ok(text),
+        Some(_) | None => Err(format!(
+            "expected an origin such as \"http://localhost:3000\", found {text:?}"
+        )),
+    }
 }
 
 fn address(text: &str) -> Result<Option<SocketAddr>, String> {

@@ -76,6 +76,7 @@ drain_grace = "250ms"
 [listen]
 tcp = "[::1]:9"
 unix = "none"
+origins = ["HTTP://localhost:3000"]
 [limits]
 max_running_calls = 5
 max_input_bytes = 1024
@@ -102,6 +103,7 @@ self_approval = false
     );
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
     assert_eq!(config.listen.unix, None);
+    assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
     assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     assert_eq!(config.permission.unattended, Unattended::Refuse);
@@ -113,7 +115,7 @@ self_approval = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:8")
+            .ends_with("toolgate.toml:9")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -157,6 +159,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),
+        ("TOOLGATE_LISTEN_ORIGINS", "https://a.example, http://b"),
         ("TOOLGATE_WORKSPACES", "a=/a, b=/b"),
         ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1"),
         ("TOOLGATE_LIMITS_MAX_INPUT_BYTES", "1"),

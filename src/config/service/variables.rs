@@ -22,6 +22,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
             insecure: switch(env, "listen.insecure")?,
+            origins: text("listen.origins").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {

@@ -21,12 +21,15 @@ pub(super) fn failed(context: impl Into<String>, source: impl Into<Box<dyn Error
 
 pub(super) fn io(what: &str, path: &Path, error: std::io::Error) -> StoreError {
     let context = format!("{what} {}", path.display());
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            StoreError::Full(format!("{context}: {error}"))
-        }
-        _ => failed(context, error),
+    let full = [
+        ErrorKind::StorageFull,
+        ErrorKind::QuotaExceeded,
+        ErrorKind::FileTooLarge,
+    ];
+    if full.contains(&error.kind()) {
+        return StoreError::Full(format!("{context}: {error}"));
     }
+    failed(context, error)
 }
 
 /// Says what was attempted with a database.

@@ -67,29 +67,19 @@ impl Spool {
     }
 
     /// Completes a stored row by what its file says; nothing if the file is gone. Blocks.
-    fn info(&self, stored: Stored) -> Result<Option<(OutputInfo, bool)>, StoreError> {
+    fn info(&self, stored: Stored) -> Result<Option<OutputInfo>, StoreError> {
         let path = self.path(stored.id.as_str());
-        let Some(length) = spool::file_length(&path)? else {
-            return Ok(None);
-        };
-        let counted = stored.lines.zip(stored.sha256);
-        let missing = stored.complete && counted.is_none();
-        let (lines, sha256) = if missing {
-            spool::count_file(&path)?
-        } else {
-            counted.unwrap_or_default()
-        };
-        let info = OutputInfo {
+        let length = spool::file_length(&path)?;
+        Ok(length.map(|length| OutputInfo {
             id: stored.id,
             owner: stored.owner,
             path: path.display().to_string(),
             bytes: stored.bytes.unwrap_or(length),
-            lines,
-            sha256,
+            lines: stored.lines.unwrap_or(0),
+            sha256: stored.sha256.unwrap_or_default(),
             complete: stored.complete,
             created: stored.created,
-        };
-        Ok(Some((info, missing)))
+        }))
     }
 }
 
@@ -332,16 +322,18 @@ impl Outputs for LocalStore {
     }
 
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
-        if let Some(live) = self.spool.live(id) {
-            return Ok(Some(live.info()));
+        let info = match self.spool.live(id) {
+            Some(live) => Some(live.info()),
+            None => {
+                let (id, spool) = (id.clone(), Arc::clone(&self.spool));
+                let read = move |db: &Connection| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored));
+                self.readers.read(read).await?
+            }
+        };
+        match info {
+            Some(info) if info.complete && info.sha256.is_empty() => self.count(info).await.map(Some),
+            other => Ok(other),
         }
-        let (id, spool) = (id.clone(), Arc::clone(&self.spool));
-        let read = move |db: &Connection| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored));
-        Ok(self
-            .readers
-            .read(read)
-            .await?
-            .map(|(info, counted)| self.keep_count(info, counted)))
     }
 
     async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
@@ -370,16 +362,12 @@ impl Outputs for LocalStore {
                 .is("session", filter.session.as_ref().map(|session| session.as_str()))
                 .is("call", filter.call.as_ref().map(|call| call.as_str()))
                 .page(db, &page, Stored::read, |stored| match spool.live(&stored.id) {
-                    Some(live) => Ok(Some((live.info(), false))),
+                    Some(live) => Ok(Some(live.info())),
                     None => spool.info(stored),
                 })
         };
         let Page { items, next } = self.readers.read(read).await?;
-        let items = items
-            .into_iter()
-            .flatten()
-            .map(|(info, counted)| self.keep_count(info, counted))
-            .collect();
+        let items = items.into_iter().flatten().collect();
         Ok(Page { items, next })
     }
 
@@ -416,17 +404,17 @@ impl Outputs for LocalStore {
 }
 
 impl LocalStore {
-    /// Stores a count that was made because it was missing.
-    fn keep_count(&self, info: OutputInfo, counted: bool) -> OutputInfo {
-        if counted {
-            let (spool, id) = (Arc::clone(&self.spool), info.id.clone());
-            self.writer.note(Completion {
-                spool,
-                id,
-                info: Some(info.clone()),
-            });
-        }
-        info
+    /// Adds lines and digest to what is known of a complete output, for this time and later ones.
+    async fn count(&self, mut info: OutputInfo) -> Result<OutputInfo, StoreError> {
+        let path = PathBuf::from(&info.path);
+        (info.lines, info.sha256) = blocking(move || spool::count_file(&path)).await?;
+        let (spool, id) = (Arc::clone(&self.spool), info.id.clone());
+        self.writer.note(Completion {
+            spool,
+            id,
+            info: Some(info.clone()),
+        });
+        Ok(info)
     }
 }
 

@@ -122,6 +122,7 @@ fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prom
         .is("workspace", filter.workspace.as_deref())
         .is("call", filter.call.as_ref().map(|call| call.as_str()))
         .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
+        .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
         .rows(db, " ORDER BY number", items, |row| row.get::<_, String>(0))?
         .iter()
         .map(|json| decode("a prompt", json))

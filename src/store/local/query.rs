@@ -41,6 +41,15 @@ impl Query {
         }
     }
 
+    /// Asks for rows that were numbered after the one of an id, if one is given; for all if there is no such row.
+    pub(super) fn numbered_after(self, table: &str, id: Option<&str>) -> Self {
+        let condition = format!("number > coalesce((SELECT number FROM {table} WHERE id = ?), 0)");
+        match id {
+            Some(id) => self.bind(&condition, Value::Text(id.to_owned())),
+            None => self,
+        }
+    }
+
     /// Asks for one of several values of a column; an empty list asks for nothing. The list travels as one JSON value,
     /// because the number of parameters of a statement is limited.
     pub(super) fn one_of<'a>(self, column: &str, values: impl Iterator<Item = &'a str>) -> Self {

@@ -6,7 +6,8 @@
 //! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
 //! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
 //! cannot wait: they are few for each awaited change, and every call soon waits for one. One deque is what keeps their
-//! order towards the changes that follow. When a commit fails (a full disk) they stay at the head and are tried again.
+//! order towards the changes that follow. When a commit fails (a full disk) they stay at the head and are tried again, and
+//! who waits behind them is told at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -218,18 +219,27 @@ impl Queue {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Puts a batch back at the head and lets some time pass, less if something new is queued. When the queue is
-    /// closed there is no later: the batch comes back.
-    fn put_back(&self, batch: Batch) -> Batch {
+    /// Keeps what nobody waits for, of a batch that failed and of what is queued behind it, in its order. Returns the rest,
+    /// which must hear of the failure now: behind what is tried again and again it would wait for ever. When the queue is
+    /// closed there is no later, and everything comes back.
+    fn retreat(&self, batch: Batch) -> Batch {
         let mut state = self.state();
+        let behind = std::mem::take(&mut state.operations);
+        let all = batch.into_iter().chain(behind);
         if state.closed {
-            return batch;
+            return all.collect();
         }
-        for operation in batch.into_iter().rev() {
-            state.operations.push_front(operation);
+        let (unattended, asked): (VecDeque<_>, VecDeque<_>) = all.partition(|operation| operation.unattended());
+        state.operations = unattended;
+        asked.into()
+    }
+
+    /// Lets some time pass before the next attempt, less if something new is queued.
+    fn pause(&self) {
+        let state = self.state();
+        if !state.closed && !state.operations.is_empty() {
+            drop(self.filled.wait_timeout(state, RETRY));
         }
-        drop(self.filled.wait_timeout(state, RETRY));
-        Vec::new()
     }
 }
 
@@ -247,17 +257,11 @@ fn serve(db: Connection, queue: &Queue) {
     let _close = CloseAtEnd(queue);
     while let Some(mut batch) = queue.take() {
         let Err(error) = run(&db, &mut batch) else { continue };
-        let (unattended, asked): (Batch, Batch) = batch.into_iter().partition(|operation| operation.unattended());
-        for operation in asked {
+        tracing::error!(%error, "cannot write to the database");
+        for operation in queue.retreat(batch) {
             operation.end(Err(again(&error)));
         }
-        if unattended.is_empty() {
-            continue;
-        }
-        tracing::error!(%error, waiting = unattended.len(), "cannot write to the database, trying again");
-        for operation in queue.put_back(unattended) {
-            operation.end(Err(again(&error)));
-        }
+        queue.pause();
     }
     let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     if let Err(error) = checkpoint
@@ -276,7 +280,8 @@ fn run(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
     if committed.is_err() && !db.is_autocommit() {
         statement(db, "ROLLBACK")?;
     }
-    for (operation, outcome) in batch.drain(..).zip(committed?) {
+    let outcomes = committed?;
+    for (operation, outcome) in batch.drain(..).zip(outcomes) {
         operation.end(outcome);
     }
     Ok(())
@@ -303,4 +308,99 @@ fn statement(db: &Connection, sql: &str) -> Result<(), StoreError> {
         .and_then(|mut statement| statement.execute([]))
         .map(drop)
         .doing(db, sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a note does to a table, and what became of it.
+    struct Note(i64, std::sync::mpsc::Sender<(i64, bool)>);
+
+    impl Operation for Note {
+        fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+            insert(db, self.0)
+        }
+
+        fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
+            let _ = self.1.send((self.0, outcome.is_ok()));
+        }
+
+        fn unattended(&self) -> bool {
+            true
+        }
+    }
+
+    fn insert(db: &Connection, number: i64) -> Result<(), StoreError> {
+        db.execute("INSERT INTO notes VALUES (?)", [number])
+            .map(drop)
+            .doing(db, "insert")
+    }
+
+    fn database() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let path = folder.path().join("db");
+        let db = Connection::open(&path).expect("a database");
+        db.execute_batch("CREATE TABLE notes (number INTEGER PRIMARY KEY)")
+            .expect("a table");
+        (folder, path, db)
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_outlives_a_failed_commit() {
+        let (_folder, path, db) = database();
+        db.busy_timeout(Duration::ZERO).expect("no waiting");
+        let writer = Writer::start(db, ()).expect("a thread");
+        let blocker = Connection::open(&path).expect("a database");
+        blocker.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+        let (tx, rx) = std::sync::mpsc::channel();
+        for number in 0..600 {
+            writer.note(Note(number, tx.clone()));
+        }
+        let refused = writer.ask(|db| insert(db, 1_000)).await;
+        assert!(matches!(refused, Err(StoreError::Failed { .. })), "{refused:?}");
+        assert!(rx.try_recv().is_err(), "the notes wait");
+        blocker.execute_batch("ROLLBACK").expect("the end of the lock");
+        writer.ask(|db| insert(db, 1_001)).await.expect("it works again");
+        let ended: Vec<(i64, bool)> = rx.try_iter().collect();
+        assert_eq!(ended, (0..600).map(|number| (number, true)).collect::<Vec<_>>());
+
+        blocker.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+        writer.note(Note(2_000, tx));
+        writer.close();
+        writer.join().expect("it ends, also when it cannot write");
+        assert_eq!(rx.try_iter().collect::<Vec<_>>(), [(2_000, false)]);
+        let refused = writer.ask(|db| insert(db, 1_002)).await;
+        assert!(refused.is_err());
+    }
+
+    #[tokio::test]
+    async fn one_failure_undoes_itself_alone() {
+        let (_folder, path, db) = database();
+        let writer = Writer::start(db, ()).expect("a thread");
+        let both = |db: &Connection| insert(db, 2).and_then(|()| insert(db, 1));
+        let (first, failed, last) = tokio::join!(
+            writer.ask(|db| insert(db, 1)),
+            writer.ask(both),
+            writer.ask(|db| insert(db, 3))
+        );
+        assert!(first.is_ok() && failed.is_err() && last.is_ok());
+        writer.close();
+        writer.join().expect("it ends");
+        let db = Connection::open(&path).expect("a database");
+        let sum: i64 = db
+            .query_row("SELECT sum(number) FROM notes", [], |row| row.get(0))
+            .expect("a sum");
+        assert_eq!(sum, 4);
+    }
+
+    #[tokio::test]
+    async fn a_panic_leaves_nobody_waiting() {
+        let (_folder, _path, db) = database();
+        let writer = Writer::start(db, ()).expect("a thread");
+        let result = writer.ask::<(), _>(|_| panic!("a fault of an operation")).await;
+        assert!(result.is_err());
+        assert!(writer.join().is_err());
+        assert!(writer.ask(|db| insert(db, 1)).await.is_err());
+    }
 }

@@ -15,7 +15,7 @@ fn first_page(size: usize) -> PageRequest {
 async fn all_ids(store: &dyn Store, filter: &CallFilter, size: usize) -> Vec<String> {
     let (mut page, mut ids) = (first_page(size), Vec::new());
     for _ in 0..1_000 {
-        let listed = CallLog::list_calls(&*store, filter, &page).await.unwrap();
+        let listed = CallLog::list_calls(store, filter, &page).await.unwrap();
         assert!(listed.items.len() <= size);
         ids.extend(listed.items.iter().map(|record| record.id.to_string()));
         page.after = listed.next;

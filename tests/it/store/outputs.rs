@@ -18,13 +18,28 @@ fn owner(call: &str) -> OutputOwner {
 }
 
 async fn begin(store: &dyn Store, call: &str, text: &str) -> Box<dyn OutputWriter> {
-    let mut writer = Outputs::create_output(&*store, owner(call)).await.unwrap();
+    let mut writer = Outputs::create_output(store, owner(call)).await.unwrap();
     writer.append(text.as_bytes()).await.unwrap();
     writer
 }
 
+/// Writes an output and returns all that is known of it.
 async fn write(store: &dyn Store, call: &str, text: &str) -> OutputInfo {
-    begin(store, call, text).await.finish().await.unwrap()
+    finish(store, begin(store, call, text).await).await
+}
+
+async fn finish(store: &dyn Store, writer: Box<dyn OutputWriter>) -> OutputInfo {
+    let info = writer.finish().await.unwrap();
+    let whole = store.stat(&info.id).await.unwrap().unwrap();
+    assert_eq!(whole.sha256.len(), 64);
+    assert_eq!(
+        info,
+        OutputInfo {
+            sha256: info.sha256.clone(),
+            ..whole.clone()
+        }
+    );
+    whole
 }
 
 async fn read(store: &dyn Store, id: &OutputId, offset: u64, max: usize) -> String {
@@ -49,7 +64,7 @@ pub(crate) async fn written_and_read(fixture: &dyn Fixture) {
     for piece in ["one\n", "", "two\n", "thr", "ee"] {
         writer.append(piece.as_bytes()).await.unwrap();
     }
-    let info = writer.finish().await.unwrap();
+    let info = finish(&*store, writer).await;
     let expected = OutputInfo {
         id: id.clone(),
         owner: owner("c"),
@@ -118,7 +133,7 @@ pub(crate) async fn read_while_written(fixture: &dyn Fixture) {
         let deleted = store.delete(&id).await;
         assert!(matches!(deleted, Err(StoreError::Conflict(_))), "{deleted:?}");
     }
-    let info = writer.finish().await.unwrap();
+    let info = finish(&*store, writer).await;
     assert_eq!((info.bytes, info.lines, info.complete), (100, 21, true));
     assert_eq!(elsewhere.stat(&id).await.unwrap(), Some(info));
 }
@@ -164,12 +179,8 @@ pub(crate) async fn never_written(fixture: &dyn Fixture) {
         "nothing is kept of an output that nobody wrote or finished"
     );
 
-    let info = Outputs::create_output(&*store, owner("c"))
-        .await
-        .unwrap()
-        .finish()
-        .await
-        .unwrap();
+    let writer = Outputs::create_output(&*store, owner("c")).await.unwrap();
+    let info = finish(&*store, writer).await;
     assert_eq!((info.bytes, info.lines, info.complete), (0, 1, true));
     assert_eq!(
         info.sha256,

@@ -1,0 +1,113 @@
+//! An approver on a channel.
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+use toolgate::grpc::proto::channel_response::Message;
+use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
+use toolgate::grpc::proto::*;
+
+/// An open channel.
+pub(crate) struct Approver {
+    replies: mpsc::Sender<ChannelRequest>,
+    messages: Streaming<ChannelResponse>,
+    /// What was open when the channel opened.
+    pub(crate) snapshot: Vec<Prompt>,
+}
+
+/// A reply, without id and digest.
+pub(crate) fn reply(prompt: &str, decision: PromptDecision) -> PromptReply {
+    PromptReply {
+        prompt_id: prompt.to_owned(),
+        decision: decision.into(),
+        ..Default::default()
+    }
+}
+
+impl Approver {
+    /// Opens a channel for all prompts and reads the snapshot.
+    pub(crate) async fn open(channel: Channel, name: &str) -> Result<Self, Status> {
+        let (replies, requests) = mpsc::channel(64);
+        let open = ChannelOpen {
+            name: name.to_owned(),
+            filter: None,
+        };
+        let message = Some(channel_request::Message::Open(open));
+        replies
+            .send(ChannelRequest { message })
+            .await
+            .expect("the receiver is at hand");
+        let messages = PermissionServiceClient::new(channel)
+            .channel(ReceiverStream::new(requests))
+            .await?
+            .into_inner();
+        let mut approver = Self {
+            replies,
+            messages,
+            snapshot: Vec::new(),
+        };
+        assert!(matches!(approver.next().await?, Message::Opened(_)));
+        loop {
+            match approver.next().await? {
+                Message::PromptAdded(added) => approver.snapshot.extend(added.prompt),
+                Message::SnapshotEnd(end) => {
+                    assert_eq!(end.prompts as usize, approver.snapshot.len());
+                    return Ok(approver);
+                }
+                other => panic!("in the snapshot: {other:?}"),
+            }
+        }
+    }
+
+    /// The next message but heartbeats.
+    pub(crate) async fn next(&mut self) -> Result<Message, Status> {
+        loop {
+            match self.messages.message().await? {
+                Some(ChannelResponse {
+                    message: Some(Message::Heartbeat(_)),
+                }) => {}
+                Some(ChannelResponse { message: Some(message) }) => return Ok(message),
+                Some(ChannelResponse { message: None }) => panic!("an empty message"),
+                None => return Err(Status::unavailable("the channel ended")),
+            }
+        }
+    }
+
+    /// Sends a reply; false if the channel is gone.
+    pub(crate) async fn send(&self, reply: PromptReply) -> bool {
+        let message = Some(channel_request::Message::Reply(reply));
+        self.replies.send(ChannelRequest { message }).await.is_ok()
+    }
+
+    /// Waits for the next new prompt.
+    pub(crate) async fn added(&mut self) -> Prompt {
+        loop {
+            if let Message::PromptAdded(added) = self.next().await.unwrap() {
+                return added.prompt.unwrap();
+            }
+        }
+    }
+
+    /// Waits for the result of the next reply.
+    pub(crate) async fn result(&mut self) -> PromptReplyResult {
+        loop {
+            if let Message::ReplyResult(result) = self.next().await.unwrap() {
+                return result;
+            }
+        }
+    }
+
+    /// Waits until this prompt has ended.
+    pub(crate) async fn resolved(&mut self, id: &str) -> Prompt {
+        loop {
+            if let Message::PromptResolved(resolved) = self.next().await.unwrap() {
+                let prompt = resolved.prompt.unwrap();
+                if prompt.prompt_id == id {
+                    return prompt;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The engine alone, in this process, with one tool that a test drives: for what no client can time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+use toolgate::call::{
+    CallId, InstanceId, Model, OnDisconnect, Origin, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
+};
+use toolgate::engine::{Engine, Limits, Place, Registry};
+use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
+use toolgate::permission::broker::{Broker, PromptPolicy};
+use toolgate::store::Store;
+use toolgate::store::local::LocalStore;
+use toolgate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate::workspace::Workspace;
+
+/// A tool that writes one line for each permit and ends when the semaphore is closed.
+pub(crate) struct Gate(Arc<Semaphore>);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Nothing {}
+
+#[async_trait]
+impl TypedTool for Gate {
+    type Input = Nothing;
+
+    const ABOUT: About = About {
+        name: "gate",
+        effects: &[],
+        permissions: &[],
+        advertised: true,
+        resumable: false,
+        example: "{}",
+    };
+
+    fn description(&self, _: &Offer<'_>) -> String {
+        "waits".to_owned()
+    }
+
+    async fn run(&self, _: Nothing, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        while let Ok(permit) = self.0.acquire().await {
+            permit.forget();
+            ctx.output(Bytes::from_static(b"line\n")).await?;
+        }
+        Ok(ToolOutput {
+            title: String::new(),
+            output: OutputText::Stored,
+            metadata: Default::default(),
+            attachments: Vec::new(),
+        })
+    }
+}
+
+/// An engine in this process.
+pub(crate) struct Inside {
+    pub(crate) engine: Arc<Engine>,
+    /// Drives the tool.
+    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) store: Arc<LocalStore>,
+    _folder: TempDir,
+}
+
+impl Inside {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path: &Path = folder.path();
+        let instance = InstanceId::generate();
+        let store = Arc::new(LocalStore::open(&path.join("data"), instance.clone()).unwrap());
+        let shared: Arc<dyn Store> = store.clone();
+        let broker = Arc::new(Broker::new(shared.clone(), instance.clone(), PromptPolicy::default()));
+        let gate = Arc::new(Semaphore::new(0));
+        let folders = Folders {
+            output_dir: path,
+            data_dir: path,
+        };
+        let place = Place {
+            workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
+            agents: Agents::new(&AgentsConfig::default(), folders),
+            registry: Arc::new(
+                Registry::new(
+                    Arc::new(toolgate::tools::invalid::Invalid),
+                    [Arc::new(Gate(gate.clone())) as Arc<dyn toolgate::tool::Tool>],
+                )
+                .unwrap(),
+            ),
+            truncation: Default::default(),
+        };
+        let limits = Limits {
+            max_running_calls: 8,
+            max_input_bytes: 1024,
+            max_output_bytes: 1 << 20,
+        };
+        Self {
+            engine: Engine::new(shared, broker, instance, vec![place], limits),
+            gate,
+            store,
+            _folder: folder,
+        }
+    }
+
+    /// A call of the tool.
+    pub(crate) fn call(id: &str, on_disconnect: OnDisconnect) -> ToolCall {
+        ToolCall {
+            id: CallId::from(id),
+            origin: Origin {
+                workspace: "default".to_owned(),
+                session: SessionId::from("session"),
+                message_id: String::new(),
+                agent: "build".to_owned(),
+                model: Model::default(),
+                client: "cli".to_owned(),
+                parent: None,
+                extra: Default::default(),
+            },
+            tool: "gate".to_owned(),
+            input: RawInput::Json("{}".to_owned()),
+            timeout: None,
+            on_disconnect,
+        }
+    }
+}
