@@ -10,6 +10,7 @@ target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
+suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation "
 wanted=" $* "
 summary=()
 not_run=()
@@ -68,6 +69,13 @@ documentation() {
         cargo doc --locked --no-deps --document-private-items --quiet
 }
 
+for name in "$@"; do
+    if [[ "$suites" != *" $name "* ]]; then
+        echo "no suite $name; there are:$suites" >&2
+        exit 2
+    fi
+done
+
 declare -A missing=()
 if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
     while IFS= read -r line; do
@@ -99,7 +107,7 @@ suite it cargo test --locked --quiet --test it -- --skip readme::
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the README that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1
-    cannot readme-grpcurl "grpcurl is ${missing[grpcurl]}"
+    cannot readme "what needs grpcurl: it is ${missing[grpcurl]}"
 fi
 suite readme cargo test --locked --quiet --test it -- readme::
 suite conformance cargo test --locked --quiet --test conformance
