@@ -1,1 +1,721 @@
-//! to come
+//! Prompts: one decision each, whoever answers, however often the server dies meanwhile.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
+
+use toolgate::grpc::proto::call_event::Event;
+use toolgate::grpc::proto::channel_response::Message;
+use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
+use toolgate::grpc::proto::*;
+
+use crate::support::*;
+
+fn asks() -> Setup {
+    Setup::permission(json!({ "bash": "ask" }))
+}
+
+async fn ask(server: &Server, session: &str, id: &str, command: &str) -> (Streaming<ExecuteToolResponse>, Prompt) {
+    let request = in_session(session, kept(id, bash(command)));
+    let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
+    let prompt = waiting(&mut stream).await;
+    (stream, prompt)
+}
+
+async fn answer(server: &Server, reply: PromptReply) -> ReplyPromptResponse {
+    let request = ReplyPromptRequest {
+        reply: Some(reply),
+        name: "tester".to_owned(),
+    };
+    server.permissions().reply_prompt(request).await.unwrap().into_inner()
+}
+
+async fn stored(server: &Server, id: &str) -> Prompt {
+    let request = GetPromptRequest {
+        prompt_id: id.to_owned(),
+    };
+    let response = server.permissions().get_prompt(request).await.unwrap();
+    response.into_inner().prompt.unwrap()
+}
+
+async fn open_prompts(server: &Server) -> Vec<Prompt> {
+    let request = ListPromptsRequest {
+        page_size: 1000,
+        ..Default::default()
+    };
+    server
+        .permissions()
+        .list_prompts(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .prompts
+}
+
+fn lines(server: &Server, file: &str) -> Vec<String> {
+    let text = fs::read_to_string(server.work().join(file)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// What one approver learned of a prompt: the decision that stands, and whether its own reply made it.
+struct Learned {
+    prompt: Prompt,
+    accepted: Option<String>,
+}
+
+/// Answers at random, over the channel and beside it, until the connection is lost or nobody asks any more.
+async fn approve(channel: Channel, name: String, mut random: Random, learned: mpsc::UnboundedSender<Learned>) {
+    let Ok(mut approver) = Approver::open(channel.clone(), &name).await else {
+        return;
+    };
+    let mut unary = PermissionServiceClient::new(channel);
+    let mut known = HashSet::new();
+    let mut fresh: Vec<Prompt> = std::mem::take(&mut approver.snapshot);
+    loop {
+        for prompt in fresh.drain(..) {
+            assert!(
+                known.insert(prompt.prompt_id.clone()),
+                "{name} is told twice of {}",
+                prompt.prompt_id
+            );
+            assert_eq!(prompt.state(), PromptState::Open);
+            let mut reply = reply(
+                &prompt.prompt_id,
+                *random.pick(&[
+                    PromptDecision::Once,
+                    PromptDecision::Once,
+                    PromptDecision::Once,
+                    PromptDecision::Always,
+                    PromptDecision::Reject,
+                ]),
+            );
+            reply.reply_id = format!("{name}-{}", random.below(1 << 40));
+            reply.input_digest = prompt.input_digest.clone();
+            match random.below(10) {
+                0 => continue,
+                1 => reply.input_digest = "0".repeat(64),
+                2 => reply.prompt_id = "per_nobody".to_owned(),
+                3 => {
+                    // The same reply twice: both get the same answer, or the first is somebody else's.
+                    approver.send(reply.clone()).await;
+                }
+                4 | 5 => {
+                    let request = ReplyPromptRequest {
+                        reply: Some(reply.clone()),
+                        name: name.clone(),
+                    };
+                    if let Ok(response) = unary.reply_prompt(request).await {
+                        let response = response.into_inner();
+                        let accepted = response.result() == ReplyResult::Accepted;
+                        let prompt = response.prompt.unwrap();
+                        assert_ne!(prompt.state(), PromptState::Open, "a reply leaves no prompt open");
+                        let accepted = accepted.then_some(reply.reply_id);
+                        let _ = learned.send(Learned { prompt, accepted });
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            approver.send(reply).await;
+        }
+        match approver.next().await {
+            Ok(Message::PromptAdded(added)) => fresh.extend(added.prompt),
+            Ok(Message::PromptResolved(resolved)) => {
+                let prompt = resolved.prompt.unwrap();
+                assert!(
+                    known.contains(&prompt.prompt_id),
+                    "{name} hears of the end of an unknown prompt"
+                );
+                let _ = learned.send(Learned { prompt, accepted: None });
+            }
+            Ok(Message::ReplyResult(result)) => {
+                let accepted = match result.result() {
+                    ReplyResult::Accepted => Some(result.reply_id),
+                    ReplyResult::AlreadyResolved | ReplyResult::Withdrawn => None,
+                    ReplyResult::NotFound => {
+                        assert_eq!(result.prompt_id, "per_nobody");
+                        continue;
+                    }
+                    ReplyResult::DigestMismatch => continue,
+                    other @ (ReplyResult::Unspecified | ReplyResult::Expired | ReplyResult::Invalid) => {
+                        panic!("{other:?}")
+                    }
+                };
+                let _ = learned.send(Learned {
+                    prompt: result.prompt.unwrap(),
+                    accepted,
+                });
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => return,
+        }
+    }
+}
+
+#[test]
+fn one_decision_each_in_a_crowd() {
+    test(async {
+        let mut random = Random::new(3);
+        let mut server = Server::with(asks()).await;
+        let (learned, mut lessons) = mpsc::unbounded_channel();
+        let mut first_prompts: HashMap<String, String> = HashMap::new();
+        // Some replies are withheld or wrong, so every batch leaves prompts over for the next run of the server.
+        for batch in 0..5 {
+            let mut approvers = JoinSet::new();
+            for index in 0..4 {
+                let channel = server.connect().await;
+                approvers.spawn(approve(
+                    channel,
+                    format!("a{batch}{index}"),
+                    random.fork(),
+                    learned.clone(),
+                ));
+            }
+            let mut clients = JoinSet::new();
+            for index in 0..40 {
+                let id = format!("p{batch}-{index}");
+                let request = in_session(
+                    &format!("s{batch}-{}", index % 13),
+                    kept(&id, bash(&format!("echo {id} >> ran"))),
+                );
+                let mut tools = server.tools();
+                clients.spawn(async move {
+                    let mut stream = tools.execute_tool(request).await.ok()?.into_inner();
+                    while let Ok(Some(response)) = stream.message().await {
+                        if let Some(Event::Waiting(waiting)) = response.event?.event {
+                            return Some((id, waiting.prompt?.prompt_id));
+                        }
+                    }
+                    None
+                });
+            }
+            for asked in clients.join_all().await.into_iter().flatten() {
+                first_prompts.insert(asked.0, asked.1);
+            }
+            match batch {
+                0..3 => server.kill9().await,
+                3 => server.stop().await,
+                _ => break,
+            }
+            approvers.join_all().await;
+            server.restart().await;
+        }
+        // Whoever still waits is let through.
+        eventually("no prompt is open", async || {
+            let open = open_prompts(&server).await;
+            for prompt in &open {
+                let response = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+                assert_ne!(response.prompt.unwrap().state(), PromptState::Open);
+            }
+            let list = ListCallsRequest {
+                states: vec![
+                    CallState::Waiting.into(),
+                    CallState::Running.into(),
+                    CallState::Pending.into(),
+                ],
+                ..Default::default()
+            };
+            open.is_empty()
+                && server
+                    .tools()
+                    .list_calls(list)
+                    .await
+                    .unwrap()
+                    .into_inner()
+                    .calls
+                    .is_empty()
+        })
+        .await;
+        assert!(first_prompts.len() >= 195, "{} calls asked", first_prompts.len());
+        let ran = lines(&server, "ran");
+        for (call, prompt) in &first_prompts {
+            let prompt = stored(&server, prompt).await;
+            let count = ran.iter().filter(|line| *line == call).count();
+            let record = server.get(call).await;
+            let decision = prompt.resolution.as_ref().unwrap().decision();
+            let allowed = matches!(decision, PromptDecision::Once | PromptDecision::Always);
+            match record.ending.as_ref().unwrap() {
+                call::Ending::Completed(_) => {
+                    assert!(allowed, "{call} ran on {decision:?}");
+                    assert_eq!(count, 1, "{call}");
+                }
+                call::Ending::Failed(failed) => match failed.reason() {
+                    FailureReason::Rejected => {
+                        assert_eq!((decision, count), (PromptDecision::Reject, 0), "{call}");
+                    }
+                    FailureReason::Lost => {
+                        assert!(count <= usize::from(allowed), "{call}");
+                        assert_ne!(prompt.state(), PromptState::Open);
+                    }
+                    FailureReason::Drained => {
+                        assert!(count <= usize::from(allowed), "{call}");
+                    }
+                    other => panic!("{call}: {other:?}"),
+                },
+            }
+        }
+        let unapproved: Vec<&String> = ran.iter().filter(|line| !first_prompts.contains_key(*line)).collect();
+        for call in unapproved {
+            // Its client did not hear of the prompt before the server died; it had one.
+            let list = ListPromptsRequest {
+                call_id: call.clone(),
+                states: vec![PromptState::Resolved.into()],
+                ..Default::default()
+            };
+            let prompts = server
+                .permissions()
+                .list_prompts(list)
+                .await
+                .unwrap()
+                .into_inner()
+                .prompts;
+            assert_eq!(prompts.len(), 1, "{call} ran unapproved");
+        }
+        drop(learned);
+        let mut accepted: HashMap<String, String> = HashMap::new();
+        let mut heard = 0;
+        while let Ok(lesson) = lessons.try_recv() {
+            let now = stored(&server, &lesson.prompt.prompt_id).await;
+            assert_eq!(
+                lesson.prompt.resolution, now.resolution,
+                "everybody is told the decision that stands"
+            );
+            assert_eq!(lesson.prompt.state(), now.state());
+            if let Some(reply) = lesson.accepted {
+                let first = accepted.entry(now.prompt_id.clone()).or_insert_with(|| reply.clone());
+                assert_eq!(*first, reply, "one reply decides");
+            }
+            heard += 1;
+        }
+        assert!(heard > 200 && accepted.len() > 50, "{heard} {}", accepted.len());
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_waiting_prompt_survives_the_server() {
+    test(async {
+        let mut server = Server::with(asks()).await;
+        let (_, first) = ask(&server, "s", "a", "echo a >> ran").await;
+        let (_, second) = ask(&server, "s", "b", "echo b >> ran").await;
+        for _ in 0..3 {
+            server.kill9().await;
+            server.restart().await;
+            let mut approver = Approver::open(server.connect().await, "back").await.unwrap();
+            let ids: Vec<&str> = approver
+                .snapshot
+                .iter()
+                .map(|prompt| prompt.prompt_id.as_str())
+                .collect();
+            assert_eq!(
+                ids,
+                [&first.prompt_id, &second.prompt_id],
+                "the snapshot is complete at once"
+            );
+            assert_eq!(approver.snapshot[0].input_digest, first.input_digest);
+            assert_eq!(approver.snapshot[0].create_time, first.create_time);
+            if ids.is_empty() {
+                approver.added().await;
+            }
+        }
+        // At once after the start, before the call can have asked again.
+        server.kill9().await;
+        server.restart().await;
+        let response = answer(&server, reply(&first.prompt_id, PromptDecision::Once)).await;
+        assert_eq!(response.result(), ReplyResult::Accepted);
+        let log = server.watch("a", 0).await.unwrap();
+        check_log(0, &log);
+        assert!(matches!(end_of(&log), call::Ending::Completed(_)));
+        assert_eq!(server.get("b").await.state(), CallState::Waiting);
+        let response = answer(&server, reply(&second.prompt_id, PromptDecision::Reject)).await;
+        assert_eq!(response.result(), ReplyResult::Accepted);
+        let log = server.watch("b", 0).await.unwrap();
+        check_log(0, &log);
+        assert_eq!(lines(&server, "ran"), ["a"]);
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_call_that_cannot_ask_again_leaves_no_prompt() {
+    test(async {
+        let setup = Setup::permission(json!({ "external_directory": "ask", "bash": "allow" }));
+        let mut server = Server::with(setup).await;
+        let (outside, link) = (server.folder().join("outside"), server.work().join("link"));
+        fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
+        let input = json!({ "command": "touch here", "description": "d", "workdir": "link" });
+        let mut stream = server
+            .tools()
+            .execute_tool(kept("gone", request("bash", input)))
+            .await
+            .unwrap()
+            .into_inner();
+        let prompt = waiting(&mut stream).await;
+        server.kill9().await;
+        // Now the folder is inside: the call has nothing to ask any more.
+        fs::remove_file(&link).unwrap();
+        fs::create_dir(&link).unwrap();
+        server.restart().await;
+        let log = server.watch("gone", 0).await.unwrap();
+        check_log(0, &log);
+        let prompt = stored(&server, &prompt.prompt_id).await;
+        assert_eq!(prompt.state(), PromptState::Withdrawn, "{:?}", log.last());
+        assert_ne!(prompt.resolution.unwrap().withdrawn_because, "");
+    });
+}
+
+#[test]
+fn cascades() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let mut streams = Vec::new();
+        let mut prompts = Vec::new();
+        for (id, session, command) in [
+            ("a", "one", "echo x"),
+            ("b", "one", "echo x"),
+            ("c", "one", "echo y"),
+            ("d", "two", "echo x"),
+        ] {
+            let (stream, prompt) = ask(&server, session, id, command).await;
+            streams.push(stream);
+            prompts.push(prompt.prompt_id);
+        }
+        let response = answer(&server, reply(&prompts[0], PromptDecision::Always)).await;
+        assert_eq!(response.result(), ReplyResult::Accepted);
+        let also = stored(&server, &prompts[1]).await;
+        assert_eq!(also.resolution.unwrap().because_of_prompt_id, prompts[0]);
+        assert_eq!(stored(&server, &prompts[2]).await.state(), PromptState::Open);
+        assert_eq!(
+            stored(&server, &prompts[3]).await.state(),
+            PromptState::Open,
+            "another session"
+        );
+        let free = server.execute(in_session("one", bash("echo x"))).await.unwrap();
+        assert!(!free.iter().any(|event| matches!(event.event, Some(Event::Waiting(_)))));
+
+        let (_, other) = ask(&server, "one", "e", "echo z").await;
+        let reject = PromptReply {
+            message: "not like this".to_owned(),
+            ..reply(&prompts[2], PromptDecision::Reject)
+        };
+        answer(&server, reject).await;
+        let cascaded = stored(&server, &other.prompt_id).await;
+        assert_eq!(cascaded.resolution.as_ref().unwrap().decision(), PromptDecision::Reject);
+        assert_eq!(cascaded.resolution.unwrap().because_of_prompt_id, prompts[2]);
+        let rejected = collect(streams.remove(2)).await.unwrap();
+        match end_of(&rejected) {
+            call::Ending::Failed(failed) => assert!(failed.error.contains("not like this"), "{}", failed.error),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(stored(&server, &prompts[3]).await.state(), PromptState::Open);
+    });
+}
+
+#[test]
+fn replies_that_do_not_count() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let (stream, prompt) = ask(&server, "s", "c", "true").await;
+        let id = prompt.prompt_id.as_str();
+        let mut client = server.permissions();
+        let mut try_reply = async |reply: PromptReply| {
+            let request = ReplyPromptRequest {
+                reply: Some(reply),
+                name: String::new(),
+            };
+            client.reply_prompt(request).await
+        };
+        let wrong = PromptReply {
+            input_digest: "f".repeat(64),
+            ..reply(id, PromptDecision::Once)
+        };
+        refused(
+            try_reply(wrong.clone()).await,
+            Code::FailedPrecondition,
+            "DIGEST_MISMATCH",
+        );
+        refused(
+            try_reply(reply("per_x", PromptDecision::Once)).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
+        refused(
+            try_reply(reply("", PromptDecision::Once)).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
+        refused(
+            try_reply(reply(id, PromptDecision::Unspecified)).await,
+            Code::InvalidArgument,
+            "INVALID_FIELD",
+        );
+        let undefined = PromptReply {
+            decision: 99,
+            ..reply(id, PromptDecision::Once)
+        };
+        refused(try_reply(undefined).await, Code::InvalidArgument, "INVALID_FIELD");
+        let chatty = PromptReply {
+            message: "why".to_owned(),
+            ..reply(id, PromptDecision::Once)
+        };
+        refused(try_reply(chatty).await, Code::InvalidArgument, "INVALID_FIELD");
+        let long = PromptReply {
+            reply_id: "x".repeat(129),
+            ..reply(id, PromptDecision::Once)
+        };
+        refused(try_reply(long).await, Code::InvalidArgument, "INVALID_FIELD");
+        assert_eq!(stored(&server, id).await.state(), PromptState::Open);
+
+        let mut approver = Approver::open(server.connect().await, "channel").await.unwrap();
+        for (given, expected) in [
+            (wrong, ReplyResult::DigestMismatch),
+            (reply("per_x", PromptDecision::Once), ReplyResult::NotFound),
+            (reply(id, PromptDecision::Unspecified), ReplyResult::Invalid),
+        ] {
+            approver.send(given).await;
+            assert_eq!(approver.result().await.result(), expected);
+        }
+        let good = PromptReply {
+            reply_id: "mine".to_owned(),
+            input_digest: prompt.input_digest.clone(),
+            ..reply(id, PromptDecision::Once)
+        };
+        for _ in 0..2 {
+            approver.send(good.clone()).await;
+            assert_eq!(
+                approver.result().await.result(),
+                ReplyResult::Accepted,
+                "also when it comes again"
+            );
+        }
+        approver
+            .send(PromptReply {
+                reply_id: "other".to_owned(),
+                ..good
+            })
+            .await;
+        let late = approver.result().await;
+        assert_eq!(late.result(), ReplyResult::AlreadyResolved);
+        assert_eq!(late.prompt.unwrap().resolution.unwrap().resolved_by, "channel");
+        assert!(matches!(
+            end_of(&collect(stream).await.unwrap()),
+            call::Ending::Completed(_)
+        ));
+    });
+}
+
+#[test]
+fn nobody_answers() {
+    test(async {
+        let server = Server::with(asks().env("TOOLGATE_PERMISSION_TIMEOUT", "1s")).await;
+        let (stream, prompt) = ask(&server, "s", "expires", "echo ran >> ran").await;
+        assert!(prompt.expire_time.is_some());
+        match end_of(&collect(stream).await.unwrap()) {
+            call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::PromptExpired),
+            other => panic!("{other:?}"),
+        }
+        let late = answer(&server, reply(&prompt.prompt_id, PromptDecision::Once)).await;
+        assert_eq!(late.result(), ReplyResult::Expired);
+        assert_eq!(late.prompt.unwrap().state(), PromptState::Expired);
+        assert!(lines(&server, "ran").is_empty());
+    });
+    test(async {
+        let server = Server::with(asks().env("TOOLGATE_PERMISSION_UNATTENDED", "refuse")).await;
+        let call = server.run("bash", json!({"command": "true", "description": "d"})).await;
+        assert_eq!(failed(&call).reason(), FailureReason::PromptExpired);
+        assert!(open_prompts(&server).await.is_empty());
+        let _approver = Approver::open(server.connect().await, "here").await.unwrap();
+        let (_, prompt) = ask(&server, "s", "attended", "true").await;
+        assert_eq!(stored(&server, &prompt.prompt_id).await.state(), PromptState::Open);
+    });
+}
+
+#[test]
+fn expired_while_the_server_was_away() {
+    test(async {
+        let mut server = Server::with(asks().env("TOOLGATE_PERMISSION_TIMEOUT", "1s")).await;
+        let (_, prompt) = ask(&server, "s", "away", "echo ran >> ran").await;
+        server.kill9().await;
+        // The moment of expiry passes while nothing runs.
+        tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+        server.restart().await;
+        let log = server.watch("away", 0).await.unwrap();
+        match end_of(&log) {
+            call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::PromptExpired),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(stored(&server, &prompt.prompt_id).await.state(), PromptState::Expired);
+        assert!(lines(&server, "ran").is_empty());
+    });
+}
+
+#[test]
+fn snapshot_and_changes_fit_together() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let mut clients = JoinSet::new();
+        for index in 0..60 {
+            let request = in_session(&format!("s{index}"), kept(&format!("c{index}"), bash("true")));
+            let mut tools = server.tools();
+            clients.spawn(async move {
+                let mut stream = tools.execute_tool(request).await.unwrap().into_inner();
+                waiting(&mut stream).await.prompt_id
+            });
+        }
+        let mut listeners = JoinSet::new();
+        for index in 0..8 {
+            let channel = server.connect().await;
+            listeners.spawn(async move {
+                let mut approver = Approver::open(channel, &format!("l{index}")).await.unwrap();
+                let mut ids: Vec<String> = approver.snapshot.drain(..).map(|prompt| prompt.prompt_id).collect();
+                while ids.len() < 60 {
+                    ids.push(approver.added().await.prompt_id);
+                }
+                ids
+            });
+        }
+        let asked: HashSet<String> = clients.join_all().await.into_iter().collect();
+        for heard in listeners.join_all().await {
+            let ids: HashSet<String> = heard.iter().cloned().collect();
+            assert_eq!((heard.len(), &ids), (60, &asked));
+        }
+    });
+}
+
+#[test]
+fn a_reader_that_falls_behind_is_told() {
+    test(async {
+        let setup = asks().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2000");
+        let server = Server::with(setup).await;
+        let mut lagging = server
+            .permissions()
+            .watch_prompts(WatchPromptsRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(lagging.message().await.unwrap().is_some());
+        // Every prompt is two changes; one rejection settles all that wait in the session.
+        for batch in 0..3 {
+            let mut clients = JoinSet::new();
+            for index in 0..800 {
+                let request = in_session(
+                    &format!("s{batch}"),
+                    kept(&format!("c{batch}-{index}"), bash(&format!("echo {index}"))),
+                );
+                let mut tools = server.tools();
+                clients.spawn(async move {
+                    let mut stream = tools.execute_tool(request).await.unwrap().into_inner();
+                    waiting(&mut stream).await.prompt_id
+                });
+            }
+            let ids = clients.join_all().await;
+            answer(&server, reply(&ids[0], PromptDecision::Reject)).await;
+        }
+        let end = loop {
+            match lagging.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("an end without a status"),
+                Err(status) => break status,
+            }
+        };
+        refused::<()>(Err(end), Code::Aborted, "MISSED_CHANGES");
+        let again = Approver::open(server.connect().await, "again").await.unwrap();
+        assert!(again.snapshot.is_empty());
+    });
+}
+
+#[test]
+fn grants_are_listed_used_and_revoked() {
+    test(async {
+        let server = Server::with(asks()).await;
+        let (stream, prompt) = ask(&server, "s", "g", "echo granted").await;
+        answer(&server, reply(&prompt.prompt_id, PromptDecision::Always)).await;
+        collect(stream).await.unwrap();
+        let list = ListGrantsRequest {
+            workspace: "default".to_owned(),
+        };
+        let grants = server
+            .permissions()
+            .list_grants(list.clone())
+            .await
+            .unwrap()
+            .into_inner()
+            .grants;
+        assert_eq!(grants.len(), 1);
+        assert_eq!(
+            (grants[0].pattern.as_str(), &grants[0].prompt_id),
+            ("echo granted", &prompt.prompt_id)
+        );
+        let evaluate = EvaluatePermissionRequest {
+            permission: "bash".to_owned(),
+            patterns: vec!["echo granted".to_owned(), "echo other".to_owned()],
+            ..Default::default()
+        };
+        let response = server
+            .permissions()
+            .evaluate_permission(evaluate.clone())
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(response.action(), PermissionAction::Ask);
+        assert_eq!(response.verdicts[0].action(), PermissionAction::Allow);
+        assert_eq!(response.verdicts[0].grant_id, grants[0].grant_id);
+        assert_eq!(response.verdicts[1].action(), PermissionAction::Ask);
+        let revoke = RevokeGrantRequest {
+            grant_id: grants[0].grant_id.clone(),
+        };
+        server.permissions().revoke_grant(revoke.clone()).await.unwrap();
+        refused(
+            server.permissions().revoke_grant(revoke).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
+        assert!(
+            server
+                .permissions()
+                .list_grants(list)
+                .await
+                .unwrap()
+                .into_inner()
+                .grants
+                .is_empty()
+        );
+        ask(&server, "s", "again", "echo granted").await;
+        for (request, code) in [
+            (
+                EvaluatePermissionRequest {
+                    permission: String::new(),
+                    ..evaluate.clone()
+                },
+                Code::InvalidArgument,
+            ),
+            (
+                EvaluatePermissionRequest {
+                    agent: "nobody".to_owned(),
+                    ..evaluate.clone()
+                },
+                Code::InvalidArgument,
+            ),
+            (
+                EvaluatePermissionRequest {
+                    workspace: "nowhere".to_owned(),
+                    ..evaluate
+                },
+                Code::NotFound,
+            ),
+        ] {
+            let reason = if code == Code::NotFound {
+                "NOT_FOUND"
+            } else {
+                "INVALID_FIELD"
+            };
+            refused(server.permissions().evaluate_permission(request).await, code, reason);
+        }
+    });
+}
