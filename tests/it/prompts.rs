@@ -600,13 +600,15 @@ fn a_reader_that_falls_behind_is_told() {
             .unwrap()
             .into_inner();
         assert!(lagging.message().await.unwrap().is_some());
-        // Every prompt is two changes; one rejection settles all that wait in the session.
+        // Every prompt is two changes; one rejection settles all that wait in the session. They are long, so that not many
+        // fit on their way to a reader that does not read.
+        let padding = "x".repeat(4096);
         for batch in 0..3 {
             let mut clients = JoinSet::new();
             for index in 0..800 {
                 let request = in_session(
                     &format!("s{batch}"),
-                    kept(&format!("c{batch}-{index}"), bash(&format!("echo {index}"))),
+                    kept(&format!("c{batch}-{index}"), bash(&format!("echo {index} {padding}"))),
                 );
                 let mut tools = server.tools();
                 clients.spawn(async move {
