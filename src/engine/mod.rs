@@ -261,6 +261,7 @@ impl Engine {
             }
             self.tasks.wait().await;
         }
+        self.broker.finish().await;
         self.stop_all.cancel();
     }
 

@@ -117,7 +117,8 @@ impl Run {
         let _ = log.send(Command::Finish { done }).await;
         let finished = finished.await.unwrap_or_default();
         port.withdraw_earlier("the call has ended").await;
-        for prompt in &finished.open_prompts {
+        // A tool that was dropped while it asked did not withdraw its question.
+        for prompt in &self.engine.broker.waiting_on(&self.record.id).await {
             if let Err(error) = self.engine.broker.withdraw(prompt, "the call has ended").await {
                 tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be withdrawn");
             }

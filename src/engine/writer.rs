@@ -75,7 +75,6 @@ pub(crate) struct Finished {
     pub(crate) output: Option<OutputInfo>,
     pub(crate) title: String,
     pub(crate) metadata: JsonMap,
-    pub(crate) open_prompts: Vec<PromptId>,
 }
 
 /// Writes the log of one call.
@@ -320,7 +319,6 @@ impl LogWriter {
             output,
             title: self.record.title.clone(),
             metadata: self.metadata.clone(),
-            open_prompts: self.open_prompts.clone(),
         }
     }
 

@@ -408,7 +408,7 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
 }
 
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel.
-async fn answer(broker: &Broker, reply: PromptReply, by: &str) -> PromptReplyResult {
+async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> PromptReplyResult {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
     let (result, prompt, message) = match given_reply(reply, by) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),

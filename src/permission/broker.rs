@@ -2,19 +2,23 @@
 //!
 //! *Invariant:* stored first, sent second. The store decides which reply wins; the maps here only say who must be woken.
 //! Opening and settling pass one gate, so a prompt never waits for what a grant of the same moment already allows.
+//! What the store has taken is told to everybody, even if the client or the call that asked for it is gone by then.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{OwnedMutexGuard, broadcast, oneshot};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::Refusal;
 use super::rules::{self, Judgement};
 use crate::call::{
-    Action, Ask, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule,
-    ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply,
+    Rule, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -123,10 +127,12 @@ pub struct Broker {
     instance: InstanceId,
     policy: PromptPolicy,
     /// Serializes opening and settling; the store is asked while it is held.
-    gate: tokio::sync::Mutex<()>,
+    gate: Arc<tokio::sync::Mutex<()>>,
     /// What is open, what is granted, who listens. Never held across an await.
     state: Mutex<State>,
     changes: broadcast::Sender<Change>,
+    /// Changes under way; each is done to its end.
+    tasks: TaskTracker,
 }
 
 /// A prompt that was opened, and the decision that will come.
@@ -169,9 +175,10 @@ impl Broker {
             store,
             instance,
             policy,
-            gate: tokio::sync::Mutex::new(()),
+            gate: Arc::default(),
             state: Mutex::default(),
             changes,
+            tasks: TaskTracker::new(),
         }
     }
 
@@ -198,7 +205,7 @@ impl Broker {
     /// # Errors
     /// A rule denies it, nobody is there and the policy refuses then, or the store failed.
     pub async fn ask(
-        &self,
+        self: &Arc<Self>,
         ask: &Ask,
         workspace: &str,
         rights: &Rights,
@@ -211,7 +218,7 @@ impl Broker {
             Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
             Judgement::Ask { .. } => {}
         }
-        let _gate = self.gate.lock().await;
+        let gate = self.gate.clone().lock_owned().await;
         let rule = match judge() {
             Judgement::Allow => return Ok(Asked::Allowed),
             Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
@@ -221,11 +228,58 @@ impl Broker {
         if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
             return Err(Refusal::Unattended);
         }
-        self.store
-            .open(prompt.clone())
-            .await
-            .map_err(|error| unavailable(&prompt.id, &error))?;
-        Ok(Asked::Opened(self.announce(prompt, rights)))
+        let (broker, rights, id) = (self.clone(), rights.clone(), prompt.id.clone());
+        let opening = async move {
+            let _gate = gate;
+            broker.store.open(prompt.clone()).await?;
+            Ok(broker.announce(prompt, &rights))
+        };
+        let opened = self.to_its_end(opening).await;
+        opened.map(Asked::Opened).map_err(|error| unavailable(&id, &error))
+    }
+
+    /// Passes the gate and does `change` to its end, even if the future that waits for it is dropped: a client may be
+    /// lost, and a tool stopped, between the moment when the store has decided and the moment when all are told.
+    async fn change<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let gate: OwnedMutexGuard<()> = self.gate.clone().lock_owned().await;
+        let change = change(self.clone());
+        self.to_its_end(async move {
+            let _gate = gate;
+            change.await
+        })
+        .await
+    }
+
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self.tasks.spawn(change.in_current_span()).await {
+            Ok(result) => result,
+            Err(panicked) => Err(StoreError::Failed {
+                context: "a change of a prompt did not come to its end".to_owned(),
+                source: Box::new(panicked),
+            }),
+        }
+    }
+
+    /// Waits until the changes that are under way are done.
+    pub async fn finish(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Returns the prompts on which a call waits.
+    pub async fn waiting_on(&self, call: &CallId) -> Vec<PromptId> {
+        // A prompt of the call may be on its way in.
+        let _gate = self.gate.lock().await;
+        let state = self.state();
+        let of_call = state.waiting.values().filter(|waiting| waiting.prompt.call == *call);
+        of_call.map(|waiting| waiting.prompt.id.clone()).collect()
     }
 
     /// Takes up a stored prompt of a call that goes on after a restart, so that it is seen and answered even before the
@@ -270,8 +324,12 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed; nothing is decided.
-    pub async fn reply(&self, given: GivenReply) -> Result<Replied, StoreError> {
-        let _gate = self.gate.lock().await;
+    pub async fn reply(self: &Arc<Self>, given: GivenReply) -> Result<Replied, StoreError> {
+        self.change(|broker| async move { broker.settle_reply(given).await })
+            .await
+    }
+
+    async fn settle_reply(&self, given: GivenReply) -> Result<Replied, StoreError> {
         let open = self
             .state()
             .waiting
@@ -382,7 +440,7 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn expire(&self, id: &PromptId) -> Result<Option<Decision>, StoreError> {
+    pub async fn expire(self: &Arc<Self>, id: &PromptId) -> Result<Option<Decision>, StoreError> {
         self.end(id, PromptState::Expired, PromptOutcome::Expired).await
     }
 
@@ -390,18 +448,17 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn withdraw(&self, id: &PromptId, why: &str) -> Result<Option<Decision>, StoreError> {
+    pub async fn withdraw(self: &Arc<Self>, id: &PromptId, why: &str) -> Result<Option<Decision>, StoreError> {
         self.end(id, PromptState::Withdrawn, PromptOutcome::Withdrawn(why.to_owned()))
             .await
     }
 
     async fn end(
-        &self,
+        self: &Arc<Self>,
         id: &PromptId,
         state: PromptState,
         outcome: PromptOutcome,
     ) -> Result<Option<Decision>, StoreError> {
-        let _gate = self.gate.lock().await;
         let decision = Decision {
             outcome,
             time: Timestamp::now(),
@@ -414,11 +471,14 @@ impl Broker {
             state,
             decision,
         };
-        match self.store.settle(first, Vec::new(), Vec::new()).await? {
-            Settled::Now { prompts } => Ok(self.wake(prompts).and_then(|prompt| prompt.decision.clone())),
-            Settled::Before(prompt) => Ok(prompt.decision),
-            Settled::Unknown => Ok(None),
-        }
+        self.change(|broker| async move {
+            match broker.store.settle(first, Vec::new(), Vec::new()).await? {
+                Settled::Now { prompts } => Ok(broker.wake(prompts).and_then(|prompt| prompt.decision.clone())),
+                Settled::Before(prompt) => Ok(prompt.decision),
+                Settled::Unknown => Ok(None),
+            }
+        })
+        .await
     }
 
     /// Tells the waiting calls and all listeners; returns the first prompt.
@@ -499,16 +559,19 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed; the approval stands.
-    pub async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
-        let _gate = self.gate.lock().await;
-        let revoked = self.store.revoke(id).await?;
-        let mut state = self.state();
-        let known = state
-            .grants
-            .iter()
-            .position(|grant| grant.id == *id)
-            .map(|index| state.grants.remove(index));
-        Ok(revoked.or(known))
+    pub async fn revoke(self: &Arc<Self>, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+        let id = id.clone();
+        self.change(|broker| async move {
+            let revoked = broker.store.revoke(&id).await?;
+            let mut state = broker.state();
+            let known = state
+                .grants
+                .iter()
+                .position(|grant| grant.id == id)
+                .map(|index| state.grants.remove(index));
+            Ok(revoked.or(known))
+        })
+        .await
     }
 
     /// Returns the standing approval that turns ask into allow for one pattern.

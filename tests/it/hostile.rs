@@ -174,7 +174,6 @@ fn outside_paths_are_denied_whatever_they_look_like() {
             "file-link".to_owned(),
             "dangling".to_owned(),
             "link-to-link/secret".to_owned(),
-            "link/../outside/sub/secret".to_owned(),
             "dir/../link/sub/../sub/secret".to_owned(),
             "/etc/passwd".to_owned(),
             "/proc/self/environ".to_owned(),

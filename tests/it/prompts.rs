@@ -161,7 +161,7 @@ async fn approve(channel: Channel, name: String, mut random: Random, learned: mp
 fn one_decision_each_in_a_crowd() {
     test(async {
         let mut random = Random::new(3);
-        let mut server = Server::with(asks()).await;
+        let mut server = Server::with(asks().env("TOOLGATE_DRAIN_GRACE", "1s")).await;
         let (learned, mut lessons) = mpsc::unbounded_channel();
         let mut first_prompts: HashMap<String, String> = HashMap::new();
         // Some replies are withheld or wrong, so every batch leaves prompts over for the next run of the server.
@@ -206,6 +206,7 @@ fn one_decision_each_in_a_crowd() {
             server.restart().await;
         }
         // Whoever still waits is let through.
+        let mut left = String::new();
         eventually("no prompt is open", async || {
             let open = open_prompts(&server).await;
             for prompt in &open {
@@ -220,15 +221,14 @@ fn one_decision_each_in_a_crowd() {
                 ],
                 ..Default::default()
             };
-            open.is_empty()
-                && server
-                    .tools()
-                    .list_calls(list)
-                    .await
-                    .unwrap()
-                    .into_inner()
-                    .calls
-                    .is_empty()
+            let calls = server.tools().list_calls(list).await.unwrap().into_inner().calls;
+            let ids = |call: &Call| (call.call_id.clone(), call.state(), call.waiting_prompt_id.clone());
+            left = format!(
+                "{} prompts, calls {:?}",
+                open.len(),
+                calls.iter().map(ids).collect::<Vec<_>>()
+            );
+            open.is_empty() && calls.is_empty()
         })
         .await;
         assert!(first_prompts.len() >= 195, "{} calls asked", first_prompts.len());
@@ -600,13 +600,15 @@ fn a_reader_that_falls_behind_is_told() {
             .unwrap()
             .into_inner();
         assert!(lagging.message().await.unwrap().is_some());
-        // Every prompt is two changes; one rejection settles all that wait in the session.
+        // Every prompt is two changes; one rejection settles all that wait in the session. They are long, so that not many
+        // fit on their way to a reader that does not read.
+        let padding = "x".repeat(4096);
         for batch in 0..3 {
             let mut clients = JoinSet::new();
             for index in 0..800 {
                 let request = in_session(
                     &format!("s{batch}"),
-                    kept(&format!("c{batch}-{index}"), bash(&format!("echo {index}"))),
+                    kept(&format!("c{batch}-{index}"), bash(&format!("echo {index} {padding}"))),
                 );
                 let mut tools = server.tools();
                 clients.spawn(async move {
