@@ -495,6 +495,9 @@ pub struct CallRecord {
     pub tool: String,
     /// The name that was asked for.
     pub requested_tool: String,
+    /// The workspace's folder when the call was admitted.
+    #[serde(default)]
+    pub directory: String,
     /// SHA-256 of the whole request, hexadecimal: what makes a repeated start the same start.
     pub request_digest: String,
     /// The frozen input, canonical JSON (RFC 8785).

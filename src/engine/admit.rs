@@ -1,6 +1,8 @@
 //! Admission: from a request to a recorded call, or a refusal before any call exists.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tracing::Instrument as _;
@@ -11,13 +13,16 @@ use super::registry::Entry;
 use super::run::{self, DOOM_LOOP, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, PromptState, RawInput, ServiceEvent, ServiceEventKind,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState, RawInput, ServiceEvent, ServiceEventKind,
     SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::Rights;
 use crate::permission::rules::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
+
+/// How long the client of a call that was taken up after a restart has to come back.
+const CLIENT_GRACE: Duration = Duration::from_secs(60);
 
 /// Why a call was not admitted. No record of it exists.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +139,7 @@ impl Engine {
         }
         let rights = place.rights(agent);
         let prepared = prepare(place, &call, &rights);
-        let record = self.new_record(&call, &prepared, digest);
+        let record = self.new_record(&call, place.workspace.directory(), &prepared, digest);
         self.record_and_run(place, record, prepared, rights).await
     }
 
@@ -191,13 +196,20 @@ impl Engine {
         Ok(Some(live))
     }
 
-    fn new_record(&self, call: &ToolCall, prepared: &Prepared, request_digest: String) -> CallRecord {
+    fn new_record(
+        &self,
+        call: &ToolCall,
+        directory: &Path,
+        prepared: &Prepared,
+        request_digest: String,
+    ) -> CallRecord {
         CallRecord {
             id: call.id.clone(),
             owner: self.instance.clone(),
             origin: call.origin.clone(),
             tool: prepared.entry.tool.name().to_owned(),
             requested_tool: prepared.requested_tool.clone(),
+            directory: directory.to_string_lossy().into_owned(),
             request_digest,
             input_json: prepared.frozen.json.clone(),
             input_digest: prepared.frozen.digest.clone(),
@@ -230,7 +242,9 @@ impl Engine {
             }
         };
         let attached = live.attach();
-        let asks_first = prepared.problem.is_none() && self.asks_doom_loop(&record, &rights).await;
+        // Remembered even if its arguments do not fit: it is a call of the row all the same.
+        let in_a_row = self.asks_doom_loop(&record, &rights).await;
+        let asks_first = in_a_row && prepared.problem.is_none();
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
             requested_tool: record.requested_tool.clone(),
@@ -297,7 +311,9 @@ impl Engine {
         let Some(entry) = place.registry.resolve(&record.tool, &rights.rules) else {
             return Ok(false);
         };
-        if !entry.tool.is_resumable() {
+        // A workspace of the same name may be another folder by now.
+        let same_place = record.directory == place.workspace.directory().to_string_lossy();
+        if !same_place || !entry.tool.is_resumable() {
             return Ok(false);
         }
         let filter = PromptFilter {
@@ -305,16 +321,35 @@ impl Engine {
             ..Default::default()
         };
         let mut earlier = Vec::new();
-        for prompt in self.store.prompts(&filter, usize::MAX).await? {
+        let asks_first = record.started.is_none();
+        let prompts = self.store.prompts(&filter, usize::MAX).await?;
+        // The loop question is not asked again once the tool has started.
+        let comes_again = |prompt: &Prompt| asks_first || prompt.ask.permission != DOOM_LOOP;
+        for prompt in prompts.into_iter().filter(comes_again) {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }
         let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
+        self.wait_for_client(&live);
         let entry = entry.clone();
-        let asks_first = record.started.is_none();
         Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, earlier);
         Ok(true)
+    }
+
+    /// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back.
+    fn wait_for_client(&self, live: &Arc<LiveCall>) {
+        if live.on_disconnect == OnDisconnect::Keep {
+            return;
+        }
+        let live = live.clone();
+        self.tasks.spawn(async move {
+            let mut progress = live.watch();
+            let ended = progress.wait_for(|progress| progress.ended);
+            if tokio::time::timeout(CLIENT_GRACE, ended).await.is_err() && !live.is_attached() {
+                live.stop(EndReason::Cancelled);
+            }
+        });
     }
 
     pub(super) async fn end_as_lost(&self, mut record: CallRecord) -> Result<(), StoreError> {

@@ -2,12 +2,18 @@
 //!
 //! *Invariant:* pure. The same text and schema always give the same frozen input.
 
+use std::borrow::Cow;
+
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::call::RawInput;
+
+/// How deeply an input may be nested. Protobuf takes 100 levels, a `Struct` uses three for each of ours, and an input
+/// travels inside prompts and events.
+const MAX_DEPTH: usize = 24;
 
 /// The input that runs: its canonical text (RFC 8785), the value read back from that text, and the text's SHA-256.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +54,29 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
 /// Parses the arguments of a call. Empty text counts as `{}`.
 ///
 /// # Errors
-/// The text and the parser's words, if the text is not JSON.
-pub(crate) fn parse(raw: &RawInput) -> Result<Value, (&str, String)> {
-    match raw {
-        RawInput::Value(value) => Ok(value.clone()),
-        RawInput::Json(text) if text.trim().is_empty() => Ok(Value::Object(serde_json::Map::new())),
-        RawInput::Json(text) => serde_json::from_str(text).map_err(|error| (text.as_str(), error.to_string())),
+/// The text and the parser's words, if the text is not JSON or is nested too deeply.
+pub(crate) fn parse(raw: &RawInput) -> Result<Value, (Cow<'_, str>, String)> {
+    let (value, text) = match raw {
+        RawInput::Value(value) => (value.clone(), None),
+        RawInput::Json(text) if text.trim().is_empty() => (Value::Object(serde_json::Map::new()), None),
+        RawInput::Json(text) => {
+            let value = serde_json::from_str(text).map_err(|error| (Cow::from(text.as_str()), error.to_string()))?;
+            (value, Some(text.as_str()))
+        }
+    };
+    if is_deeper_than(&value, MAX_DEPTH) {
+        let text = text.map_or_else(|| Cow::from(value.to_string()), Cow::from);
+        return Err((text, format!("the value is nested deeper than {MAX_DEPTH} levels")));
+    }
+    Ok(value)
+}
+
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, below)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper_than(field, below)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -166,6 +189,14 @@ mod tests {
         check(json!({"path": "5"}), json!({"path": "5"}));
         check(json!({"edits": [{"n": "1.5"}]}), json!({"edits": [{"n": 1.5}]}));
         check(json!({"limit": "0x10"}), json!({"limit": "0x10"}));
+    }
+
+    #[test]
+    fn refuses_what_is_nested_too_deeply() {
+        let nested = |levels: usize| RawInput::Json(format!("{}{}", "[".repeat(levels), "]".repeat(levels)));
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        assert!(parse(&nested(MAX_DEPTH + 1)).is_err());
+        assert!(parse(&nested(100_000)).is_err());
     }
 
     #[test]

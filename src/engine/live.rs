@@ -140,6 +140,11 @@ impl LiveCall {
         recent.events.get(index).cloned()
     }
 
+    /// Says whether a stream is attached whose loss would mean something.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.owners.load(Ordering::Acquire) > 0
+    }
+
     /// Attaches a stream whose loss means what the call's policy says.
     pub(crate) fn attach(self: &Arc<Self>) -> Attached {
         self.owners.fetch_add(1, Ordering::AcqRel);

@@ -16,6 +16,7 @@ use crate::call::{
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
+use crate::permission::rules::Judgement;
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, ToolError};
 
@@ -92,27 +93,53 @@ impl Port {
 
     /// Finds the prompt that this call opened for the same question before the service died. A different question means
     /// that the world has changed: prompts left open then are for something that will not run.
-    async fn asked_before(&self, ask: &Ask) -> Option<Opened> {
+    async fn asked_before(&self, ask: &Ask) -> Result<Option<Opened>, Refusal> {
         {
             let mut earlier = lock(&self.earlier);
-            let first = earlier.first()?;
+            let Some(first) = earlier.first() else { return Ok(None) };
             if first.prompt.ask == *ask {
-                return Some(earlier.remove(0));
+                return Ok(Some(earlier.remove(0)));
             }
         }
-        self.withdraw_earlier("after a restart the call asks something else")
-            .await;
-        None
+        let recorded = self.withdraw_earlier("after a restart the call asks something else").await;
+        if recorded { Ok(None) } else { Err(Refusal::Unavailable) }
+    }
+
+    /// Goes on from a prompt of before a restart: with its decision, or waiting for it.
+    async fn go_on_from(&self, earlier: Opened) -> Result<(), Refusal> {
+        let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
+        match earlier.prompt.decision.clone() {
+            // The log has it already.
+            Some(decision) if !waited => verdict(decision.outcome),
+            Some(decision) => self.resume(&earlier.prompt.id, decision).await,
+            None => self.wait(earlier).await,
+        }
+    }
+
+    /// Ends the wait for a prompt that nobody needs to answer any more. The log must say so before the tool goes on: a
+    /// call that is recorded as waiting would be run again after the next death of the service.
+    async fn end_wait(&self, prompt: &Prompt, why: &str) -> bool {
+        let decision = match prompt.decision.clone() {
+            Some(decision) => Some(decision),
+            None => self.withdraw(&prompt.id, why).await,
+        };
+        if self.record.waiting_on.as_ref() != Some(&prompt.id) {
+            return true;
+        }
+        let outcome = decision.map_or_else(|| PromptOutcome::Withdrawn(why.to_owned()), |decision| decision.outcome);
+        let prompt = prompt.id.clone();
+        let stored = self.tell(|stored| Command::Resumed { prompt, outcome, stored }).await;
+        stored == Some(true)
     }
 
     /// Withdraws the prompts from before a restart that the call has not come to again.
-    pub(crate) async fn withdraw_earlier(&self, why: &str) {
+    pub(crate) async fn withdraw_earlier(&self, why: &str) -> bool {
         let stale: Vec<Opened> = lock(&self.earlier).drain(..).collect();
+        let mut recorded = true;
         for opened in stale {
-            if opened.prompt.state == PromptState::Open {
-                self.withdraw(&opened.prompt.id, why).await;
-            }
+            recorded &= self.end_wait(&opened.prompt, why).await;
         }
+        recorded
     }
 
     fn prompt(&self, ask: Ask, rule: Option<crate::call::Rule>, expires: Option<Timestamp>) -> Prompt {
@@ -143,23 +170,30 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        if let Some(earlier) = self.asked_before(&ask).await {
-            let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
-            return match earlier.prompt.decision.clone() {
-                // The log has it already.
-                Some(decision) if !waited => verdict(decision.outcome),
-                Some(decision) => self.resume(&earlier.prompt.id, decision).await,
-                None => self.wait(earlier).await,
-            };
-        }
-        let make = |rule, expires| self.prompt(ask.clone(), rule, expires);
-        match self
-            .broker
-            .ask(&ask, &self.record.origin.workspace, &self.rights, make)
-            .await?
-        {
-            Asked::Allowed => Ok(()),
-            Asked::Opened(opened) => self.wait(opened).await,
+        let workspace = &self.record.origin.workspace;
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        let judged = self.broker.judge(workspace, &self.rights, &ask.permission, &ask.patterns);
+        let earlier = self.asked_before(&ask).await?;
+        match (judged, earlier) {
+            (Judgement::Allow, None) => Ok(()),
+            (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
+                true => Ok(()),
+                false => Err(Refusal::Unavailable),
+            },
+            (Judgement::Deny { relevant }, earlier) => {
+                if let Some(earlier) = earlier {
+                    self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                }
+                Err(Refusal::Denied { relevant })
+            }
+            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await,
+            (Judgement::Ask { .. }, None) => {
+                let make = |rule, expires| self.prompt(ask.clone(), rule, expires);
+                match self.broker.ask(&ask, workspace, &self.rights, make).await? {
+                    Asked::Allowed => Ok(()),
+                    Asked::Opened(opened) => self.wait(opened).await,
+                }
+            }
         }
     }
 

@@ -73,6 +73,7 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         },
         tool: "bash".to_owned(),
         requested_tool: "Bash".to_owned(),
+        directory: "/w".to_owned(),
         request_digest: "00".to_owned(),
         input_json: r#"{"command":"true"}"#.to_owned(),
         input_digest: "11".to_owned(),
