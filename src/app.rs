@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::call::{InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{RetentionConfig, Unattended};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
-use crate::engine::{Engine, Limits, Place, Registry, truncate};
+use crate::engine::{self, Engine, Limits, Place, Registry, truncate};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{Broker, PromptPolicy};
@@ -93,7 +93,7 @@ struct OutputSweep {
 }
 
 impl App {
-    /// Opens the store, makes the tools, and looks after the calls that an earlier run left unfinished.
+    /// Opens the store and makes the tools.
     ///
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
@@ -112,7 +112,12 @@ impl App {
         let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
         let flags = Flags::from_environment(environment);
         let registry = Arc::new(builtin(&programs, &flags)?);
-        let places = places(config, environment, &registry)?;
+        // The store names its files by the real path, and so must the rules that let every agent read them.
+        let data_dir = config
+            .data_dir
+            .canonicalize()
+            .context("cannot find the data directory")?;
+        let places = places(config, &data_dir, environment, &registry)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -125,18 +130,6 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
         };
         let engine = Engine::new(dyn_store, broker, instance, places, limits);
-        let recovered = engine
-            .recover()
-            .await
-            .context("cannot look after the calls of an earlier run")?;
-        if recovered.lost + recovered.resumed > 0 {
-            tracing::warn!(
-                lost = recovered.lost,
-                resumed = recovered.resumed,
-                "an earlier run ended without closing"
-            );
-        }
-
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
@@ -163,6 +156,21 @@ impl App {
             },
             drain_grace: config.drain_grace,
         })
+    }
+
+    /// Looks after the calls that a dead run of the service left unfinished: what only waited for a person waits again,
+    /// the rest ends as lost. To be called before [`Self::start`], by a service that is there to stay.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn recover(&self) -> anyhow::Result<()> {
+        let recovered = self.engine.recover().await;
+        let recovered = recovered.context("cannot look after the calls of an earlier run")?;
+        if recovered.lost + recovered.resumed > 0 {
+            let engine::Recovered { lost, resumed } = recovered;
+            tracing::warn!(lost, resumed, "an earlier run ended without closing");
+        }
+        Ok(())
     }
 
     /// Binds the listeners and serves.
@@ -238,6 +246,10 @@ impl Running {
         services.stop_serving().await;
         engine.drain(drain_grace).await;
         shared.closing.cancel();
+        if let Some(path) = &self.unix {
+            // While this service still listens there: no other can have taken the path over.
+            let _ = std::fs::remove_file(path);
+        }
         self.stop_servers.cancel();
         let finished = async { while self.servers.join_next().await.is_some() {} };
         if tokio::time::timeout(STREAMS_GRACE, finished).await.is_err() {
@@ -253,10 +265,6 @@ impl Running {
                 error = &error as &dyn std::error::Error,
                 "the store could not be closed"
             );
-        }
-        if let Some(path) = &self.unix {
-            // Another service may have taken the path over; its socket is its own business.
-            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -276,11 +284,16 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }
 
-fn places(config: &Config, environment: &Environment, registry: &Arc<Registry>) -> anyhow::Result<Vec<Place>> {
-    let output_dir = config.data_dir.join("tool-output");
+fn places(
+    config: &Config,
+    data_dir: &Path,
+    environment: &Environment,
+    registry: &Arc<Registry>,
+) -> anyhow::Result<Vec<Place>> {
+    let output_dir = data_dir.join("tool-output");
     let folders = Folders {
         output_dir: &output_dir,
-        data_dir: &config.data_dir,
+        data_dir,
     };
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
@@ -312,23 +325,31 @@ fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
     }
 }
 
-/// Binds a Unix socket that only its owner can use. A socket that nobody listens on any more is replaced.
+/// Binds a Unix socket that only its owner can use. A socket that nobody listens on any more is replaced; anything else
+/// at the path is left alone.
 fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => bail!("another service listens there"),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => bail!("something else than a socket is there"),
+        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => bail!("another service listens there"),
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    // Bound in a folder that only we can enter and then moved, so that nobody can connect before the mode is set.
+    let private = tempfile::Builder::new()
+        .prefix(".tg-")
+        .rand_bytes(4)
+        .tempdir_in(folder)?;
+    let bound = private.path().join("s");
+    let listener = UnixListener::bind(&bound)?;
+    std::fs::set_permissions(&bound, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&bound, path)?;
     Ok(listener)
 }
 

@@ -318,7 +318,11 @@ impl CallContext {
         self.ask(Ask {
             permission: "external_directory".to_owned(),
             title: path.shown().to_string_lossy().into_owned(),
-            always: patterns.clone(),
+            always: if patterns.iter().all(|pattern| is_literal_folder(pattern)) {
+                patterns.clone()
+            } else {
+                Vec::new()
+            },
             patterns,
             metadata,
         })
@@ -357,6 +361,12 @@ impl CallContext {
     pub fn file_edited(&self, path: &Path) {
         self.port.file_edited(path);
     }
+}
+
+/// Says whether the pattern of a folder matches that folder only: its name holds no wildcard, and it is not the root.
+fn is_literal_folder(pattern: &str) -> bool {
+    let folder = pattern.strip_suffix("/*").unwrap_or(pattern);
+    !folder.is_empty() && !folder.contains(['*', '?'])
 }
 
 fn trim_slash(folder: &Path) -> String {

@@ -60,7 +60,7 @@ impl ServeArgs {
             workspaces: self.workspace,
             data_dir: self.data_dir,
         };
-        let mut service = Service::start(&flags).await?;
+        let mut service = Service::start(&flags, true).await?;
         announce(&service, terminal)?;
         let failure = tokio::select! {
             () = interrupts.next() => None,

@@ -89,8 +89,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Builds it from the configuration and starts it.
-    pub(super) async fn start(flags: &Flags) -> Result<Self, Failure> {
+    /// Builds it from the configuration and starts it. One that is there to stay looks after what an earlier one left.
+    pub(super) async fn start(flags: &Flags, stays: bool) -> Result<Self, Failure> {
         let environment = environment();
         let config = flags.load(&environment)?;
         for warning in &config.warnings {
@@ -98,6 +98,9 @@ impl Service {
         }
         let failed = |error: anyhow::Error| Failure::Start(format!("{error:#}"));
         let app = App::build(&config, &environment).await.map_err(failed)?;
+        if stays {
+            app.recover().await.map_err(failed)?;
+        }
         Ok(Self {
             running: app.start().await.map_err(failed)?,
         })
@@ -147,7 +150,7 @@ impl PrivateService {
             ..Flags::default()
         };
         Ok(Self {
-            service: Service::start(&flags).await?,
+            service: Service::start(&flags, false).await?,
             folder,
         })
     }

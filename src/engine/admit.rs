@@ -10,13 +10,13 @@ use tracing::Instrument as _;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
-use super::run::{self, DOOM_LOOP, Run, running};
+use super::run::{self, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState, RawInput, ServiceEvent, ServiceEventKind,
-    SessionId, Timestamp, ToolCall,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState, RawInput,
+    ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
 };
-use crate::permission::broker::Rights;
+use crate::permission::broker::{DOOM_LOOP, Rights};
 use crate::permission::rules::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
@@ -196,13 +196,7 @@ impl Engine {
         Ok(Some(live))
     }
 
-    fn new_record(
-        &self,
-        call: &ToolCall,
-        directory: &Path,
-        prepared: &Prepared,
-        request_digest: String,
-    ) -> CallRecord {
+    fn new_record(&self, call: &ToolCall, directory: &Path, prepared: &Prepared, request_digest: String) -> CallRecord {
         CallRecord {
             id: call.id.clone(),
             owner: self.instance.clone(),

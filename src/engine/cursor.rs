@@ -122,10 +122,13 @@ impl Engine {
                     .ok_or_else(|| WatchError::NotFound(id.clone()))?,
             ),
         };
-        let last = match (&live, &stored) {
-            (Some(live), _) => live.watch().borrow().last,
-            (None, Some(record)) => record.last_sequence,
-            (None, None) => 0,
+        let (last, ended) = match (&live, &stored) {
+            (Some(live), _) => {
+                let progress = *live.watch().borrow();
+                (progress.last, progress.ended)
+            }
+            (None, Some(record)) => (record.last_sequence, record.state.is_terminal()),
+            (None, None) => (0, true),
         };
         if after > last {
             return Err(WatchError::OutOfRange { after, last });
@@ -141,7 +144,8 @@ impl Engine {
             gap: None,
             held: None,
             heartbeat,
-            ended: false,
+            // A reader that has the terminal event already is at the end.
+            ended: ended && after == last,
         })
     }
 
@@ -182,8 +186,10 @@ impl Cursor {
                 self.held = Some(recorded);
                 return Ok(Some(gap));
             }
-            let data = self.bytes_of(&recorded).await?;
-            return Ok(Some(Item::Event(recorded.event, data)));
+            match self.bytes_of(&recorded).await? {
+                Some(data) => return Ok(Some(Item::Event(recorded.event, data))),
+                None => self.leave_out(&recorded),
+            }
         }
     }
 
@@ -289,11 +295,20 @@ impl Cursor {
                 .is_some_and(|total| offset + length + TAIL_BYTES <= total),
         };
         if skip {
-            let sequence = recorded.event.sequence;
-            let (_, last, bytes, time) = self.gap.get_or_insert((sequence, sequence, 0, recorded.event.time));
-            (*last, *bytes, *time) = (sequence, *bytes + length, recorded.event.time);
+            self.leave_out(recorded);
         }
         skip
+    }
+
+    /// Notes an event in the gap that is told of before the next one.
+    fn leave_out(&mut self, recorded: &Recorded) {
+        let length = match recorded.event.kind {
+            EventKind::Output { length, .. } => length,
+            _ => 0,
+        };
+        let sequence = recorded.event.sequence;
+        let (_, last, bytes, time) = self.gap.get_or_insert((sequence, sequence, 0, recorded.event.time));
+        (*last, *bytes, *time) = (sequence, *bytes + length, recorded.event.time);
     }
 
     /// Returns how much output the log has announced by now, where that is known without reading it all.
@@ -308,25 +323,26 @@ impl Cursor {
         }
     }
 
-    async fn bytes_of(&self, recorded: &Recorded) -> Result<Bytes, WatchError> {
+    /// Returns the bytes of an output event; none if the output is no longer kept.
+    async fn bytes_of(&self, recorded: &Recorded) -> Result<Option<Bytes>, WatchError> {
         let EventKind::Output { output, offset, length } = &recorded.event.kind else {
-            return Ok(Bytes::new());
+            return Ok(Some(Bytes::new()));
         };
         match &recorded.data {
-            Some(data) => Ok(data.clone()),
+            Some(data) => Ok(Some(data.clone())),
             None => Ok(self.read(output, *offset, *length).await?),
         }
     }
 
-    /// Reads a range of output; shorter or empty if the output has been deleted since.
-    async fn read(&self, output: &OutputId, offset: u64, length: u64) -> Result<Bytes, StoreError> {
+    async fn read(&self, output: &OutputId, offset: u64, length: u64) -> Result<Option<Bytes>, StoreError> {
         match self
             .store
             .read(output, offset, usize::try_from(length).unwrap_or(usize::MAX))
             .await
         {
-            Err(StoreError::NotFound(_)) => Ok(Bytes::new()),
-            other => other,
+            Ok(bytes) if bytes.len() as u64 == length => Ok(Some(bytes)),
+            Ok(_) | Err(StoreError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -72,7 +72,9 @@ pub(crate) fn parse(raw: &RawInput) -> Result<Value, (Cow<'_, str>, String)> {
 }
 
 fn is_deeper_than(value: &Value, levels: usize) -> bool {
-    let Some(below) = levels.checked_sub(1) else { return true };
+    let Some(below) = levels.checked_sub(1) else {
+        return true;
+    };
     match value {
         Value::Array(items) => items.iter().any(|item| is_deeper_than(item, below)),
         Value::Object(fields) => fields.values().any(|field| is_deeper_than(field, below)),

@@ -100,6 +100,8 @@ pub struct Engine {
     tasks: TaskTracker,
     /// Parent of every call's stop token.
     stop_all: CancellationToken,
+    /// Ends the attempts to store what the store does not take.
+    closing: CancellationToken,
     draining: AtomicBool,
 }
 
@@ -122,6 +124,7 @@ impl Engine {
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
             stop_all: CancellationToken::new(),
+            closing: CancellationToken::new(),
             draining: AtomicBool::new(false),
         })
     }
@@ -255,6 +258,7 @@ impl Engine {
         }
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            self.closing.cancel();
             let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
             for call in calls {
                 call.stop(EndReason::Drained);

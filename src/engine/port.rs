@@ -101,7 +101,9 @@ impl Port {
                 return Ok(Some(earlier.remove(0)));
             }
         }
-        let recorded = self.withdraw_earlier("after a restart the call asks something else").await;
+        let recorded = self
+            .withdraw_earlier("after a restart the call asks something else")
+            .await;
         if recorded { Ok(None) } else { Err(Refusal::Unavailable) }
     }
 
@@ -128,7 +130,13 @@ impl Port {
         }
         let outcome = decision.map_or_else(|| PromptOutcome::Withdrawn(why.to_owned()), |decision| decision.outcome);
         let prompt = prompt.id.clone();
-        let stored = self.tell(|stored| Command::Resumed { prompt, outcome, stored }).await;
+        let stored = self
+            .tell(|stored| Command::Resumed {
+                prompt,
+                outcome,
+                stored,
+            })
+            .await;
         stored == Some(true)
     }
 
@@ -172,7 +180,9 @@ impl CallPort for Port {
         }
         let workspace = &self.record.origin.workspace;
         // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        let judged = self.broker.judge(workspace, &self.rights, &ask.permission, &ask.patterns);
+        let judged = self
+            .broker
+            .judge(workspace, &self.rights, &ask.permission, &ask.patterns);
         let earlier = self.asked_before(&ask).await?;
         match (judged, earlier) {
             (Judgement::Allow, None) => Ok(()),

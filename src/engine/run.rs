@@ -22,13 +22,10 @@ use crate::call::{
 };
 use crate::permission::Refusal;
 use crate::permission::agents;
-use crate::permission::broker::{Opened, Rights};
+use crate::permission::broker::{DOOM_LOOP, Opened, Rights};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 use crate::tool::{CallContext, CallPort as _, ToolError};
 use crate::workspace::Workspace;
-
-/// The permission that the third identical call in a row asks for.
-pub(super) const DOOM_LOOP: &str = "doom_loop";
 
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
@@ -86,6 +83,7 @@ impl Run {
             self.live.clone(),
             self.record.clone(),
             engine.limits.max_output_bytes,
+            engine.closing.clone(),
         );
         let id = self.record.id.clone();
         let owner = engine.clone();
@@ -191,6 +189,7 @@ impl Run {
     async fn ending(&self, returned: Returned, finished: Finished) -> Ending {
         let Finished {
             output: stored,
+            output_lost,
             title,
             mut metadata,
             ..
@@ -211,6 +210,9 @@ impl Run {
             }
         };
         match returned {
+            Returned::Output(output) if output_lost && output.output == OutputText::Stored => {
+                failed(internal(), metadata)
+            }
             Returned::Output(output) => {
                 writer::merge(&mut metadata, output.metadata);
                 let (text, truncation) = self.truncate(output.output, stored, &mut metadata).await;
@@ -367,7 +369,8 @@ impl Run {
             Ok(window) => window,
             Err(error) => {
                 tracing::error!(output = %info.id, error = &error as &dyn std::error::Error, "an output could not be read back");
-                return (String::new(), describe(&info));
+                let text = format!("The output could not be read back; it is kept in {}.", info.path);
+                return (text, describe(&info));
             }
         };
         // What is not UTF-8 grows when it is replaced, so the text may be over the limit though the bytes are not.

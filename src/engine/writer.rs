@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::live::{LiveCall, Recorded};
 use super::run::{self, running};
@@ -35,9 +36,15 @@ const OUTPUT_BATCH: usize = 1024 * 1024;
 /// Metadata is announced at most this often.
 const METADATA_EVERY: Duration = Duration::from_millis(100);
 
+/// Events that may wait for a log that cannot be written, before the call gets no more output in.
+const MAX_UNSTORED: usize = 1024;
+
 /// How often, and how far apart, storing the end of a call is tried.
 const END_ATTEMPTS: usize = 10;
 const END_RETRY: Duration = Duration::from_millis(200);
+
+/// How far apart the attempts are when the end has been shown all the same.
+const LATER: Duration = Duration::from_secs(5);
 
 /// What the writer is told.
 pub(crate) enum Command {
@@ -72,7 +79,10 @@ pub(crate) enum Command {
 /// What the writer gathered by the time the tool is done.
 #[derive(Debug, Default)]
 pub(crate) struct Finished {
+    /// The stored output, if there is one.
     pub(crate) output: Option<OutputInfo>,
+    /// There is one, and it could not be finished.
+    pub(crate) output_lost: bool,
     pub(crate) title: String,
     pub(crate) metadata: JsonMap,
 }
@@ -83,6 +93,8 @@ pub(crate) struct LogWriter {
     call: Arc<LiveCall>,
     record: CallRecord,
     max_output_bytes: u64,
+    /// Ends the attempts to store what the store does not take.
+    closing: CancellationToken,
     output: Output,
     metadata: JsonMap,
     pending_patch: Option<(Option<String>, JsonMap)>,
@@ -104,12 +116,19 @@ struct Output {
 }
 
 impl LogWriter {
-    pub(crate) fn new(store: Arc<dyn Store>, call: Arc<LiveCall>, record: CallRecord, max_output_bytes: u64) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        call: Arc<LiveCall>,
+        record: CallRecord,
+        max_output_bytes: u64,
+        closing: CancellationToken,
+    ) -> Self {
         Self {
             store,
             call,
             record,
             max_output_bytes,
+            closing,
             output: Output::default(),
             metadata: JsonMap::new(),
             pending_patch: None,
@@ -225,6 +244,9 @@ impl LogWriter {
         if bytes.is_empty() {
             return Ok(());
         }
+        if self.unstored.len() > MAX_UNSTORED {
+            return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
+        }
         if self.output.stored + bytes.len() as u64 > self.max_output_bytes {
             return Err(StoreError::Full(format!(
                 "one call may write {} bytes of output",
@@ -305,18 +327,21 @@ impl LogWriter {
     }
 
     async fn finish(&mut self) -> Finished {
+        let mut output_lost = false;
         let output = match self.output.writer.take() {
             None => None,
             Some(writer) => match writer.finish().await {
                 Ok(info) => Some(info),
                 Err(error) => {
                     self.complain("the output of a call could not be finished", &error);
+                    output_lost = true;
                     None
                 }
             },
         };
         Finished {
             output,
+            output_lost,
             title: self.record.title.clone(),
             metadata: self.metadata.clone(),
         }
@@ -340,8 +365,7 @@ impl LogWriter {
             .await
     }
 
-    /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again for a
-    /// while and then shown all the same, because a client waits for it: the next start-up ends the stored call as lost.
+    /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again.
     async fn append_with(&mut self, kinds: Vec<(EventKind, Option<Bytes>)>) -> bool {
         for (kind, data) in kinds {
             self.record.last_sequence += 1;
@@ -370,13 +394,26 @@ impl LogWriter {
                 }
                 Err(error) => self.complain("the log of a call could not be written", &error),
             }
+            // Readers find the bytes in the stored output; memory must not grow with what the log does not take.
+            self.unstored.iter_mut().for_each(|recorded| recorded.data = None);
             if attempt < attempts {
                 tokio::time::sleep(END_RETRY).await;
             }
         }
-        if self.record.state.is_terminal() {
-            self.call
-                .publish(self.record.clone(), std::mem::take(&mut self.unstored));
+        self.record.state.is_terminal() && self.store_end_later().await
+    }
+
+    /// Shows an end that the store does not take, because a client waits for it, and goes on trying to store it until
+    /// the service stops: the call stays known here as ended meanwhile.
+    async fn store_end_later(&mut self) -> bool {
+        self.call.publish(self.record.clone(), self.unstored.clone());
+        let closing = self.closing.clone();
+        while closing.run_until_cancelled(tokio::time::sleep(LATER)).await.is_some() {
+            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
+            match self.store.append(self.record.clone(), events).await {
+                Ok(()) => return true,
+                Err(error) => self.complain("the end of a call could still not be written", &error),
+            }
         }
         false
     }

@@ -148,9 +148,9 @@ impl PermissionService for Permissions {
                     Ok(None) | Err(_) => return None,
                 };
                 let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => {
-                        Ok(Told::Replied(Box::new(answer(&broker, reply, &name).await)))
-                    }
+                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &name)
+                        .await
+                        .map(|result| Told::Replied(Box::new(result))),
                     Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
                     None => Err(bad_field("message", "an empty message")),
                 };
@@ -243,6 +243,13 @@ impl PermissionService for Permissions {
         let replied = self.0.engine.broker().reply(given).await.map_err(status::store)?;
         let (result, prompt) = match replied {
             Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
+            Replied::Elsewhere(prompt) => {
+                let problem = format!(
+                    "another instance of the service ({}) waits for the prompt {id}",
+                    prompt.owner
+                );
+                return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
+            }
             Replied::DigestMismatch(_) => {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
@@ -407,8 +414,9 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
     })
 }
 
-/// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel.
-async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> PromptReplyResult {
+/// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
+/// fault of the store does.
+async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
     let (result, prompt, message) = match given_reply(reply, by) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
@@ -420,24 +428,26 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> PromptRep
                 "the prompt had ended before".to_owned(),
             ),
             Ok(Replied::Unknown) => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
+            Ok(Replied::Elsewhere(prompt)) => {
+                let message = format!("another instance of the service ({}) waits for it", prompt.owner);
+                (ReplyResult::OtherInstance, Some(prompt), message)
+            }
             Ok(Replied::DigestMismatch(prompt)) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)
             }
-            Err(error) => {
-                let status = status::store(error);
-                (ReplyResult::Invalid, None, status.message().to_owned())
-            }
+            // Nothing is decided; the channel ends, and the approver opens it again.
+            Err(error) => return Err(status::store(error)),
         },
     };
     let prompt = prompt.map(|prompt| (*prompt).clone().into());
-    PromptReplyResult {
+    Ok(PromptReplyResult {
         prompt_id,
         reply_id,
         result: result.into(),
         prompt,
         message,
-    }
+    })
 }
 
 fn too_late(prompt: &Prompt) -> ReplyResult {

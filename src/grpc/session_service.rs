@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::stream;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
@@ -35,11 +36,16 @@ struct EventReader {
 
 impl EventReader {
     async fn next(&mut self) -> Result<Event, Status> {
+        // To the client, events that it did not ask for are silence too.
+        let heartbeat_due = Instant::now() + self.shared.heartbeat;
         loop {
             if let Some((sequence, event)) = self.batch.pop_front() {
                 self.after = sequence;
                 if self.covers(&event) {
                     return Ok(to_event(sequence, event));
+                }
+                if Instant::now() >= heartbeat_due {
+                    return Ok(heartbeat(sequence));
                 }
                 continue;
             }
@@ -53,7 +59,7 @@ impl EventReader {
                 more = self.last.wait_for(|last| *last > after) => {
                     more.map_err(|_| status::draining())?;
                 }
-                () = tokio::time::sleep(self.shared.heartbeat) => return Ok(heartbeat(after)),
+                () = tokio::time::sleep_until(heartbeat_due) => return Ok(heartbeat(after)),
                 () = self.shared.closing.cancelled() => return Err(status::draining()),
             }
         }

@@ -22,6 +22,9 @@ use crate::call::{
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
+/// The permission that the third identical call in a row asks for.
+pub const DOOM_LOOP: &str = "doom_loop";
+
 /// How many changes a slow listener may be behind before it must open again.
 const CHANGES_KEPT: usize = 4096;
 
@@ -87,6 +90,8 @@ pub enum Replied {
     Before(Arc<Prompt>),
     /// There is no such prompt.
     Unknown,
+    /// The prompt is open, and another run of the service waits for it.
+    Elsewhere(Arc<Prompt>),
     /// The reply cites another input than the prompt's.
     DigestMismatch(Arc<Prompt>),
 }
@@ -337,7 +342,11 @@ impl Broker {
             .map(|waiting| waiting.prompt.clone());
         let Some(prompt) = open else {
             let stored = self.store.prompt(&given.prompt).await?;
-            return Ok(stored.map_or(Replied::Unknown, |prompt| self.replied_before(prompt, &given)));
+            return Ok(match stored {
+                None => Replied::Unknown,
+                Some(prompt) if prompt.state == PromptState::Open => Replied::Elsewhere(Arc::new(prompt)),
+                Some(prompt) => self.replied_before(prompt, &given),
+            });
         };
         if given
             .input_digest
@@ -403,6 +412,8 @@ impl Broker {
             .filter(|other| other.prompt.session == prompt.session && other.prompt.id != prompt.id);
         match reply {
             Reply::Once => (Vec::new(), Vec::new()),
+            // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
+            Reply::Reject { .. } if prompt.ask.permission == DOOM_LOOP => (Vec::new(), Vec::new()),
             Reply::Reject { .. } => {
                 let plain = Reply::Reject { message: String::new() };
                 (
@@ -474,7 +485,11 @@ impl Broker {
         self.change(|broker| async move {
             match broker.store.settle(first, Vec::new(), Vec::new()).await? {
                 Settled::Now { prompts } => Ok(broker.wake(prompts).and_then(|prompt| prompt.decision.clone())),
-                Settled::Before(prompt) => Ok(prompt.decision),
+                Settled::Before(prompt) => {
+                    let decision = prompt.decision.clone();
+                    broker.wake(vec![*prompt]);
+                    Ok(decision)
+                }
                 Settled::Unknown => Ok(None),
             }
         })
@@ -486,8 +501,12 @@ impl Broker {
         let mut first = None;
         for prompt in prompts {
             let prompt = Arc::new(prompt);
-            let waiting = self.state().waiting.remove(&prompt.id);
-            if let (Some(waiting), Some(decision)) = (waiting, prompt.decision.clone()) {
+            let Some(waiting) = self.state().waiting.remove(&prompt.id) else {
+                // Everybody was told before.
+                first.get_or_insert(prompt);
+                continue;
+            };
+            if let Some(decision) = prompt.decision.clone() {
                 // The call may have stopped waiting; the decision is in the store.
                 let _ = waiting.wake.send(decision);
             }

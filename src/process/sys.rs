@@ -140,7 +140,7 @@ fn clone_child(order: &Order, stack: &mut Stack) -> io::Result<(Pid, OwnedFd)> {
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         (pid, error)
     };
-    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+    let Some(pid) = (pid > 0).then(|| Pid::from_raw(pid)).flatten() else {
         return Err(error);
     };
     // SAFETY: the kernel has just made this descriptor for us, and nothing else knows its number.

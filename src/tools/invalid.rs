@@ -5,9 +5,8 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
-use crate::call::{OutputText, ToolOutput, json_map};
+use crate::call::{JsonMap, OutputText, ToolOutput};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The tool.
@@ -47,7 +46,7 @@ impl TypedTool for Invalid {
                 "The arguments provided to the tool are invalid: {}",
                 input.error
             )),
-            metadata: json_map([("truncated", json!(false))]),
+            metadata: JsonMap::new(),
             attachments: Vec::new(),
         })
     }
@@ -55,6 +54,8 @@ impl TypedTool for Invalid {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::tool::Tool;
     use crate::tools::testing::Bench;
@@ -69,6 +70,6 @@ mod tests {
         assert_eq!(output.title, "Invalid Tool");
         let text = "The arguments provided to the tool are invalid: boom";
         assert_eq!(output.output, OutputText::Text(text.to_owned()));
-        assert_eq!(output.metadata, json_map([("truncated", json!(false))]));
+        assert_eq!(output.metadata, JsonMap::new());
     }
 }

@@ -79,7 +79,7 @@ impl TypedTool for Read {
         ctx.ask_outside(&path, located.kind == Kind::Folder).await?;
         ctx.ask(Ask {
             permission: "read".to_owned(),
-            patterns: vec![path.relative().to_owned()],
+            patterns: path.patterns(),
             always: vec!["*".to_owned()],
             title: path.relative().to_owned(),
             metadata: JsonMap::new(),

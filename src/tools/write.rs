@@ -72,7 +72,7 @@ impl TypedTool for Write {
         let diff = file.diff(&old, &new).await?;
         ctx.ask(Ask {
             permission: "edit".to_owned(),
-            patterns: vec![file.path().relative().to_owned()],
+            patterns: file.path().patterns(),
             always: vec!["*".to_owned()],
             title: file.path().relative().to_owned(),
             metadata: json_map([

@@ -66,11 +66,13 @@ fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::
     // else the new file is theirs, as with any editor that renames.
     let owner = Uid::from_raw(old.uid());
     let group = Gid::from_raw(old.gid());
+    let mut mode = old.mode() & 0o7777;
     if rustix::fs::fchown(file.as_file(), Some(owner), Some(group)).is_err() {
         let _ = rustix::fs::fchown(file.as_file(), None, Some(group));
+        // Under another owner these bits would give somebody else's rights to what a model wrote.
+        mode &= 0o1777;
     }
-    file.as_file()
-        .set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
     let file = file.persist(real).map_err(|error| error.error)?;
     sync_folder(folder);

@@ -15,7 +15,7 @@ use super::text::is_js_whitespace;
 const CONTEXT: usize = 4;
 
 /// Two texts together above this are not compared line by line.
-const MAX_COMPARED: usize = 16 << 20;
+const MAX_COMPARED: usize = 4 << 20;
 
 /// A printed diff ends here, with a line that says so.
 const MAX_PRINTED: usize = 1 << 20;

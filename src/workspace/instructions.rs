@@ -51,7 +51,7 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
         .skip(1)
         .take_while(below_root)
         .filter_map(|folder| first_of(workspace, folder))
-        .filter(|found| found.real() != path.real() && found.is_inside())
+        .filter(|found| found.real() != path.real() && found.is_inside() && is_named(found.real()))
         .filter_map(|found| {
             let text = load(&found, room)?;
             room = room.saturating_sub(text.len() as u64);
@@ -61,6 +61,12 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
             })
         })
         .collect()
+}
+
+/// A link of the right name to another file is not followed: nobody is asked about what is delivered here.
+fn is_named(real: &Path) -> bool {
+    real.file_name()
+        .is_some_and(|name| NAMES.iter().any(|known| name == *known))
 }
 
 fn first_of(workspace: &Workspace, folder: &Path) -> Option<ResolvedPath> {

@@ -99,7 +99,8 @@ impl Workspace {
         let shown_inside = self.contains(&shown);
         let real_inside = self.contains_real(&real);
         let relative = path::relative(&shown, &self.worktree);
-        ResolvedPath::new(shown, real, relative, shown_inside, real_inside)
+        let real_relative = path::relative(&real, &self.real_worktree);
+        ResolvedPath::new(shown, real, relative, real_relative, shown_inside, real_inside)
     }
 
     /// Says whether a path whose links were followed lies in the workspace.

@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+/// The longest path that the kernel takes, in bytes.
+const MAX_PATH: usize = 4096;
+
 /// Links that are followed before a path counts as a loop; the kernel's own limit.
 const MAX_LINKS: usize = 40;
 
@@ -13,16 +16,26 @@ pub struct ResolvedPath {
     shown: PathBuf,
     real: PathBuf,
     relative: String,
+    /// The real path relative to the real worktree.
+    real_relative: String,
     shown_inside: bool,
     real_inside: bool,
 }
 
 impl ResolvedPath {
-    pub(super) fn new(shown: PathBuf, real: PathBuf, relative: String, shown_inside: bool, real_inside: bool) -> Self {
+    pub(super) fn new(
+        shown: PathBuf,
+        real: PathBuf,
+        relative: String,
+        real_relative: String,
+        shown_inside: bool,
+        real_inside: bool,
+    ) -> Self {
         Self {
             shown,
             real,
             relative,
+            real_relative,
             shown_inside,
             real_inside,
         }
@@ -42,6 +55,16 @@ impl ResolvedPath {
     /// Returns the path relative to the worktree, with `..` segments if it is outside: for titles and patterns.
     pub fn relative(&self) -> &str {
         &self.relative
+    }
+
+    /// Returns what permission rules are held against: the relative path and, where a link inside the workspace leads
+    /// to a file of another name there, the name of that file too.
+    pub fn patterns(&self) -> Vec<String> {
+        let mut patterns = vec![self.relative.clone()];
+        if self.real_inside && self.real_relative != self.relative && self.shown_inside {
+            patterns.push(self.real_relative.clone());
+        }
+        patterns
     }
 
     /// Says whether the path lies in the workspace, both as written and after following links.
@@ -118,6 +141,10 @@ pub fn relative(path: &Path, base: &Path) -> String {
 /// Follows every link of an absolute, normalized path as far as it exists, dangling links included, and appends the
 /// rest as written. A loop of links stays as written from the link on.
 pub fn follow(path: &Path) -> PathBuf {
+    if path.as_os_str().len() > MAX_PATH {
+        // The kernel opens no path of this length, so there is nothing to follow.
+        return path.to_path_buf();
+    }
     if let Ok(real) = path.canonicalize() {
         return real;
     }

@@ -15,7 +15,7 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink
 /// The longest regular expression, in bytes.
 const MAX_PATTERN: usize = 64 * 1024;
 /// Memory for the compiled expression, and for its lazy automaton on each thread, in bytes.
-const MAX_COMPILED: usize = 16 << 20;
+const MAX_COMPILED: usize = 2 << 20;
 /// UTF-16 units of a line that are shown.
 const MAX_SHOWN: usize = 2000;
 /// Bytes that hold more than [`MAX_SHOWN`] units, however they are decoded.

@@ -23,8 +23,8 @@ use super::open::{self, Kind};
 use super::text::hex;
 use super::window::{self, MAX_WINDOW_BYTES, Wanted, Window};
 
-/// Larger images and documents are not attached.
-const MAX_MEDIA: u64 = 20 << 20;
+/// Larger images and documents are not attached: gRPC clients take 4 MiB in one message unless they are told otherwise.
+const MAX_MEDIA: u64 = 3 << 20;
 
 /// Larger folders are not listed.
 const MAX_ENTRIES: usize = 200_000;

@@ -112,6 +112,7 @@ impl Approver {
                 | ReplyResult::NotFound
                 | ReplyResult::Expired
                 | ReplyResult::DigestMismatch
+                | ReplyResult::OtherInstance
                 | ReplyResult::Invalid) => bail!("a reply was not taken: {result_kind:?}: {}", result.message),
             },
             channel_response::Message::PromptResolved(_) | channel_response::Message::Heartbeat(_) => Ok(Vec::new()),

@@ -142,9 +142,10 @@ async fn approve(channel: Channel, name: String, mut random: Random, learned: mp
                         continue;
                     }
                     ReplyResult::DigestMismatch => continue,
-                    other @ (ReplyResult::Unspecified | ReplyResult::Expired | ReplyResult::Invalid) => {
-                        panic!("{other:?}")
-                    }
+                    other @ (ReplyResult::Unspecified
+                    | ReplyResult::Expired
+                    | ReplyResult::Invalid
+                    | ReplyResult::OtherInstance) => panic!("{other:?}"),
                 };
                 let _ = learned.send(Learned {
                     prompt: result.prompt.unwrap(),

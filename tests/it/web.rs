@@ -23,6 +23,13 @@ const SERVICES: [&str; 5] = [
     "toolgate.v1.ToolService",
 ];
 
+fn page_setup() -> Setup {
+    Setup::tcp().env("TOOLGATE_LISTEN_ORIGINS", PAGE)
+}
+
+/// The page that may call.
+const PAGE: &str = "https://page.example";
+
 /// An HTTP/1.1 response: head in lower case, body without chunks.
 struct Response {
     head: String,
@@ -98,7 +105,7 @@ fn status(trailers: &str) -> Option<&str> {
 #[test]
 fn unary_over_grpc_web() {
     test(async {
-        let server = Server::with(Setup::tcp()).await;
+        let server = Server::with(page_setup()).await;
         let request = frame(&GetServerInfoRequest {});
         let response = post(
             &server,
@@ -109,7 +116,7 @@ fn unary_over_grpc_web() {
         .await;
         assert!(response.head.starts_with("http/1.1 200"), "{}", response.head);
         assert!(
-            response.head.contains("access-control-allow-origin: *"),
+            response.head.contains("access-control-allow-origin: https://page.example"),
             "{}",
             response.head
         );
@@ -135,9 +142,23 @@ fn unary_over_grpc_web() {
 }
 
 #[test]
-fn streams_over_grpc_web() {
+fn other_pages_are_refused() {
     test(async {
         let server = Server::with(Setup::tcp()).await;
+        let request = frame(&GetServerInfoRequest {});
+        // Not even of the same origin, as a page seems to be whose name is made to lead here.
+        for kind in ["application/grpc-web+proto", "application/grpc"] {
+            let response = post(&server, "InfoService/GetServerInfo", kind, &request).await;
+            assert!(response.head.starts_with("http/1.1 403"), "{}", response.head);
+            assert!(!response.head.contains("access-control-allow-origin"), "{}", response.head);
+        }
+    });
+}
+
+#[test]
+fn streams_over_grpc_web() {
+    test(async {
+        let server = Server::with(page_setup()).await;
         let request = frame(&kept("web", bash("seq 1 20000")));
         let response = post(
             &server,
@@ -159,7 +180,7 @@ fn streams_over_grpc_web() {
 #[test]
 fn errors_over_grpc_web_keep_their_details() {
     test(async {
-        let server = Server::with(Setup::tcp()).await;
+        let server = Server::with(page_setup()).await;
         let request = frame(&GetCallRequest {
             call_id: "nobody".to_owned(),
         });
@@ -179,7 +200,7 @@ fn errors_over_grpc_web_keep_their_details() {
 #[test]
 fn browsers_may_ask_first() {
     test(async {
-        let server = Server::with(Setup::tcp()).await;
+        let server = Server::with(page_setup()).await;
         let request = "OPTIONS /toolgate.v1.ToolService/ExecuteTool HTTP/1.1\r\nHost: localhost\r\n\
                        Origin: https://page.example\r\nAccess-Control-Request-Method: POST\r\n\
                        Access-Control-Request-Headers: content-type,x-grpc-web\r\nConnection: close\r\n\r\n";
@@ -190,7 +211,7 @@ fn browsers_may_ask_first() {
             response.head
         );
         for header in [
-            "access-control-allow-origin: *",
+            "access-control-allow-origin: https://page.example",
             "access-control-allow-methods: post",
             "access-control-allow-headers: *",
         ] {
@@ -202,7 +223,7 @@ fn browsers_may_ask_first() {
 #[test]
 fn nonsense_does_not_harm_the_server() {
     test(async {
-        let server = Server::with(Setup::tcp()).await;
+        let server = Server::with(page_setup()).await;
         for bytes in [
             &b"\x00\x01\x02\x03\x04"[..],
             b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",

@@ -327,7 +327,7 @@ impl<'a> Pick<'a> {
                 || 1000,
                 u32::to_string,
             )?,
-            max_input_bytes: self.size("limits.max_input_bytes", |raw| &raw.limits.max_input_bytes, 8 << 20)?,
+            max_input_bytes: self.size("limits.max_input_bytes", |raw| &raw.limits.max_input_bytes, 2 << 20)?,
             max_output_bytes: self.size("limits.max_output_bytes", |raw| &raw.limits.max_output_bytes, 1 << 30)?,
             max_total_output_bytes: self.size(
                 "limits.max_total_output_bytes",

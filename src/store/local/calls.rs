@@ -222,14 +222,19 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
     Ok(adopted)
 }
 
-fn sweep(db: &Connection, before: Timestamp) -> Result<usize, StoreError> {
+fn sweep(db: &Connection, instances: &Instances, before: Timestamp) -> Result<usize, StoreError> {
     let what = "delete old calls";
     db.prepare_cached("DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE ended < ?)")
         .and_then(|mut statement| statement.execute([before.millis()]))
         .doing(db, what)?;
-    db.prepare_cached("DELETE FROM calls WHERE ended < ?")
+    let calls = db
+        .prepare_cached("DELETE FROM calls WHERE ended < ?")
         .and_then(|mut statement| statement.execute([before.millis()]))
-        .doing(db, what)
+        .doing(db, what)?;
+    db.execute("DELETE FROM facts WHERE session NOT IN (SELECT session FROM calls)", [])
+        .doing(db, what)?;
+    prompts::sweep_grants(db, instances)?;
+    Ok(calls)
 }
 
 fn select(filter: &CallFilter) -> Query {
@@ -285,6 +290,7 @@ impl CallLog for LocalStore {
     }
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
-        self.writer.ask(move |db| sweep(db, before)).await
+        let instances = self.instances.clone();
+        self.writer.ask(move |db| sweep(db, &instances, before)).await
     }
 }

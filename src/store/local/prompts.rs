@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalStore;
 use super::error::{Doing, decode, encode, is_duplicate};
+use super::instances::Instances;
 use super::query::Query;
 use crate::call::{CallId, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState};
 use crate::store::{PromptFilter, Prompts, Settled, Settlement, StoreError};
@@ -136,6 +137,20 @@ fn grants(db: &Connection, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>
         .iter()
         .map(|json| decode("a grant", json))
         .collect()
+}
+
+/// Deletes the grants of dead runs of the service: they hold for nobody any more.
+pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
+    let what = "delete grants of a dead instance";
+    let owners: Vec<String> = db
+        .prepare_cached("SELECT DISTINCT owner FROM grants")
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .doing(db, what)?;
+    for owner in owners.iter().filter(|owner| !instances.is_alive(owner)) {
+        db.execute("DELETE FROM grants WHERE owner = ?", [owner])
+            .doing(db, what)?;
+    }
+    Ok(())
 }
 
 fn revoke(db: &Connection, id: &GrantId) -> Result<Option<Grant>, StoreError> {

@@ -11,6 +11,9 @@ use crate::store::{Page, PageRequest, StoreError};
 
 const MAX_PAGE: usize = 1000;
 
+/// A page of large rows ends after this much: a listing must not take memory by what calls wrote.
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
 /// A `SELECT` under construction.
 pub(super) struct Query {
     sql: String,
@@ -84,6 +87,29 @@ impl Query {
             .doing(db, "list")
     }
 
+    /// Returns the newest rows with their numbers, and whether there are more: at most `size`, and after the first only
+    /// as long as they stay within [`PAGE_BYTES`].
+    fn first_rows<T>(
+        mut self,
+        db: &Connection,
+        size: usize,
+        read: &mut impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<(Vec<(i64, T)>, bool)> {
+        self.sql.push_str(" ORDER BY number DESC LIMIT ?");
+        self.values.push(Value::Integer(limit(size + 1)));
+        let mut statement = db.prepare_cached(&self.sql)?;
+        let mut rows = statement.query(params_from_iter(self.values))?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            bytes += row.get_ref(1)?.as_bytes_or_null().ok().flatten().map_or(0, <[u8]>::len);
+            if found.len() == size || (bytes > PAGE_BYTES && !found.is_empty()) {
+                return Ok((found, true));
+            }
+            found.push((row.get(0)?, read(row)?));
+        }
+        Ok((found, false))
+    }
+
     /// Runs the statement for one page, newest first; `read` takes what follows the row's number.
     pub(super) fn page<T, U>(
         self,
@@ -97,11 +123,7 @@ impl Query {
             Some(token) => self.bind("number < ?", Value::Integer(parse_token(token)?)),
             None => self,
         };
-        let mut rows = query.rows(db, " ORDER BY number DESC", size + 1, |row| {
-            Ok((row.get::<_, i64>(0)?, read(row)?))
-        })?;
-        let more = rows.len() > size;
-        rows.truncate(size);
+        let (rows, more) = query.first_rows(db, size, &mut read).doing(db, "list")?;
         let next = rows.last().filter(|_| more).map(|(number, _)| token(*number));
         let items = rows
             .into_iter()

@@ -194,9 +194,23 @@ fn line_feeds(piece: &[u8]) -> u64 {
     piece.chunks(255).map(in_chunk).sum()
 }
 
+/// Opens an output for reading. Commands know its path: what they put in its place is neither waited for nor followed.
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("it is no longer a regular file"))
+    }
+}
+
 /// Counts the lines of a file and computes its digest. Blocks.
 pub(super) fn count_file(path: &Path) -> Result<(u64, String), StoreError> {
-    let mut file = File::open(path).map_err(|error| io("open the output", path, error))?;
+    let mut file = open_regular(path).map_err(|error| io("open the output", path, error))?;
     let mut buffer = vec![0; 256 * 1024];
     let (mut lines, mut digest) = (1, Sha256::new());
     loop {
@@ -217,7 +231,7 @@ pub(super) fn count_file(path: &Path) -> Result<(u64, String), StoreError> {
 /// Returns at most `max` bytes of a file from `offset` on, none of them at or after `end`; nothing if the file is gone.
 /// Blocks.
 pub(super) fn read_file(path: &Path, offset: u64, end: u64, max: usize) -> Result<Option<Vec<u8>>, StoreError> {
-    let file = match File::open(path) {
+    let file = match open_regular(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io("open the output", path, error)),
