@@ -302,10 +302,7 @@ impl Cursor {
 
     /// Notes an event in the gap that is told of before the next one.
     fn leave_out(&mut self, recorded: &Recorded) {
-        let length = match recorded.event.kind {
-            EventKind::Output { length, .. } => length,
-            _ => 0,
-        };
+        let length = recorded.output_bytes();
         let sequence = recorded.event.sequence;
         let (_, last, bytes, time) = self.gap.get_or_insert((sequence, sequence, 0, recorded.event.time));
         (*last, *bytes, *time) = (sequence, *bytes + length, recorded.event.time);

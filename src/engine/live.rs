@@ -22,6 +22,17 @@ pub(crate) struct Recorded {
     pub(crate) data: Option<Bytes>,
 }
 
+impl Recorded {
+    /// Returns how many bytes of output the event announces.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        if let EventKind::Output { length, .. } = self.event.kind {
+            length
+        } else {
+            0
+        }
+    }
+}
+
 /// How far a call's log has come. Everything up to `last` is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {

@@ -6,19 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Refusal;
+pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights};
 use super::rules::{self, Judgement};
 use crate::call::{
     Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply,
-    Rule, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+    Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -27,89 +26,6 @@ pub const DOOM_LOOP: &str = "doom_loop";
 
 /// How many changes a slow listener may be behind before it must open again.
 const CHANGES_KEPT: usize = 4096;
-
-/// What happens to prompts when nobody answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PromptPolicy {
-    /// How long a prompt waits; for ever if none.
-    pub timeout: Option<Duration>,
-    /// Whether a prompt is refused at once while no approver is connected.
-    pub refuse_unattended: bool,
-}
-
-/// What a call is judged by.
-#[derive(Clone, Debug)]
-pub struct Rights {
-    /// The agent's rules.
-    pub rules: Arc<[Rule]>,
-    /// The folder that relative paths among the patterns are relative to.
-    pub worktree: Arc<Path>,
-}
-
-/// A change that listeners are told of.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// A prompt is open.
-    Added(Arc<Prompt>),
-    /// A prompt ended.
-    Resolved(Arc<Prompt>),
-}
-
-impl Change {
-    /// Returns the prompt that changed.
-    pub fn prompt(&self) -> &Arc<Prompt> {
-        match self {
-            Self::Added(prompt) | Self::Resolved(prompt) => prompt,
-        }
-    }
-}
-
-/// Which prompts a listener wants to see.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// The workspace; any if none.
-    pub workspace: Option<String>,
-    /// Any of these sessions; all if empty.
-    pub sessions: Vec<SessionId>,
-}
-
-impl Interest {
-    /// Says whether the listener wants to see this prompt.
-    pub fn covers(&self, prompt: &Prompt) -> bool {
-        self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
-            && (self.sessions.is_empty() || self.sessions.contains(&prompt.session))
-    }
-}
-
-/// What became of a reply.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Replied {
-    /// This reply decided; so it is when the same reply comes again.
-    Accepted(Arc<Prompt>),
-    /// The prompt had ended before; this is how.
-    Before(Arc<Prompt>),
-    /// There is no such prompt.
-    Unknown,
-    /// The prompt is open, and another run of the service waits for it.
-    Elsewhere(Arc<Prompt>),
-    /// The reply cites another input than the prompt's.
-    DigestMismatch(Arc<Prompt>),
-}
-
-/// A reply as an approver gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenReply {
-    /// To which prompt.
-    pub prompt: PromptId,
-    /// The approver's id of the reply, possibly empty.
-    pub reply_id: String,
-    /// The decision.
-    pub reply: Reply,
-    /// The digest that the approver was shown, if it cites one.
-    pub input_digest: Option<String>,
-    /// Who replies.
-    pub by: String,
-}
 
 struct Waiting {
     prompt: Arc<Prompt>,

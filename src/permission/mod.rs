@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod broker;
+pub mod exchange;
 pub mod rules;
 pub mod wildcard;
 

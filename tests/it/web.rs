@@ -116,7 +116,9 @@ fn unary_over_grpc_web() {
         .await;
         assert!(response.head.starts_with("http/1.1 200"), "{}", response.head);
         assert!(
-            response.head.contains("access-control-allow-origin: https://page.example"),
+            response
+                .head
+                .contains("access-control-allow-origin: https://page.example"),
             "{}",
             response.head
         );
@@ -150,7 +152,11 @@ fn other_pages_are_refused() {
         for kind in ["application/grpc-web+proto", "application/grpc"] {
             let response = post(&server, "InfoService/GetServerInfo", kind, &request).await;
             assert!(response.head.starts_with("http/1.1 403"), "{}", response.head);
-            assert!(!response.head.contains("access-control-allow-origin"), "{}", response.head);
+            assert!(
+                !response.head.contains("access-control-allow-origin"),
+                "{}",
+                response.head
+            );
         }
     });
 }
