@@ -75,18 +75,23 @@ impl Registry {
     /// Returns what the model of an agent with these rules is told (`spec/framework.md` §7).
     pub fn offered(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<Definition> {
         self.usable(rules)
+            .filter(|entry| entry.tool.is_offered(offer))
             .map(|entry| entry.tool.definition(offer))
             .filter(|definition| definition.advertised)
             .collect()
     }
 
-    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rules may use it.
-    pub(crate) fn resolve(&self, name: &str, rules: &[Rule]) -> Option<&Entry> {
+    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rules may use it
+    /// and the tool is one for the model. A call that names no model is not a model's, and may use every tool.
+    pub(crate) fn resolve(&self, name: &str, offer: &Offer<'_>, rules: &[Rule]) -> Option<&Entry> {
+        let is_for_model = |entry: &&Entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer);
         let find = |wanted: &str| {
             if wanted == self.invalid.tool.name() {
                 return Some(&self.invalid);
             }
-            self.usable(rules).find(|entry| entry.tool.name() == wanted)
+            self.usable(rules)
+                .filter(is_for_model)
+                .find(|entry| entry.tool.name() == wanted)
         };
         find(name).or_else(|| find(&name.to_lowercase()))
     }

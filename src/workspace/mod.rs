@@ -5,6 +5,7 @@
 
 pub mod atomic;
 pub mod diff;
+pub mod edit;
 pub mod error;
 pub mod files;
 pub mod found;
