@@ -167,6 +167,7 @@ mod tests {
         bench.write("unread.txt", "a");
         bench.write("folder/below.txt", "a");
         write(&bench, "read.txt", "a a").await;
+        bench.asked();
         rustix::fs::mknodat(
             rustix::fs::CWD,
             bench.at("pipe"),

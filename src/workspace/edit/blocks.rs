@@ -5,7 +5,7 @@
 
 use super::distance::distance_within;
 use super::effort::{Effort, Halt};
-use super::lines::{Numbers, trim};
+use super::lines::trim;
 use super::search::{BLANK, Place, Search};
 
 /// How similar the inner lines of a block must be to oldString's, on average.
@@ -34,18 +34,10 @@ pub(super) fn block_anchor(search: &Search<'_>, effort: &mut Effort<'_>) -> Resu
     let slack = (height / 4).max(1);
     let mut blocks = anchored(search, effort)?;
     blocks.retain(|block| block.height().abs_diff(height) <= slack);
-    let inner: Vec<Vec<u16>> = match blocks.as_slice() {
-        [] => return Ok(Vec::new()),
-        _ => search
-            .old_lines
-            .iter()
-            .map(|line| line.encode_utf16().collect())
-            .collect(),
-    };
     let mut best: Option<(f64, Block)> = None;
     for block in &blocks {
         let wanted = best.map_or(ENOUGH - ROUNDING, |(similarity, _)| similarity + ROUNDING);
-        if let Some(similarity) = similarity(search, *block, &inner, wanted, effort)? {
+        if let Some(similarity) = similarity(search, *block, wanted, effort)? {
             best = Some((similarity, *block));
         }
     }
@@ -103,62 +95,47 @@ fn anchored(search: &Search<'_>, effort: &mut Effort<'_>) -> Result<Vec<Block>, 
 }
 
 /// Returns how similar the inner lines are on average, or `None` if less than `wanted`.
-fn similarity(
-    search: &Search<'_>,
-    block: Block,
-    old: &[Vec<u16>],
-    wanted: f64,
-    effort: &mut Effort<'_>,
-) -> Result<Option<f64>, Halt> {
-    let inner = old.len().min(block.height()) - 2;
-    let wanted_sum = wanted * as_f64(inner);
+fn similarity(search: &Search<'_>, block: Block, wanted: f64, effort: &mut Effort<'_>) -> Result<Option<f64>, Halt> {
+    let inner = search.old_lines.len().min(block.height()) - 2;
+    let wanted_sum = wanted * inner as f64;
     let mut sum = 0.0;
     for line in 1..=inner {
         effort.spend(1)?;
         // What this line must give if all after it were equal.
-        let least = wanted_sum - sum - as_f64(inner - line);
+        let least = wanted_sum - sum - (inner - line) as f64;
         if least > 1.0 {
             return Ok(None);
         }
-        let Some(similarity) = line_similarity(search, line, block.first + line, &old[line], least, effort)? else {
-            return Ok(None);
-        };
-        sum += similarity;
+        match line_similarity(search, line, block.first + line, least, effort)? {
+            Some(similarity) => sum += similarity,
+            None => return Ok(None),
+        }
     }
-    Ok((sum >= wanted_sum).then(|| sum / as_f64(inner)))
+    Ok((sum >= wanted_sum).then(|| sum / inner as f64))
 }
 
-/// Compares a line of oldString with one of the file, both trimmed; two empty ones have nothing in common.
+/// Compares a line of oldString with one of the file, both trimmed; two empty ones have nothing in common. `None` means
+/// less than `least`.
 fn line_similarity(
     search: &Search<'_>,
     old_line: usize,
     file_line: usize,
-    old: &[u16],
     least: f64,
     effort: &mut Effort<'_>,
 ) -> Result<Option<f64>, Halt> {
-    let (old_id, file_id) = (search.old_ids[old_line], search.file_ids[file_line]);
-    if old_id == file_id && old_id != Numbers::UNKNOWN {
+    let old_id = search.old_ids[old_line];
+    if old_id == search.file_ids[file_line] {
         return Ok(Some(if old_id == BLANK { 0.0 } else { 1.0 }));
     }
-    let file = trim(search.lines.raw(file_line));
-    effort.spend(file.len())?;
-    let file: Vec<u16> = file.encode_utf16().collect();
+    let (old, file) = (search.old_lines[old_line], trim(search.lines.raw(file_line)));
+    effort.spend(old.len() + file.len())?;
+    let units = |text: &str| text.encode_utf16().collect::<Vec<u16>>();
+    let (old, file) = (units(old), units(file));
     let longer = old.len().max(file.len());
     // One more than the exact bound, which rounding could miss; the sum is compared in the end.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "from 0 to the length of a line"
-    )]
-    let max = ((1.0 - least.max(0.0)) * as_f64(longer)) as usize + 1;
-    let distance = distance_within(old, &file, max, effort)?;
-    Ok(distance.map(|distance| 1.0 - as_f64(distance) / as_f64(longer)))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "lines and their lengths are far below 2^52")]
-fn as_f64(count: usize) -> f64 {
-    count as f64
+    let max = ((1.0 - least.max(0.0)) * longer as f64) as usize + 1;
+    let distance = distance_within(&old, &file, max, effort)?;
+    Ok(distance.map(|distance| 1.0 - distance as f64 / longer as f64))
 }
 
 #[cfg(test)]
@@ -219,7 +196,7 @@ mod tests {
         let search = Search::new(&text, &old, "", &mut effort).unwrap();
         let before = effort.spent();
         assert_eq!(block_anchor(&search, &mut effort), Ok(Vec::new()));
-        // 20 blocks of 400 lines of 24 units; less than half is looked at.
-        assert!(effort.spent() - before < 20 * 400 * 24);
+        // 20 blocks of 400 pairs of lines, each pair two texts and a matrix; less than half is looked at.
+        assert!(effort.spent() - before < 20 * 400 * 3 * 24 / 2);
     }
 }

@@ -38,14 +38,14 @@ use tokio_util::sync::CancellationToken;
 pub use change::{Change, compute, open};
 
 use self::effort::{Effort, Halt};
-use self::search::{Place, Search};
+use self::search::{Matcher, Place, Search};
 use super::FileError;
 
 /// Files above this are only edited exactly: the tables of the loose strategies would be too large.
 const MAX_LOOSE: usize = 4 << 20;
 
 /// The strategies after the exact one, in order.
-const LOOSE: [fn(&Search<'_>, &mut Effort<'_>) -> Result<Vec<Place>, Halt>; 6] = [
+const LOOSE: [Matcher; 6] = [
     trimmed::line_trimmed,
     blocks::block_anchor,
     spaces::whitespace_normalised,

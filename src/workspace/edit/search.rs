@@ -10,6 +10,9 @@ use super::lines::{Lines, Numbers, trim};
 /// Where a matcher found something; never empty.
 pub(super) type Place = Range<usize>;
 
+/// Finds places, by one strategy.
+pub(super) type Matcher = fn(&Search<'_>, &mut Effort<'_>) -> Result<Vec<Place>, Halt>;
+
 /// The number of lines that hold white space only.
 pub(super) const BLANK: u32 = 0;
 
@@ -70,8 +73,6 @@ impl<'a> Search<'a> {
 pub(super) mod testing {
     use super::*;
     use tokio_util::sync::CancellationToken;
-
-    type Matcher = fn(&Search<'_>, &mut Effort<'_>) -> Result<Vec<Place>, Halt>;
 
     /// Returns what a matcher finds, as text.
     pub(in crate::workspace::edit) fn found(matcher: Matcher, text: &str, old: &str) -> Vec<String> {
