@@ -35,10 +35,12 @@ use crate::store::local::LocalStore;
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
 use crate::tools::bash::Bash;
+use crate::tools::edit::Edit;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
+use crate::tools::multiedit::MultiEdit;
 use crate::tools::read::Read;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
@@ -273,13 +275,15 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 6] = [
+    let tools: [Arc<dyn Tool>; 8] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Write::new(files)),
+        Arc::new(Edit::new(files.clone())),
+        Arc::new(Write::new(files.clone())),
         Arc::new(List),
+        Arc::new(MultiEdit::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }

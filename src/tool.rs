@@ -17,6 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Ask, CallId, Definition, Effect, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
 use crate::permission::Refusal;
 use crate::workspace::FileError;
+use crate::workspace::diff::FileDiff;
+use crate::workspace::edit::EditError;
+use crate::workspace::files::{LockedFile, Snapshot};
+use crate::workspace::marks::ReadMark;
 use crate::workspace::{ResolvedPath, Workspace};
 
 /// For whom a list of tools is made.
@@ -32,6 +36,13 @@ pub struct Offer<'a> {
     pub client: &'a str,
 }
 
+/// Says whether models of this kind are given `apply_patch`, in the place of `edit` and `write`
+/// (`spec/framework.md` §6).
+pub fn uses_apply_patch(model: &Model) -> bool {
+    let id = &model.model_id;
+    id.contains("gpt-") && !id.contains("oss") && !id.contains("gpt-4")
+}
+
 /// A tool as the registry holds it.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
@@ -43,6 +54,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Returns what is told about the tool in a list made for `offer`.
     fn definition(&self, offer: &Offer<'_>) -> Definition;
+
+    /// Says whether the tool is one for this model and client. One that is not can neither be seen nor called.
+    fn is_offered(&self, _offer: &Offer<'_>) -> bool {
+        true
+    }
 
     /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
     fn example(&self) -> &str;
@@ -84,6 +100,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns the text for the model.
     fn description(&self, offer: &Offer<'_>) -> String;
 
+    /// Says whether the tool is one for this model and client: see [`Tool::is_offered`].
+    fn is_offered(&self, _offer: &Offer<'_>) -> bool {
+        true
+    }
+
     /// Runs the tool.
     async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -100,6 +121,10 @@ impl<T: TypedTool> Tool for T {
 
     fn is_resumable(&self) -> bool {
         T::ABOUT.resumable
+    }
+
+    fn is_offered(&self, offer: &Offer<'_>) -> bool {
+        TypedTool::is_offered(self, offer)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {
@@ -229,6 +254,22 @@ impl From<FileError> for ToolError {
     }
 }
 
+impl From<EditError> for ToolError {
+    fn from(error: EditError) -> Self {
+        match error {
+            EditError::File(error) => error.into(),
+            EditError::Identical
+            | EditError::EmptyOld
+            | EditError::Missing { .. }
+            | EditError::NotFound
+            | EditError::NotUtf8
+            | EditError::Ambiguous
+            | EditError::FarLarger
+            | EditError::ResultTooLarge => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 /// What the engine does for a running call. Tools reach it through [`CallContext`]; tests give their own.
 #[async_trait]
 pub trait CallPort: Send + Sync + 'static {
@@ -329,6 +370,37 @@ impl CallContext {
         .await
     }
 
+    /// Asks for `edit`, shows the diff, and replaces the content of a file if it still is what the diff was made from.
+    /// The session has then seen the new content.
+    ///
+    /// # Errors
+    /// As [`Self::ask`]; or the file was changed meanwhile, or cannot be written.
+    pub async fn replace_file(
+        &self,
+        file: &LockedFile,
+        old: Arc<Snapshot>,
+        new: Bytes,
+        diff: &FileDiff,
+    ) -> Result<(), ToolError> {
+        let (shown, relative) = (file.path().shown(), file.path().relative());
+        self.ask(Ask {
+            permission: "edit".to_owned(),
+            patterns: file.path().patterns(),
+            always: vec!["*".to_owned()],
+            title: relative.to_owned(),
+            metadata: crate::call::json_map([("filepath", json!(shown.to_string_lossy())), ("diff", json!(diff.text))]),
+        })
+        .await?;
+        if self.cancelled.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let mark = file.replace(old, new).await?;
+        let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
+        self.remember(&ReadMark::key(file.path().real()), mark);
+        self.file_edited(shown);
+        Ok(())
+    }
+
     /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
     pub async fn progress(&self, title: Option<String>, patch: JsonMap) {
         self.port.progress(title, patch).await;
@@ -371,4 +443,27 @@ fn is_literal_folder(pattern: &str) -> bool {
 
 fn trim_slash(folder: &Path) -> String {
     folder.to_string_lossy().trim_end_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_models_use_apply_patch() {
+        let check = |id: &str, expected: bool| {
+            let model = Model {
+                model_id: id.to_owned(),
+                ..Model::default()
+            };
+            assert_eq!(uses_apply_patch(&model), expected, "{id}");
+        };
+        check("gpt-5", true);
+        check("openai/gpt-5.1-codex", true);
+        check("gpt-oss-120b", false);
+        check("gpt-4o", false);
+        check("gpt5", false);
+        check("claude-sonnet", false);
+        check("", false);
+    }
 }

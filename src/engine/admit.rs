@@ -13,7 +13,7 @@ use super::registry::Entry;
 use super::run::{self, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState, RawInput,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
     ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
@@ -302,7 +302,8 @@ impl Engine {
             return Ok(false);
         };
         let rights = place.rights(agent);
-        let Some(entry) = place.registry.resolve(&record.tool, &rights.rules) else {
+        let offer = offer(place, &record.origin);
+        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights.rules) else {
             return Ok(false);
         };
         // A workspace of the same name may be another folder by now.
@@ -435,23 +436,28 @@ impl Engine {
     }
 }
 
+/// Returns for whom the tools of a call are listed.
+fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
+    Offer {
+        workspace: &place.workspace,
+        agent: &origin.agent,
+        model: &origin.model,
+        client: &origin.client,
+    }
+}
+
 /// Finds the tool, parses and converts the arguments, checks them against the schema, and freezes them.
 fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
     let registry = &place.registry;
     let requested_tool = call.tool.clone();
-    let offer = Offer {
-        workspace: &place.workspace,
-        agent: &call.origin.agent,
-        model: &call.origin.model,
-        client: &call.origin.client,
-    };
+    let offer = offer(place, &call.origin);
     let repaired = |error: String| Prepared {
         entry: registry.invalid().clone(),
         frozen: Frozen::new(&json!({"tool": requested_tool, "error": error})),
         requested_tool: requested_tool.clone(),
         problem: None,
     };
-    let Some(entry) = registry.resolve(&call.tool, &rights.rules) else {
+    let Some(entry) = registry.resolve(&call.tool, &offer, &rights.rules) else {
         let names = registry.callable_names(&offer, &rights.rules).join(", ");
         return repaired(format!(
             "Model tried to call unavailable tool '{}'. Available tools: {names}.",

@@ -75,18 +75,23 @@ impl Registry {
     /// Returns what the model of an agent with these rules is told (`spec/framework.md` §7).
     pub fn offered(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<Definition> {
         self.usable(rules)
+            .filter(|entry| entry.tool.is_offered(offer))
             .map(|entry| entry.tool.definition(offer))
             .filter(|definition| definition.advertised)
             .collect()
     }
 
-    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rules may use it.
-    pub(crate) fn resolve(&self, name: &str, rules: &[Rule]) -> Option<&Entry> {
+    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rules may use it
+    /// and the tool is one for the model. A call that names no model is not a model's, and may use every tool.
+    pub(crate) fn resolve(&self, name: &str, offer: &Offer<'_>, rules: &[Rule]) -> Option<&Entry> {
+        let is_for_model = |entry: &&Entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer);
         let find = |wanted: &str| {
             if wanted == self.invalid.tool.name() {
                 return Some(&self.invalid);
             }
-            self.usable(rules).find(|entry| entry.tool.name() == wanted)
+            self.usable(rules)
+                .filter(is_for_model)
+                .find(|entry| entry.tool.name() == wanted)
         };
         find(name).or_else(|| find(&name.to_lowercase()))
     }
@@ -115,5 +120,87 @@ impl Registry {
         self.entries
             .iter()
             .filter(move |entry| !rules::disabled(entry.tool.name(), rules))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Effect, Model, Source, ToolOutput};
+    use crate::tool::{CallContext, ToolError};
+    use crate::workspace::Workspace;
+    use serde_json::json;
+
+    /// A tool for one model only, or for all.
+    struct For(&'static str, Option<&'static str>);
+
+    #[async_trait::async_trait]
+    impl Tool for For {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn input_schema(&self) -> Value {
+            json!({"type": "object"})
+        }
+
+        fn definition(&self, _offer: &Offer<'_>) -> Definition {
+            Definition {
+                name: self.0.to_owned(),
+                description: String::new(),
+                input_schema: self.input_schema(),
+                source: Source::Builtin,
+                effects: vec![Effect::Reads],
+                permissions: Vec::new(),
+                experimental: false,
+                advertised: true,
+            }
+        }
+
+        fn is_offered(&self, offer: &Offer<'_>) -> bool {
+            self.1.is_none_or(|model| offer.model.model_id == model)
+        }
+
+        fn example(&self) -> &str {
+            "{}"
+        }
+
+        fn is_resumable(&self) -> bool {
+            false
+        }
+
+        async fn call(&self, _input: Value, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+            Err(ToolError::Cancelled)
+        }
+    }
+
+    #[test]
+    fn what_is_not_for_a_model_is_neither_seen_nor_called() {
+        let tools: [Arc<dyn Tool>; 2] = [Arc::new(For("one", None)), Arc::new(For("two", Some("b")))];
+        let registry = Registry::new(Arc::new(For("invalid", None)), tools).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open("w", folder.path(), None).unwrap();
+        let check = |model: &str, seen: &[&str], is_callable: bool| {
+            let model = Model {
+                model_id: model.to_owned(),
+                ..Model::default()
+            };
+            let offer = Offer {
+                workspace: &workspace,
+                agent: "build",
+                model: &model,
+                client: "cli",
+            };
+            let offered: Vec<String> = registry
+                .offered(&offer, &[])
+                .into_iter()
+                .map(|tool| tool.name)
+                .collect();
+            assert_eq!(offered, seen);
+            assert_eq!(registry.resolve("Two", &offer, &[]).is_some(), is_callable);
+        };
+        check("a", &["one"], false);
+        check("b", &["one", "two"], true);
+        check("", &["one"], true);
     }
 }

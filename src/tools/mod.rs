@@ -4,10 +4,12 @@
 //! wire or another tool.
 
 pub mod bash;
+pub mod edit;
 pub mod glob;
 pub mod grep;
 pub mod invalid;
 pub mod list;
+pub mod multiedit;
 pub mod read;
 pub mod write;
 

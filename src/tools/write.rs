@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
-use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::call::{Effect, OutputText, ToolOutput, json_map};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
 use crate::workspace::files::{Files, Snapshot, locate};
 use crate::workspace::marks::ReadMark;
 use crate::workspace::text::BOM;
@@ -57,6 +57,10 @@ impl TypedTool for Write {
         include_str!("write.md").trim_end().to_owned()
     }
 
+    fn is_offered(&self, offer: &Offer<'_>) -> bool {
+        !uses_apply_patch(offer.model)
+    }
+
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let path = locate(&ctx.workspace, input.file_path).await?.path;
         ctx.ask_outside(&path, false).await?;
@@ -70,25 +74,8 @@ impl TypedTool for Write {
 
         let new = Bytes::from(keep_bom(&old, input.content));
         let diff = file.diff(&old, &new).await?;
-        ctx.ask(Ask {
-            permission: "edit".to_owned(),
-            patterns: file.path().patterns(),
-            always: vec!["*".to_owned()],
-            title: file.path().relative().to_owned(),
-            metadata: json_map([
-                ("filepath", json!(file.path().shown().to_string_lossy())),
-                ("diff", json!(diff.text)),
-            ]),
-        })
-        .await?;
-        if ctx.cancelled.is_cancelled() {
-            return Err(ToolError::Cancelled);
-        }
         let exists = old.exists();
-        let mark = file.replace(old, new).await?;
-        let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
-        ctx.remember(&key, mark);
-        ctx.file_edited(file.path().shown());
+        ctx.replace_file(&file, old, new, &diff).await?;
         Ok(ToolOutput {
             title: file.path().relative().to_owned(),
             output: OutputText::Text("Wrote file successfully.".to_owned()),

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 use super::text::is_js_whitespace;
@@ -32,6 +33,18 @@ pub struct FileDiff {
     pub additions: usize,
     /// Lines that the old text has and the new one has not.
     pub deletions: usize,
+}
+
+impl FileDiff {
+    /// Returns the diff of the file `path` as the metadata of a tool have it.
+    pub fn to_json(&self, path: &Path) -> Value {
+        json!({
+            "file": path.to_string_lossy(),
+            "patch": self.text,
+            "additions": self.additions,
+            "deletions": self.deletions,
+        })
+    }
 }
 
 /// Compares two texts of the file `path`, line by line; lines end with LF.

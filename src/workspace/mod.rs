@@ -7,6 +7,7 @@
 
 pub mod atomic;
 pub mod diff;
+pub mod edit;
 pub mod error;
 pub mod files;
 pub mod found;
