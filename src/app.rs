@@ -32,6 +32,7 @@ use crate::process::{self, Programs};
 use crate::store::local::LocalStore;
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
+use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::Bash;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
@@ -263,13 +264,14 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 6] = [
+    let tools: [Arc<dyn Tool>; 7] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Write::new(files)),
+        Arc::new(Write::new(Arc::clone(&files))),
         Arc::new(List),
+        Arc::new(ApplyPatch::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }

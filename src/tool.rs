@@ -44,6 +44,9 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns what is told about the tool in a list made for `offer`.
     fn definition(&self, offer: &Offer<'_>) -> Definition;
 
+    /// Says whether the tool is in a list made for `offer`.
+    fn offered_to(&self, offer: &Offer<'_>) -> bool;
+
     /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
     fn example(&self) -> &str;
 
@@ -84,6 +87,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns the text for the model.
     fn description(&self, offer: &Offer<'_>) -> String;
 
+    /// Says whether the tool is in a list made for `offer`.
+    fn offered_to(&self, _offer: &Offer<'_>) -> bool {
+        true
+    }
+
     /// Runs the tool.
     async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -115,6 +123,10 @@ impl<T: TypedTool> Tool for T {
         }
     }
 
+    fn offered_to(&self, offer: &Offer<'_>) -> bool {
+        TypedTool::offered_to(self, offer)
+    }
+
     fn example(&self) -> &str {
         T::ABOUT.example
     }
@@ -126,6 +138,12 @@ impl<T: TypedTool> Tool for T {
         })?;
         self.run(input, ctx).await
     }
+}
+
+/// Says whether a model changes files with `apply_patch`, in the place of `edit` and `write` (`spec/framework.md` §6).
+pub fn uses_apply_patch(model: &Model) -> bool {
+    let id = &model.model_id;
+    id.contains("gpt-") && !id.contains("oss") && !id.contains("gpt-4")
 }
 
 /// Returns the text of a call whose arguments do not fit (`spec/framework.md` §4).

@@ -75,6 +75,7 @@ impl Registry {
     /// Returns what the model of an agent with these rules is told (`spec/framework.md` §7).
     pub fn offered(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<Definition> {
         self.usable(rules)
+            .filter(|entry| entry.tool.offered_to(offer))
             .map(|entry| entry.tool.definition(offer))
             .filter(|definition| definition.advertised)
             .collect()
