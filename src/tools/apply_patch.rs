@@ -84,7 +84,9 @@ impl TypedTool for ApplyPatch {
         for planned in planned {
             trial.section(planned).await?;
         }
-        let Trial { transaction, report, .. } = trial;
+        let Trial {
+            transaction, report, ..
+        } = trial;
         ctx.ask(report.ask()).await?;
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
@@ -123,7 +125,10 @@ async fn plan(sections: Vec<Section>, ctx: &CallContext) -> Result<Vec<Planned>,
     let mut written = Vec::new();
     for section in &sections {
         written.push(section.path.clone());
-        if let Change::Update { move_to: Some(path), .. } = &section.change {
+        if let Change::Update {
+            move_to: Some(path), ..
+        } = &section.change
+        {
             written.push(path.clone());
         }
     }
@@ -136,7 +141,10 @@ async fn plan(sections: Vec<Section>, ctx: &CallContext) -> Result<Vec<Planned>,
             Change::Add(content) => Action::Add(content),
             Change::Delete => Action::Delete,
             Change::Update { move_to: None, chunks } => Action::Update(chunks),
-            Change::Update { move_to: Some(_), chunks } => {
+            Change::Update {
+                move_to: Some(_),
+                chunks,
+            } => {
                 let destination = next()?;
                 if destination.is_same_entry(&target) {
                     Action::Update(chunks)

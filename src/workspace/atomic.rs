@@ -195,8 +195,9 @@ fn sweep_changed_before(folder: &Path, before: SystemTime) -> usize {
     // The time of the last change of the inode, which a rename sets too: an old file that was put aside a moment ago
     // still has the time at which its content was written.
     let is_old = |entry: &std::fs::DirEntry| {
-        (entry.metadata())
-            .is_ok_and(|found| !found.is_dir() && u64::try_from(found.ctime()).is_ok_and(|time| time < before.as_secs()))
+        (entry.metadata()).is_ok_and(|found| {
+            !found.is_dir() && u64::try_from(found.ctime()).is_ok_and(|time| time < before.as_secs())
+        })
     };
     entries
         .take(MAX_SWEPT)

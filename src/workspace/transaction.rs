@@ -46,13 +46,11 @@ impl Target {
 
     fn resolve(workspace: &Workspace, written: &str) -> Self {
         let path = workspace.resolve(written);
-        let link = entry_of(path.shown())
-            .filter(|entry| entry.is_symlink())
-            .map(|entry| {
-                let inside = workspace.contains_real(&entry);
-                // What it is called was looked at with the path; this is about the folder that the link stands in.
-                ResolvedPath::new(path.shown().into(), entry, path.relative().into(), true, inside)
-            });
+        let link = entry_of(path.shown()).filter(|entry| entry.is_symlink()).map(|entry| {
+            let inside = workspace.contains_real(&entry);
+            // What it is called was looked at with the path; this is about the folder that the link stands in.
+            ResolvedPath::new(path.shown().into(), entry, path.relative().into(), true, inside)
+        });
         Self { path, link }
     }
 
@@ -258,7 +256,11 @@ impl Transaction {
             .as_ref()
             .filter(|link| self.knows(link.real()))
             .unwrap_or(&target.path);
-        let at = match self.slots.iter().position(|slot| slot.file.path().real() == path.real()) {
+        let at = match self
+            .slots
+            .iter()
+            .position(|slot| slot.file.path().real() == path.real())
+        {
             Some(at) => at,
             None => {
                 let slot = self.load(path).await?;

@@ -10,7 +10,7 @@ use super::seek::{Budget, Seeker};
 use crate::workspace::text::{BOM, split_bom};
 
 /// Files with more lines are not patched.
-const MAX_LINES: usize = 4_000_000;
+const MAX_LINES: usize = 2_000_000;
 
 /// Why chunks do not fit a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,17 +198,23 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Returns how many old and new lines to go by, in the order in which to try: all; without a last empty line, which
-    /// models write for the newline that ends a file; without any blank tail.
+    /// Returns how many old and new lines to go by, in the order in which to try: all, then fewer and fewer of the empty
+    /// lines at the end, which models write for the newline that ends a file or to separate chunks.
     fn readings(&self) -> Vec<(usize, usize)> {
-        let (old, new) = (self.old.len(), self.new.len());
-        let mut readings = vec![(old, new)];
-        if old > 1 && self.old[old - 1].is_empty() {
-            let new_ends_empty = self.new.last().is_some_and(|line| line.text.is_empty());
-            readings.push((old - 1, new - usize::from(new_ends_empty)));
-        }
-        if self.blank_tail > 1 {
-            readings.push((old - self.blank_tail, new - self.blank_tail));
+        let tail = self.blank_tail;
+        let mut readings: Vec<(usize, usize)> = Vec::new();
+        for dropped in [0, 1, tail, tail + 1] {
+            let old = self.old.len().saturating_sub(dropped);
+            if old == 0 || self.old[old..].iter().any(|line| !line.is_empty()) {
+                continue;
+            }
+            let mut new = self.new.len() - dropped.min(tail);
+            if dropped > tail && new > 0 && self.new[new - 1].text.is_empty() {
+                new -= 1;
+            }
+            if !readings.contains(&(old, new)) {
+                readings.push((old, new));
+            }
         }
         readings
     }

@@ -132,7 +132,11 @@ pub fn parse(text: &str) -> Result<Vec<Section>, ParseError> {
     if trim(text).is_empty() {
         return Err(ParseError::NoText);
     }
-    let lines = || (1..).zip(text.split('\n')).map(|(number, line)| (number, strip_cr(line)));
+    let lines = || {
+        (1..)
+            .zip(text.split('\n'))
+            .map(|(number, line)| (number, strip_cr(line)))
+    };
     let find = |marker: &str| lines().find(|(_, line)| trim(line) == marker).map(|(number, _)| number);
     let (begin, end) = match (find(BEGIN), find(END)) {
         (Some(begin), Some(end)) if begin < end => (begin, end),
@@ -337,7 +341,7 @@ impl Parser {
     fn finish(self) -> Result<Vec<Section>, ParseError> {
         for section in &self.sections {
             if let Change::Update { move_to: None, chunks } = &section.change
-                && chunks.iter().all(|chunk| chunk.lines.is_empty())
+                && chunks.iter().all(|chunk| chunk.lines.len() == chunk.blank_tail)
             {
                 return Err(ParseError::NoChanges {
                     path: section.path.clone(),

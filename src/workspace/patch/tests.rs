@@ -113,10 +113,7 @@ fn refuses_with_the_line() {
         "*** End Patch\n*** Begin Patch",
         "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (`*** End Patch` is line 1, before",
     );
-    check(
-        "*** Begin Patch\n*** End Patch",
-        "patch rejected: empty patch (line 1)",
-    );
+    check("*** Begin Patch\n*** End Patch", "patch rejected: empty patch (line 1)");
     check(
         "x\r\n*** Begin Patch\r\n*** End Patch\r\n",
         "patch rejected: empty patch (line 2)",
@@ -223,8 +220,11 @@ fn tells_what_it_cannot_find() {
     assert_eq!(run("a\n", "@@ c\n+x"), context);
     let chunks = [];
     let cancelled = CancellationToken::new();
-    assert_eq!(apply(b"ab\xff", &chunks, &cancelled), Err(ApplyError::NotText { at: 2 }));
-    let large = "\n".repeat(4_000_001);
+    assert_eq!(
+        apply(b"ab\xff", &chunks, &cancelled),
+        Err(ApplyError::NotText { at: 2 })
+    );
+    let large = "\n".repeat(2_000_001);
     assert_eq!(
         apply(large.as_bytes(), &chunks, &cancelled),
         Err(ApplyError::TooManyLines)
@@ -235,9 +235,7 @@ fn tells_what_it_cannot_find() {
 fn many_chunks_are_cheap_and_hostile_ones_end() {
     let count = 20_000;
     let file: String = (0..count).map(|n| format!("  line {n}\n")).collect();
-    let body: String = (0..count)
-        .map(|n| format!("@@\n-line {n}\n+changed {n}\n"))
-        .collect();
+    let body: String = (0..count).map(|n| format!("@@\n-line {n}\n+changed {n}\n")).collect();
     let sections = parse(&patch(&format!("*** Update File: a\n{body}"))).unwrap();
     let Change::Update { chunks, .. } = &sections[0].change else {
         panic!("an update")

@@ -54,7 +54,10 @@ pub(super) fn commit(
     let mut done = Vec::new();
     match carry_out(slots, &mut done, before_step) {
         Ok(changed) => {
-            let folders: BTreeSet<_> = slots.iter().filter_map(|slot| slot.file.path().real().parent()).collect();
+            let folders: BTreeSet<_> = slots
+                .iter()
+                .filter_map(|slot| slot.file.path().real().parent())
+                .collect();
             folders.into_iter().for_each(atomic::sync_folder);
             // Dropping what was put aside deletes it; not before what replaced it is sure to stay.
             drop(done);
@@ -342,5 +345,41 @@ impl Slot {
             path: ResolvedPath::clone(self.file.path()),
             mark,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_rewritten_in_place_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        for (old, new) in [("old", "something longer"), ("something long", "new"), ("", "x")] {
+            std::fs::write(&file, old).unwrap();
+            let mut done = Vec::new();
+            rewrite(&file, new.as_bytes(), old.as_bytes(), &mut done).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), new);
+            assert!(roll_back(done).is_empty());
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), old);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_put_back_is_named_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        std::fs::write(&file, "mine").unwrap();
+        let aside = put_aside(&file).unwrap();
+        let name = aside.to_path_buf();
+        std::fs::write(&file, "theirs").unwrap();
+        let undo = Undo::Restore {
+            real: file.clone(),
+            aside,
+        };
+        assert_eq!(roll_back(vec![undo]), [file.clone()]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
+        assert_eq!(std::fs::read_to_string(name).unwrap(), "mine");
     }
 }
