@@ -149,15 +149,28 @@ pub struct TransactionError {
     /// What went wrong first.
     #[source]
     pub cause: FileError,
-    /// The paths that could not be made what they were; none, unless putting them back failed too.
-    pub unrestored: Vec<PathBuf>,
+    /// What could not be made what it was; nothing, unless putting it back failed too.
+    pub unrestored: Vec<Unrestored>,
 }
 
-fn what_is_left(unrestored: &[PathBuf]) -> String {
+/// A path that is not what it was, although it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unrestored {
+    /// The path.
+    pub path: PathBuf,
+    /// Where the file is that stood there.
+    pub saved: Option<PathBuf>,
+}
+
+fn what_is_left(unrestored: &[Unrestored]) -> String {
     if unrestored.is_empty() {
         return "No file was changed.".to_owned();
     }
-    let paths: Vec<_> = unrestored.iter().map(|path| path.to_string_lossy()).collect();
+    let describe = |left: &Unrestored| match &left.saved {
+        Some(saved) => format!("{} (the old file is {})", left.path.display(), saved.display()),
+        None => left.path.display().to_string(),
+    };
+    let paths: Vec<_> = unrestored.iter().map(describe).collect();
     format!("These could not be put back as they were: {}", paths.join(", "))
 }
 

@@ -224,7 +224,7 @@ async fn asks_outside_section_by_section() {
             .await
             .unwrap_err();
         assert_eq!(error, Refusal::Rejected.to_string());
-        assert_eq!(bench.asked(), [outside.clone()], "{body}");
+        assert_eq!(bench.asked(), std::slice::from_ref(&outside), "{body}");
     }
     // The sections before it are tried first, the ones after it are not.
     let body = "*** Delete File: none\n*** Delete File: ../out/a";
@@ -233,7 +233,7 @@ async fn asks_outside_section_by_section() {
         .await
         .unwrap_err();
     assert!(error.contains("/out/none"), "{error}");
-    assert_eq!(bench.asked(), [outside.clone()]);
+    assert_eq!(bench.asked(), std::slice::from_ref(&outside));
     run(&bench, "*** Delete File: ../out/a").await.unwrap();
     assert_eq!(
         bench.asked(),

@@ -1,7 +1,8 @@
 //! Carrying a transaction out: prepare, compare, replace, and put back what was replaced if the rest fails.
 //!
 //! *Invariant:* every step that changes something pushes what undoes it before the next one begins; what is undone is
-//! undone in reverse. Old files are put aside by a rename, so putting them back needs no space and no reading.
+//! undone in reverse. Old files are put aside by a rename, so putting them back needs no space and no reading. Whatever
+//! goes, goes last: a process that is killed half way through a move leaves the file twice, not nowhere.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use tempfile::TempPath;
 
 use super::super::{ResolvedPath, atomic, files, marks, open, path};
-use super::{Before, Changed, Draft, Slot, TransactionError};
+use super::{Before, Changed, Draft, Slot, TransactionError, Unrestored};
 use crate::workspace::FileError;
 use crate::workspace::marks::ReadMark;
 
@@ -46,7 +47,7 @@ enum Undo<'a> {
     DeleteFolder { folder: PathBuf },
 }
 
-/// Carries the slots out in their order. `before_step` is called with the number of each step before it is taken.
+/// Carries the slots out. `before_step` is called with the number of each step before it is taken.
 pub(super) fn commit(
     slots: &[Slot],
     before_step: &mut dyn FnMut(usize) -> io::Result<()>,
@@ -84,7 +85,8 @@ fn carry_out<'a>(
         slot.check_unchanged()?;
     }
     let mut changed = Vec::new();
-    for (number, (slot, step)) in slots.iter().zip(steps).enumerate() {
+    let (last, first): (Vec<_>, Vec<_>) = (slots.iter().zip(steps)).partition(|(_, step)| matches!(step, Step::Remove));
+    for (number, (slot, step)) in first.into_iter().chain(last).enumerate() {
         before_step(number).map_err(|source| slot.failed(source))?;
         let is_kept = matches!(step, Step::Keep);
         let metadata = take(slot, step, done).map_err(|source| slot.failed(source))?;
@@ -235,30 +237,28 @@ fn put_aside(real: &Path) -> io::Result<TempPath> {
     Ok(aside.into_temp_path())
 }
 
-/// Undoes what was done, last first, and returns the paths where that failed.
-fn roll_back(done: Vec<Undo<'_>>) -> Vec<PathBuf> {
+/// Undoes what was done, last first, and returns where that failed.
+fn roll_back(done: Vec<Undo<'_>>) -> Vec<Unrestored> {
     let mut unrestored = Vec::new();
     for undo in done.into_iter().rev() {
         let (real, result) = match undo {
             Undo::Exchange { real, aside } => {
                 let result = exchange(&aside, &real).map_err(io::Error::from);
-                keep_if_failed(&result, aside);
-                (real, result)
+                (real, result.map_err(|_| save(aside)))
             }
             Undo::Restore { real, aside } => {
                 let result = rename_new(&aside, &real);
-                keep_if_failed(&result, aside);
-                (real, result)
+                (real, result.map_err(|_| save(aside)))
             }
             Undo::Rewrite { real, old } => {
                 let result = std::fs::read(&real)
                     .and_then(|now| atomic::write_in_place(&real, old, &now))
                     .map(drop);
-                (real, result)
+                (real, result.map_err(|_| None))
             }
             Undo::Delete { real } => {
                 let result = std::fs::remove_file(&real);
-                (real, result)
+                (real, result.map_err(|_| None))
             }
             Undo::DeleteFolder { folder } => {
                 // What somebody else has put there meanwhile stays, and its folder with it.
@@ -266,18 +266,19 @@ fn roll_back(done: Vec<Undo<'_>>) -> Vec<PathBuf> {
                 continue;
             }
         };
-        if result.is_err() {
-            unrestored.push(real);
+        if let Err(saved) = result {
+            unrestored.push(Unrestored { path: real, saved });
         }
     }
     unrestored
 }
 
-/// An old file that could not be put back is not deleted with its temporary name: it may be the only copy.
-fn keep_if_failed(result: &io::Result<()>, aside: TempPath) {
-    if result.is_err() {
-        let _ = aside.keep();
-    }
+/// Keeps an old file that could not be put back, under a name that nobody sweeps: it may be the only copy.
+fn save(aside: TempPath) -> Option<PathBuf> {
+    let temporary = aside.keep().ok()?;
+    let saved = temporary.with_extension("saved");
+    let is_renamed = rename_new(&temporary, &saved).is_ok();
+    Some(if is_renamed { saved } else { temporary })
 }
 
 impl Slot {
@@ -372,14 +373,18 @@ mod tests {
         let file = folder.path().join("a");
         std::fs::write(&file, "mine").unwrap();
         let aside = put_aside(&file).unwrap();
-        let name = aside.to_path_buf();
+        let saved = aside.with_extension("saved");
         std::fs::write(&file, "theirs").unwrap();
         let undo = Undo::Restore {
             real: file.clone(),
             aside,
         };
-        assert_eq!(roll_back(vec![undo]), [file.clone()]);
+        let unrestored = Unrestored {
+            path: file.clone(),
+            saved: Some(saved.clone()),
+        };
+        assert_eq!(roll_back(vec![undo]), [unrestored]);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
-        assert_eq!(std::fs::read_to_string(name).unwrap(), "mine");
+        assert_eq!(std::fs::read_to_string(saved).unwrap(), "mine");
     }
 }
