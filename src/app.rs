@@ -34,6 +34,7 @@ use crate::process::{self, Programs};
 use crate::store::local::LocalStore;
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
+use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::Bash;
 use crate::tools::edit::Edit;
 use crate::tools::glob::Glob;
@@ -275,7 +276,7 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 8] = [
+    let tools: [Arc<dyn Tool>; 9] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
@@ -283,7 +284,8 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
         Arc::new(Edit::new(files.clone())),
         Arc::new(Write::new(files.clone())),
         Arc::new(List),
-        Arc::new(MultiEdit::new(files)),
+        Arc::new(MultiEdit::new(files.clone())),
+        Arc::new(ApplyPatch::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }

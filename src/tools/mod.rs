@@ -3,6 +3,7 @@
 //! *Invariant:* a tool imports `call`, `tool`, `workspace` and `process`; never the engine, the permissions, a store, the
 //! wire or another tool.
 
+pub mod apply_patch;
 pub mod bash;
 pub mod edit;
 pub mod glob;

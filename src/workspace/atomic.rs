@@ -8,6 +8,7 @@ use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Gid, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -23,6 +24,13 @@ pub const TEMP_PREFIX: &str = ".toolgate-";
 
 /// Names of temporary files end with this.
 pub const TEMP_SUFFIX: &str = ".tmp";
+
+/// Temporary files live for the moments between two renames. One that nobody has touched for this long belongs to a process
+/// that is gone; the age and not a process id says so, because services on several machines may share a folder.
+const LEFT_OVER_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Entries of a folder that are looked at in search of left-over files; it is a courtesy, not a duty.
+const MAX_SWEPT: usize = 4096;
 
 /// The kernel's limit for the names of all extended attributes of a file, and for one value.
 const MAX_ATTRIBUTES: usize = 64 << 10;
@@ -50,9 +58,7 @@ pub(super) fn write(path: &ResolvedPath, bytes: &[u8], old: &Snapshot) -> Result
 }
 
 fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
-    // The mode is what any program's new file gets; the umask applies.
-    let file = temp_file(folder, 0o666, bytes)?;
-    file.as_file().sync_all()?;
+    let file = stage(folder, bytes, None)?;
     // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
     let file = file.persist_noclobber(real).map_err(|error| error.error)?;
     sync_folder(folder);
@@ -60,23 +66,37 @@ fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
 }
 
 fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::Result<Metadata> {
-    let file = temp_file(folder, 0o600, bytes)?;
-    copy_attributes(real, file.as_file());
+    let file = stage(folder, bytes, Some((real, old)))?;
+    let file = file.persist(real).map_err(|error| error.error)?;
+    sync_folder(folder);
+    file.metadata()
+}
+
+/// Writes `bytes` to a durable temporary file in `folder`, ready to be renamed. `like` is the file whose attributes,
+/// owner and mode it gets, with its metadata; without one it gets what any program's new file gets.
+pub(super) fn stage(folder: &Path, bytes: &[u8], like: Option<(&Path, &Metadata)>) -> io::Result<NamedTempFile> {
+    // The umask applies to a new file's mode.
+    let file = temp_file(folder, if like.is_some() { 0o600 } else { 0o666 }, bytes)?;
+    if let Some((real, metadata)) = like {
+        resemble(file.as_file(), real, metadata)?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn resemble(file: &File, real: &Path, old: &Metadata) -> io::Result<()> {
+    copy_attributes(real, file);
     // The owner first, because changing it clears set-user-id bits. Only root may give files away; for everybody
     // else the new file is theirs, as with any editor that renames.
     let owner = Uid::from_raw(old.uid());
     let group = Gid::from_raw(old.gid());
     let mut mode = old.mode() & 0o7777;
-    if rustix::fs::fchown(file.as_file(), Some(owner), Some(group)).is_err() {
-        let _ = rustix::fs::fchown(file.as_file(), None, Some(group));
+    if rustix::fs::fchown(file, Some(owner), Some(group)).is_err() {
+        let _ = rustix::fs::fchown(file, None, Some(group));
         // Under another owner these bits would give somebody else's rights to what a model wrote.
         mode &= 0o1777;
     }
-    file.as_file().set_permissions(Permissions::from_mode(mode))?;
-    file.as_file().sync_all()?;
-    let file = file.persist(real).map_err(|error| error.error)?;
-    sync_folder(folder);
-    file.metadata()
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 /// Copies extended attributes, access control lists among them, as far as the system lets us. Capabilities belong to the
@@ -111,12 +131,12 @@ fn temp_file(folder: &Path, mode: u32, bytes: &[u8]) -> io::Result<NamedTempFile
 
 /// Makes the rename durable. Some file systems cannot sync a folder; the content is safe either way, so this is only
 /// attempted.
-fn sync_folder(folder: &Path) {
+pub(super) fn sync_folder(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
 
 /// A rename needs no right to the old file, so a file that was made read-only must be asked for it.
-fn refuse_read_only(real: &Path) -> io::Result<()> {
+pub(super) fn refuse_read_only(real: &Path) -> io::Result<()> {
     match rustix::fs::accessat(CWD, real, Access::WRITE_OK, AtFlags::EACCESS) {
         // Where the system cannot say, the rename decides.
         Ok(()) | Err(Errno::NOSYS) => Ok(()),
@@ -126,7 +146,7 @@ fn refuse_read_only(real: &Path) -> io::Result<()> {
 
 /// Says whether the file itself may still be written: the folder is read-only or sticky, or the file is a mount point.
 /// By kind, because errors of temporary files carry no number.
-fn folder_does_not_take(error: &io::Error) -> bool {
+pub(super) fn folder_does_not_take(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::ResourceBusy
@@ -135,7 +155,7 @@ fn folder_does_not_take(error: &io::Error) -> bool {
 
 /// Rewrites the file itself. Space is reserved before the first byte changes, and the old content is put back if
 /// writing fails all the same.
-fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata> {
+pub(super) fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mut file = OpenOptions::new()
         .write(true)
@@ -160,6 +180,34 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_all()
+}
+
+/// Deletes what services that were killed while they wrote have left in `folder`, and returns how many files that were.
+pub fn sweep_folder(folder: &Path) -> usize {
+    sweep_changed_before(folder, SystemTime::now() - LEFT_OVER_AFTER)
+}
+
+fn sweep_changed_before(folder: &Path, before: SystemTime) -> usize {
+    let Ok(entries) = folder.read_dir() else { return 0 };
+    let is_ours = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        name.starts_with(TEMP_PREFIX.as_bytes()) && name.ends_with(TEMP_SUFFIX.as_bytes())
+    };
+    let before = before.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // The time of the last change of the inode, which a rename sets too: an old file that was put aside a moment ago
+    // still has the time at which its content was written.
+    let is_old = |entry: &std::fs::DirEntry| {
+        (entry.metadata()).is_ok_and(|found| {
+            !found.is_dir() && u64::try_from(found.ctime()).is_ok_and(|time| time < before.as_secs())
+        })
+    };
+    entries
+        .take(MAX_SWEPT)
+        .flatten()
+        .filter(|entry| is_ours(entry) && is_old(entry))
+        .filter(|entry| std::fs::remove_file(entry.path()).is_ok())
+        .count()
 }
 
 #[cfg(test)]
@@ -213,5 +261,20 @@ mod tests {
         let mut value = [0; 16];
         let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
         assert_eq!(&value[..length], b"kept");
+    }
+
+    #[test]
+    fn left_over_files_are_swept_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in [".toolgate-abc.tmp", ".toolgate-notes", "a.tmp"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::create_dir(at(".toolgate-folder.tmp")).unwrap();
+        assert_eq!(sweep_folder(folder.path()), 0, "it may still be written");
+        let soon = SystemTime::now() + Duration::from_secs(5);
+        assert_eq!(sweep_changed_before(folder.path(), soon), 1);
+        assert!(!at(".toolgate-abc.tmp").exists() && at(".toolgate-notes").exists() && at("a.tmp").exists());
+        assert!(at(".toolgate-folder.tmp").exists());
     }
 }

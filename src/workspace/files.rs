@@ -270,7 +270,7 @@ impl LockedFile {
     pub async fn replace(&self, expected: Arc<Snapshot>, bytes: Bytes) -> Result<ReadMark, FileError> {
         let this = self.clone();
         blocking(move || {
-            this.expect(&expected)?;
+            expect(&this.path, &expected)?;
             let metadata = atomic::write(&this.path, &bytes, &expected)?;
             Ok(ReadMark::new(&metadata, Some(marks::sha256(&bytes)), SystemTime::now()))
         })
@@ -284,25 +284,26 @@ impl LockedFile {
     pub async fn remove(&self, expected: Arc<Snapshot>) -> Result<(), FileError> {
         let this = self.clone();
         blocking(move || {
-            this.expect(&expected)?;
+            expect(&this.path, &expected)?;
             open::check_not_swapped(&this.path)?;
             std::fs::remove_file(this.path.real()).map_err(|source| FileError::io("delete", this.path.shown(), source))
         })
         .await
     }
+}
 
-    fn expect(&self, expected: &Snapshot) -> Result<(), FileError> {
-        let current = load(&self.path)?;
-        let same = match (&current, &expected.file) {
-            (None, None) => true,
-            (Some(now), Some(then)) => now.bytes == then.bytes,
-            (None, Some(_)) | (Some(_), None) => false,
-        };
-        if same {
-            Ok(())
-        } else {
-            Err(modified(&self.path, current.as_ref(), expected.taken))
-        }
+/// Fails if the path does not hold what `expected` has.
+pub(super) fn expect(path: &ResolvedPath, expected: &Snapshot) -> Result<(), FileError> {
+    let current = load(path)?;
+    let same = match (&current, &expected.file) {
+        (None, None) => true,
+        (Some(now), Some(then)) => now.bytes == then.bytes,
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    if same {
+        Ok(())
+    } else {
+        Err(modified(path, current.as_ref(), expected.taken))
     }
 }
 
