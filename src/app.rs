@@ -38,6 +38,7 @@ use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
 use crate::tools::read::Read;
+use crate::tools::revert::Revert;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
 use crate::workspace::files::Files;
@@ -263,13 +264,14 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 6] = [
+    let tools: [Arc<dyn Tool>; 7] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Write::new(files)),
+        Arc::new(Write::new(files.clone())),
         Arc::new(List),
+        Arc::new(Revert::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }

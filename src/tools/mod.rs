@@ -9,6 +9,7 @@ pub mod grep;
 pub mod invalid;
 pub mod list;
 pub mod read;
+pub mod revert;
 pub mod write;
 
 #[cfg(test)]

@@ -85,6 +85,7 @@ impl TypedTool for Write {
             return Err(ToolError::Cancelled);
         }
         let exists = old.exists();
+        ctx.record_changes(vec![file.planned_change(&old, &new)]).await?;
         let mark = file.replace(old, new).await?;
         let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
         ctx.remember(&key, mark);

@@ -27,39 +27,86 @@ pub const TEMP_SUFFIX: &str = ".tmp";
 /// The kernel's limit for the names of all extended attributes of a file, and for one value.
 const MAX_ATTRIBUTES: usize = 64 << 10;
 
-/// Writes `bytes` to the real path, which now holds `old`, and returns the new file's metadata.
-pub(super) fn write(path: &ResolvedPath, bytes: &[u8], old: &Snapshot) -> Result<Metadata, FileError> {
+/// New content for a file, written and durable beside it: what is left to fail is a rename.
+pub(super) struct Staged<'a> {
+    path: &'a ResolvedPath,
+    bytes: &'a [u8],
+    old: &'a Snapshot,
+    mode: Option<u32>,
+    /// None where the folder does not take a new file.
+    temp: Option<NamedTempFile>,
+}
+
+/// Prepares that `bytes` come to the real path, which now holds `old`; makes the folders above it. The file gets `mode`,
+/// or keeps its own; a new file has the one that the system gives to new files. Dropped, it leaves no file behind.
+pub(super) fn stage<'a>(
+    path: &'a ResolvedPath,
+    bytes: &'a [u8],
+    old: &'a Snapshot,
+    mode: Option<u32>,
+) -> Result<Staged<'a>, FileError> {
     open::check_not_swapped(path)?;
     let failed = |source| FileError::io("write", path.shown(), source);
     let real = path.real();
     let folder = real.parent().ok_or_else(|| FileError::IsFolder { path: real.into() })?;
-    match old.metadata() {
+    let temp = match old.metadata() {
         None => {
             std::fs::create_dir_all(folder).map_err(failed)?;
-            create(folder, real, bytes).map_err(failed)
+            Some(stage_new(folder, bytes, mode).map_err(failed)?)
         }
         Some(metadata) => {
             refuse_read_only(real).map_err(failed)?;
-            match rename_over(folder, real, bytes, metadata) {
-                Err(error) if folder_does_not_take(&error) => write_in_place(real, bytes, old.bytes()),
-                done => done,
+            match stage_over(folder, real, bytes, metadata, mode) {
+                Err(error) if folder_does_not_take(&error) => None,
+                staged => Some(staged.map_err(failed)?),
             }
-            .map_err(failed)
         }
+    };
+    Ok(Staged {
+        path,
+        bytes,
+        old,
+        mode,
+        temp,
+    })
+}
+
+impl Staged<'_> {
+    /// Puts the content in its place and returns the new file's metadata.
+    pub(super) fn commit(self) -> Result<Metadata, FileError> {
+        let real = self.path.real();
+        let in_place = || write_in_place(real, self.bytes, self.old.bytes(), self.mode);
+        let done = match self.temp {
+            None => in_place(),
+            // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
+            Some(temp) if !self.old.exists() => finish(real, temp.persist_noclobber(real)),
+            Some(temp) => match finish(real, temp.persist(real)) {
+                Err(error) if folder_does_not_take(&error) => in_place(),
+                done => done,
+            },
+        };
+        done.map_err(|source| FileError::io("write", self.path.shown(), source))
     }
 }
 
-fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
+fn stage_new(folder: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<NamedTempFile> {
     // The mode is what any program's new file gets; the umask applies.
     let file = temp_file(folder, 0o666, bytes)?;
+    if let Some(mode) = mode {
+        // The file belongs to the service now, so the rights of another owner must not come back with it.
+        file.as_file().set_permissions(Permissions::from_mode(mode & 0o1777))?;
+    }
     file.as_file().sync_all()?;
-    // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
-    let file = file.persist_noclobber(real).map_err(|error| error.error)?;
-    sync_folder(folder);
-    file.metadata()
+    Ok(file)
 }
 
-fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::Result<Metadata> {
+fn stage_over(
+    folder: &Path,
+    real: &Path,
+    bytes: &[u8],
+    old: &Metadata,
+    mode: Option<u32>,
+) -> io::Result<NamedTempFile> {
     let file = temp_file(folder, 0o600, bytes)?;
     copy_attributes(real, file.as_file());
     // The owner first, because changing it clears set-user-id bits. Only root may give files away; for everybody
@@ -69,11 +116,17 @@ fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::
     if rustix::fs::fchown(file.as_file(), Some(owner), Some(group)).is_err() {
         let _ = rustix::fs::fchown(file.as_file(), None, Some(group));
     }
-    file.as_file()
-        .set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+    let mode = mode.unwrap_or(old.mode()) & 0o7777;
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
     file.as_file().sync_all()?;
-    let file = file.persist(real).map_err(|error| error.error)?;
-    sync_folder(folder);
+    Ok(file)
+}
+
+fn finish(real: &Path, persisted: Result<File, tempfile::PersistError>) -> io::Result<Metadata> {
+    let file = persisted.map_err(|error| error.error)?;
+    if let Some(folder) = real.parent() {
+        sync_folder(folder);
+    }
     file.metadata()
 }
 
@@ -133,7 +186,7 @@ fn folder_does_not_take(error: &io::Error) -> bool {
 
 /// Rewrites the file itself. Space is reserved before the first byte changes, and the old content is put back if
 /// writing fails all the same.
-fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata> {
+fn write_in_place(real: &Path, bytes: &[u8], old: &[u8], mode: Option<u32>) -> io::Result<Metadata> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mut file = OpenOptions::new()
         .write(true)
@@ -149,6 +202,9 @@ fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata>
     if let Err(error) = overwrite(&mut file, bytes) {
         let _ = overwrite(&mut file, old);
         return Err(error);
+    }
+    if let Some(mode) = mode {
+        file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
     }
     file.metadata()
 }
@@ -172,7 +228,7 @@ mod tests {
         let number = file.metadata().unwrap().ino();
         for text in ["new", "something that is longer than before", ""] {
             let old = std::fs::read(&file).unwrap();
-            let metadata = write_in_place(&file, text.as_bytes(), &old).unwrap();
+            let metadata = write_in_place(&file, text.as_bytes(), &old, None).unwrap();
             assert_eq!((metadata.ino(), metadata.len()), (number, text.len() as u64));
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }
@@ -183,7 +239,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "theirs").unwrap();
-        assert!(create(folder.path(), &file, b"mine").is_err());
+        let staged = stage_new(folder.path(), b"mine", None).unwrap();
+        assert!(finish(&file, staged.persist_noclobber(&file)).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "no temporary file stays");
     }
@@ -195,7 +252,7 @@ mod tests {
         std::fs::write(&file, "old").unwrap();
         let metadata = file.metadata().unwrap();
         let gone = folder.path().join("gone");
-        assert!(rename_over(&gone, &file, b"new", &metadata).is_err());
+        assert!(stage_over(&gone, &file, b"new", &metadata, None).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
     }
 
@@ -207,7 +264,8 @@ mod tests {
         if rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).is_err() {
             return; // This file system has none.
         }
-        rename_over(folder.path(), &file, b"new", &file.metadata().unwrap()).unwrap();
+        let staged = stage_over(folder.path(), &file, b"new", &file.metadata().unwrap(), None).unwrap();
+        finish(&file, staged.persist(&file)).unwrap();
         let mut value = [0; 16];
         let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
         assert_eq!(&value[..length], b"kept");

@@ -4,6 +4,7 @@
 //! reads and writes safely, and walks trees. Nothing below takes a raw path or the process's current directory.
 
 pub mod atomic;
+pub mod changes;
 pub mod diff;
 pub mod error;
 pub mod files;
@@ -14,6 +15,7 @@ pub mod kind;
 mod listing;
 pub mod locks;
 pub mod marks;
+pub mod merge;
 pub mod newest;
 pub mod open;
 pub mod path;
@@ -91,7 +93,7 @@ impl Workspace {
 
     /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links
     /// followed as far as the path exists.
-    pub fn resolve(&self, written: &str) -> ResolvedPath {
+    pub fn resolve(&self, written: impl AsRef<Path>) -> ResolvedPath {
         let shown = path::normalize(&self.directory.join(written));
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);

@@ -285,6 +285,8 @@ impl CallLog for LocalStore {
     }
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
-        self.writer.ask(move |db| sweep(db, before)).await
+        let count = self.writer.ask(move |db| sweep(db, before)).await?;
+        self.sweep_blobs().await?;
+        Ok(count)
     }
 }
