@@ -248,24 +248,10 @@ async fn undo(
                 "someone else has changed it since; `merge` keeps both changes where they are apart".to_owned(),
             ));
         }
-        let (Some(base), Some(theirs)) = (ctx.blob(&after.sha256).await?, ctx.blob(&before.sha256).await?) else {
-            return Ok(Err(gone()));
-        };
-        let Some(ours) = contents(now, ctx).await? else {
-            return Ok(Err(gone()));
-        };
-        match merge_blocking(base, ours, theirs).await? {
-            Ok(text) => {
-                now.sha256 = sha256(text.as_bytes());
-                now.bytes = Some(Bytes::from(text));
-                merged = true;
-            }
-            Err(error) => {
-                return Ok(Err(format!(
-                    "someone else has changed it since, and it cannot be merged: {error}"
-                )));
-            }
+        if let Err(problem) = merge_back(now, before, after, ctx).await? {
+            return Ok(Err(problem));
         }
+        merged = true;
     }
     let Some(mut state) = state else {
         return Ok(Ok(Undone { version: None, merged }));
@@ -301,13 +287,28 @@ async fn contents(state: &mut State, ctx: &CallContext) -> Result<Option<Bytes>,
     Ok(state.bytes.clone())
 }
 
-async fn merge_blocking(
-    base: Bytes,
-    ours: Bytes,
-    theirs: Bytes,
-) -> Result<Result<String, merge::MergeError>, ToolError> {
+/// Takes a change back in a file that was changed since. The inner error says for people why it cannot be.
+async fn merge_back(
+    now: &mut State,
+    before: &FileVersion,
+    after: &FileVersion,
+    ctx: &CallContext,
+) -> Result<Result<(), String>, ToolError> {
+    let (base, theirs) = (ctx.blob(&after.sha256).await?, ctx.blob(&before.sha256).await?);
+    let (Some(base), Some(theirs), Some(ours)) = (base, theirs, contents(now, ctx).await?) else {
+        return Ok(Err(gone()));
+    };
     let merging = tokio::task::spawn_blocking(move || merge::three_way(&base, &ours, &theirs));
-    merging.await.map_err(|error| ToolError::Internal(Box::new(error)))
+    let text = match merging.await.map_err(|error| ToolError::Internal(Box::new(error)))? {
+        Ok(text) => text,
+        Err(error) => {
+            let problem = format!("someone else has changed it since, and it cannot be merged: {error}");
+            return Ok(Err(problem));
+        }
+    };
+    now.sha256 = sha256(text.as_bytes());
+    now.bytes = Some(Bytes::from(text));
+    Ok(Ok(()))
 }
 
 fn refuse_large(changes: &[FileChange]) -> Result<(), ToolError> {

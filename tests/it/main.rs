@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod revert;
 mod store;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, Timestamp};
-use toolgate::store::{CallLog as _, Changes as _, Store, StoreError};
+use toolgate::store::{Store, StoreError};
 
 use super::{Fixture, create, end, hostile, record};
 
