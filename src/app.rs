@@ -43,8 +43,10 @@ use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
 use crate::tools::multiedit::MultiEdit;
 use crate::tools::read::Read;
+use crate::tools::revert::Revert;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
+use crate::workspace::atomic;
 use crate::workspace::files::Files;
 
 /// How long a command may run that says nothing about it.
@@ -170,8 +172,11 @@ impl App {
         let recovered = self.engine.recover().await;
         let recovered = recovered.context("cannot look after the calls of an earlier run")?;
         if recovered.lost + recovered.resumed > 0 {
-            let engine::Recovered { lost, resumed } = recovered;
+            let engine::Recovered { lost, resumed, folders } = recovered;
             tracing::warn!(lost, resumed, "an earlier run ended without closing");
+            let sweep = move || folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>();
+            let swept = tokio::task::spawn_blocking(sweep).await?;
+            tracing::debug!(swept, "temporary files of the earlier run deleted");
         }
         Ok(())
     }
@@ -276,7 +281,7 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 9] = [
+    let tools: [Arc<dyn Tool>; 10] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
@@ -285,6 +290,7 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
         Arc::new(Write::new(files.clone())),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
+        Arc::new(Revert::new(files.clone())),
         Arc::new(ApplyPatch::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)

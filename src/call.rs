@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -854,6 +855,30 @@ impl Default for OutputText {
     fn default() -> Self {
         Self::Text(String::new())
     }
+}
+
+/// One change that a call made to a file, with what is needed to take it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// The absolute path with every link followed.
+    pub path: PathBuf,
+    /// The absolute path as the call named it; permissions are asked for this one.
+    pub shown: PathBuf,
+    /// The file before the change; none if there was none.
+    pub before: Option<FileVersion>,
+    /// The file after the change; none if there is none. A file that was moved is a change of either path.
+    pub after: Option<FileVersion>,
+}
+
+/// A file as it was at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    /// SHA-256 of the content, hexadecimal; names its blob in the store.
+    pub sha256: String,
+    /// Bytes of the content.
+    pub bytes: u64,
+    /// The permission bits; none for a new file, which gets what the system gives to new files.
+    pub mode: Option<u32>,
 }
 
 /// Facts of one session that outlive a call, such as the files that it has read: key to JSON value.

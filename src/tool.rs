@@ -14,14 +14,14 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, Definition, Effect, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
+use crate::call::{Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
 use crate::permission::Refusal;
-use crate::workspace::FileError;
+use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::edit::EditError;
 use crate::workspace::files::{LockedFile, Snapshot};
 use crate::workspace::marks::ReadMark;
-use crate::workspace::{ResolvedPath, Workspace};
+use crate::workspace::{FileError, ResolvedPath, Workspace};
 
 /// For whom a list of tools is made.
 #[derive(Clone, Copy, Debug)]
@@ -249,6 +249,7 @@ impl From<FileError> for ToolError {
             | FileError::OffsetOutOfRange { .. }
             | FileError::Unread { .. }
             | FileError::Modified { .. }
+            | FileError::HalfDone { .. }
             | FileError::Io { .. } => Self::Failed(error.to_string()),
         }
     }
@@ -293,6 +294,15 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Announces that the call changed a file.
     fn file_edited(&self, path: &Path);
+
+    /// Records what the call is about to do to files, contents included; durable when it returns.
+    async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError>;
+
+    /// Returns what an ended call of this workspace did to files; never nothing.
+    async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError>;
+
+    /// Returns a content that a change refers to, or `None` if it is not kept any more.
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError>;
 }
 
 /// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
@@ -394,6 +404,7 @@ impl CallContext {
         if self.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
+        self.record_changes(vec![file.planned_change(&old, &new)]).await?;
         let mark = file.replace(old, new).await?;
         let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
         self.remember(&ReadMark::key(file.path().real()), mark);
@@ -432,6 +443,31 @@ impl CallContext {
     /// Announces that the call changed a file.
     pub fn file_edited(&self, path: &Path) {
         self.port.file_edited(path);
+    }
+
+    /// Records what the call is about to do to files, so that it can be taken back. Every tool that changes files calls
+    /// this right before it does, when nothing is left to ask: what is recorded and then not done does no harm.
+    ///
+    /// # Errors
+    /// The store cannot keep it. The tool must then leave the files alone.
+    pub async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        self.port.record_changes(changes).await
+    }
+
+    /// Returns what a call did to files, in order; never nothing.
+    ///
+    /// # Errors
+    /// There is no such call in this workspace, it has not ended, or it changed nothing.
+    pub async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        self.port.changes_of(call).await
+    }
+
+    /// Returns a content that a change refers to, or `None` if it is not kept any more.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        self.port.blob(sha256).await
     }
 }
 

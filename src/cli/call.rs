@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::client::{Client, Connection};
 use super::exit::{Exit, Failure};
-use super::follow::Follower;
+use super::follow::{Follower, Start};
 use super::interrupts::Interrupts;
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
@@ -55,6 +55,44 @@ impl OutputChoice {
             Self::None => OutputMode::None,
         };
         mode.into()
+    }
+}
+
+/// Who answers what the call asks.
+#[derive(Clone, Debug, Args)]
+pub(super) struct PromptArgs {
+    /// Allow, once, whatever is asked.
+    #[arg(long, short, group = "prompts")]
+    yes: bool,
+    /// Refuse whatever is asked.
+    #[arg(long, short, group = "prompts")]
+    no: bool,
+    /// Ask in the terminal; without a terminal, refuse. This is the default.
+    #[arg(long, group = "prompts")]
+    ask: bool,
+    /// Leave what is asked to approvers elsewhere (`toolgate approve`).
+    #[arg(long, group = "prompts")]
+    wait: bool,
+}
+
+impl PromptArgs {
+    /// Says whether the prompts are left to others.
+    pub(super) fn leaves(&self) -> bool {
+        self.wait
+    }
+
+    fn prompts(&self, terminal: &Terminal) -> Prompts {
+        match (self.yes, self.no, self.wait) {
+            (true, _, _) => Prompts::Allow,
+            (_, true, _) => Prompts::Refuse("because of --no"),
+            (_, _, true) => Prompts::Leave,
+            (false, false, false) => match Keyboard::open().filter(|_| terminal.shows_notes) {
+                Some(keyboard) => Prompts::Ask(keyboard),
+                None => {
+                    Prompts::Refuse("because there is no terminal to ask in; --yes allows, --wait leaves it to others")
+                }
+            },
+        }
     }
 }
 
@@ -99,18 +137,8 @@ pub(super) struct CallArgs {
     /// How much of the running output to show.
     #[arg(long, value_enum, default_value_t)]
     output: OutputChoice,
-    /// Allow, once, whatever is asked.
-    #[arg(long, short, group = "prompts")]
-    yes: bool,
-    /// Refuse whatever is asked.
-    #[arg(long, short, group = "prompts")]
-    no: bool,
-    /// Ask in the terminal; without a terminal, refuse. This is the default.
-    #[arg(long, group = "prompts")]
-    ask: bool,
-    /// Leave what is asked to approvers elsewhere (`toolgate approve`).
-    #[arg(long, group = "prompts")]
-    wait: bool,
+    #[command(flatten)]
+    prompts: PromptArgs,
     /// Exit with the exit code of the command that the tool ran.
     #[arg(long)]
     exit_code: bool,
@@ -118,7 +146,7 @@ pub(super) struct CallArgs {
 
 impl CallArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        if globals.server.is_none() && (self.keep || self.wait) {
+        if globals.server.is_none() && (self.keep || self.prompts.leaves()) {
             let why = "--keep and --wait need a server that outlives this command: name one with --server";
             return Err(Failure::Usage(why.to_owned()));
         }
@@ -141,43 +169,15 @@ impl CallArgs {
         terminal: &Terminal,
         interrupts: &mut Interrupts,
     ) -> Result<Exit, Failure> {
-        let prompts = self.prompts(terminal);
         let request = tokio::select! {
             request = self.request(connection, text) => request?,
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
-        let conversation = Conversation {
-            client: connection.client.clone(),
-            call_id: request.call_id.clone(),
-            view: CallView::new(terminal.clone(), &self.tool, !connection.is_private()),
-            terminal: terminal.clone(),
-            prompts,
-            waiting: None,
-            asking: None,
-            command_exit_code: self.exit_code,
-        };
-        conversation
-            .run(
-                Follower::execute(connection.client.clone(), request),
-                interrupts,
-                self.keep,
-            )
-            .await
-    }
-
-    /// Returns who answers prompts.
-    fn prompts(&self, terminal: &Terminal) -> Prompts {
-        match (self.yes, self.no, self.wait) {
-            (true, _, _) => Prompts::Allow,
-            (_, true, _) => Prompts::Refuse("because of --no"),
-            (_, _, true) => Prompts::Leave,
-            (false, false, false) => match Keyboard::open().filter(|_| terminal.shows_notes) {
-                Some(keyboard) => Prompts::Ask(keyboard),
-                None => {
-                    Prompts::Refuse("because there is no terminal to ask in; --yes allows, --wait leaves it to others")
-                }
-            },
-        }
+        let start = Start::Execute(Box::new(request));
+        let mut conversation = Conversation::new(connection, start.call_id(), &self.tool, terminal, &self.prompts);
+        conversation.command_exit_code = self.exit_code;
+        let follower = Follower::start(connection.client.clone(), start);
+        conversation.run(follower, interrupts, self.keep).await
     }
 
     /// Returns the input that was given as JSON text.
@@ -218,11 +218,7 @@ impl CallArgs {
             tool: self.tool.clone(),
             arguments: Some(Arguments::InputJson(input)),
             timeout: timeout.map_err(|error| Failure::Usage(format!("--timeout: {error}")))?,
-            on_disconnect: if self.keep {
-                OnDisconnect::Keep.into()
-            } else {
-                OnDisconnect::Cancel.into()
-            },
+            on_disconnect: on_disconnect(self.keep),
             output: self.output.mode(),
         })
     }
@@ -257,7 +253,7 @@ type Asking = Pin<Box<dyn Future<Output = std::io::Result<Answer>> + Send>>;
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// One call, from its start to its end, with the person in front of it.
-struct Conversation {
+pub(super) struct Conversation {
     client: Client,
     call_id: String,
     view: CallView,
@@ -278,7 +274,31 @@ enum Step {
 }
 
 impl Conversation {
-    async fn run(mut self, mut follower: Follower, interrupts: &mut Interrupts, keep: bool) -> Result<Exit, Failure> {
+    pub(super) fn new(
+        connection: &Connection,
+        call_id: &str,
+        tool: &str,
+        terminal: &Terminal,
+        prompts: &PromptArgs,
+    ) -> Self {
+        Self {
+            client: connection.client.clone(),
+            call_id: call_id.to_owned(),
+            view: CallView::new(terminal.clone(), tool, !connection.is_private()),
+            terminal: terminal.clone(),
+            prompts: prompts.prompts(terminal),
+            waiting: None,
+            asking: None,
+            command_exit_code: false,
+        }
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut follower: Follower,
+        interrupts: &mut Interrupts,
+        keep: bool,
+    ) -> Result<Exit, Failure> {
         let mut cancelling: Option<Cancelling> = None;
         let mut interrupted = false;
         loop {
@@ -419,6 +439,12 @@ impl Conversation {
             _ => exit,
         }
     }
+}
+
+/// Returns what a lost client means for a call.
+pub(super) fn on_disconnect(keep: bool) -> i32 {
+    let meaning = if keep { OnDisconnect::Keep } else { OnDisconnect::Cancel };
+    meaning.into()
 }
 
 async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {

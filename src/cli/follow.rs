@@ -10,18 +10,59 @@ use tonic::{Code, Status};
 
 use super::client::Client;
 use super::exit::{Failure, is_lost_connection};
-use crate::grpc::proto::{CallEvent, ExecuteToolRequest, ExecuteToolResponse, WatchCallRequest, WatchCallResponse};
+use crate::grpc::proto::{
+    CallEvent, ExecuteToolRequest, ExecuteToolResponse, OutputMode, RevertCallRequest, RevertCallResponse,
+    WatchCallRequest, WatchCallResponse,
+};
 
 const MAX_ATTEMPTS: u32 = 8;
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<CallEvent, Status>> + Send>>;
 
+/// A request that starts a call. It names the call, so that starting is idempotent.
+#[derive(Clone, Debug)]
+pub(super) enum Start {
+    /// Executes a tool.
+    Execute(Box<ExecuteToolRequest>),
+    /// Takes back what a call did.
+    Revert(Box<RevertCallRequest>),
+}
+
+impl Start {
+    /// Returns the id of the call that is started.
+    pub(super) fn call_id(&self) -> &str {
+        match self {
+            Self::Execute(request) => &request.call_id,
+            Self::Revert(request) => &request.revert_call_id,
+        }
+    }
+
+    async fn send(&self, client: &Client) -> Result<EventStream, Status> {
+        Ok(match self {
+            Self::Execute(request) => {
+                let stream = client.tools().execute_tool((**request).clone()).await?.into_inner();
+                let event = |next: Result<ExecuteToolResponse, Status>| next?.event.ok_or_else(no_event);
+                Box::pin(stream.map(event))
+            }
+            Self::Revert(request) => {
+                let stream = client.tools().revert_call((**request).clone()).await?.into_inner();
+                let event = |next: Result<RevertCallResponse, Status>| next?.event.ok_or_else(no_event);
+                Box::pin(stream.map(event))
+            }
+        })
+    }
+}
+
+fn no_event() -> Status {
+    Status::internal("an event without content")
+}
+
 /// A cursor over a call's log.
 pub(super) struct Follower {
     client: Client,
     /// The request that starts the call, until its first event shows that it was admitted.
-    start: Option<ExecuteToolRequest>,
+    start: Option<Start>,
     call_id: String,
     last_sequence: i64,
     output: i32,
@@ -30,17 +71,16 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Starts a call when the first event is asked for. The request names its call, so that starting is idempotent.
-    pub(super) fn execute(client: Client, request: ExecuteToolRequest) -> Self {
-        let (call_id, output) = (request.call_id.clone(), request.output);
+    /// Starts a call when the first event is asked for.
+    pub(super) fn start(client: Client, start: Start) -> Self {
+        let output = match &start {
+            Start::Execute(request) => request.output,
+            Start::Revert(_) => OutputMode::Full.into(),
+        };
+        let call_id = start.call_id().to_owned();
         Self {
-            client,
-            start: Some(request),
-            call_id,
-            last_sequence: 0,
-            output,
-            stream: None,
-            attempts: 0,
+            start: Some(start),
+            ..Self::watch(client, call_id, 0, output)
         }
     }
 
@@ -95,11 +135,8 @@ impl Follower {
     }
 
     async fn connect(&self) -> Result<EventStream, Status> {
-        let no_event = || Status::internal("an event without content");
-        if let Some(request) = &self.start {
-            let stream = self.client.tools().execute_tool(request.clone()).await?.into_inner();
-            let event = move |next: Result<ExecuteToolResponse, Status>| next?.event.ok_or_else(no_event);
-            return Ok(Box::pin(stream.map(event)));
+        if let Some(start) = &self.start {
+            return start.send(&self.client).await;
         }
         let request = WatchCallRequest {
             call_id: self.call_id.clone(),
@@ -107,7 +144,7 @@ impl Follower {
             output: self.output,
         };
         let stream = self.client.tools().watch_call(request).await?.into_inner();
-        let event = move |next: Result<WatchCallResponse, Status>| next?.event.ok_or_else(no_event);
+        let event = |next: Result<WatchCallResponse, Status>| next?.event.ok_or_else(no_event);
         Ok(Box::pin(stream.map(event)))
     }
 

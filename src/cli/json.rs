@@ -12,9 +12,9 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::grpc::proto::{
     Attachment, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse, Event,
-    FailureReason, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionRule, Prompt, PromptDecision,
-    PromptReplyResult, PromptResolution, PromptState, ReplyResult, Session, Timing, ToolDefinition, ToolEffect,
-    ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
+    FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionRule,
+    Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState, ReplyResult, Session, Timing,
+    ToolDefinition, ToolEffect, ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -247,8 +247,26 @@ impl ToJson for Call {
             ("start_time", time(&self.start_time)),
             ("end_time", time(&self.end_time)),
             ending,
+            (
+                "changes",
+                Some(self.changes.to_json()).filter(|_| !self.changes.is_empty()),
+            ),
         ];
         with(object, members)
+    }
+}
+
+impl ToJson for FileChange {
+    fn to_json(&self) -> Value {
+        let members = [("before", set(&self.before)), ("after", set(&self.after))];
+        with(json!({ "path": self.path }), members)
+    }
+}
+
+impl ToJson for FileVersion {
+    fn to_json(&self) -> Value {
+        let object = json!({ "sha256": self.sha256, "size_bytes": self.size_bytes });
+        with(object, [("mode", self.mode.map(Value::from))])
     }
 }
 

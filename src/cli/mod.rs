@@ -27,6 +27,7 @@ mod json;
 mod keyboard;
 mod output;
 mod prompt;
+mod revert;
 mod serve;
 mod service;
 mod session;
@@ -71,7 +72,8 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Globals {
-    /// The server: http://HOST:PORT or unix:/PATH. Without it `call` and `tools` start the service for themselves;
+    /// The server: http://HOST:PORT or unix:/PATH. Without it `call`, `revert` and `tools` start the service for
+    /// themselves;
     /// the other commands try the configured socket, then http://127.0.0.1:50551.
     #[arg(
         long,
@@ -124,6 +126,8 @@ enum Command {
     Watch(calls::WatchArgs),
     /// Cancel a call and wait for its end.
     Cancel(calls::CancelArgs),
+    /// Take back what a call did to files.
+    Revert(revert::RevertArgs),
     /// Read, search or delete the whole output of a call.
     Output(output::OutputArgs),
     /// List standing approvals, or take them back.
@@ -191,6 +195,7 @@ impl Command {
             Self::Calls(args) => args.run(globals, terminal).await,
             Self::Watch(args) => args.run(globals, terminal).await,
             Self::Cancel(args) => args.run(globals, terminal).await,
+            Self::Revert(args) => args.run(globals, terminal).await,
             Self::Output(args) => args.run(globals, terminal).await,
             Self::Grants(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,

@@ -15,7 +15,8 @@ mod run;
 pub mod truncate;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -286,6 +287,9 @@ impl Engine {
             if orphan.state == CallState::Waiting && self.resume(&orphan).await? {
                 recovered.resumed += 1;
             } else {
+                let changes = self.store.changes(&orphan.id).await?;
+                let folders = changes.iter().filter_map(|change| change.path.parent());
+                recovered.folders.extend(folders.map(Path::to_path_buf));
                 self.end_as_lost(orphan).await?;
                 recovered.lost += 1;
             }
@@ -295,10 +299,12 @@ impl Engine {
 }
 
 /// What start-up found of an earlier run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Calls that wait again.
     pub resumed: usize,
     /// Calls that ended as lost.
     pub lost: usize,
+    /// Folders in which lost calls were changing files: their temporary files may still be there.
+    pub folders: BTreeSet<PathBuf>,
 }

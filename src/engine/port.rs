@@ -11,14 +11,15 @@ use tokio::sync::{mpsc, oneshot};
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
-    Ask, CallRecord, Decision, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome, PromptState, Reply, ServiceEvent,
-    ServiceEventKind, Timestamp,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
+    PromptState, Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
 use crate::permission::rules::Judgement;
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, ToolError};
+use crate::workspace::changes::{PlannedChange, Version};
 
 /// Serves one running call.
 pub(crate) struct Port {
@@ -150,6 +151,36 @@ impl Port {
         recorded
     }
 
+    /// Keeps a content and returns what a change says of it.
+    async fn keep(&self, version: Option<Version>) -> Result<Option<FileVersion>, StoreError> {
+        let Some(Version { bytes, mode }) = version else {
+            return Ok(None);
+        };
+        let length = bytes.len() as u64;
+        let sha256 = self.store.put_blob(bytes).await?;
+        Ok(Some(FileVersion {
+            sha256,
+            bytes: length,
+            mode,
+        }))
+    }
+
+    async fn keep_all(&self, planned: Vec<PlannedChange>) -> Result<(), StoreError> {
+        let mut changes = Vec::with_capacity(planned.len());
+        for change in planned.into_iter().filter(|change| change.before != change.after) {
+            changes.push(FileChange {
+                path: change.path,
+                shown: change.shown,
+                before: self.keep(change.before).await?,
+                after: self.keep(change.after).await?,
+            });
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.store.record_changes(&self.record.id, changes).await
+    }
+
     fn prompt(&self, ask: Ask, rule: Option<crate::call::Rule>, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         Prompt {
@@ -257,6 +288,47 @@ impl CallPort for Port {
                 call: self.record.id.clone(),
             },
         });
+    }
+
+    async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        self.keep_all(changes).await.map_err(|error| match error {
+            StoreError::Full(what) => ToolError::Quota(format!(
+                "The files were left as they are, because what they were before could not be kept: {what}."
+            )),
+            StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::BadPage(_) | StoreError::Failed { .. } => {
+                ToolError::Internal(Box::new(error))
+            }
+        })
+    }
+
+    async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        let internal = |error: StoreError| ToolError::Internal(Box::new(error));
+        let workspace = &self.record.origin.workspace;
+        let record = self.store.get(call).await.map_err(internal)?;
+        let Some(record) = record.filter(|record| record.origin.workspace == *workspace) else {
+            return Err(ToolError::failed(format!(
+                "There is no call {call} in the workspace {workspace}, or it is too long ago to be reverted."
+            )));
+        };
+        if !record.state.is_terminal() {
+            return Err(ToolError::failed(format!(
+                "The call {call} has not ended. Wait for its end, or cancel it first."
+            )));
+        }
+        let changes = self.store.changes(call).await.map_err(internal)?;
+        if changes.is_empty() {
+            return Err(ToolError::failed(format!(
+                "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \
+                 does to files is not recorded.",
+                record.tool
+            )));
+        }
+        Ok(changes)
+    }
+
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        let blob = self.store.blob(sha256).await;
+        blob.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 }
 

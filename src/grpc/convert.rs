@@ -149,9 +149,11 @@ pub(crate) fn session_id(field: &str, text: String) -> Result<call::SessionId, S
     Ok(call::SessionId::new(text))
 }
 
-/// The fields that ExecuteTool and RunTool share.
+/// The fields that ExecuteTool, RunTool and RevertCall share.
 pub(crate) struct WireCall {
     pub(crate) context: Option<proto::CallContext>,
+    /// The name of the field that holds the id.
+    pub(crate) id_field: &'static str,
     pub(crate) call_id: String,
     pub(crate) tool: String,
     pub(crate) input: call::RawInput,
@@ -173,6 +175,7 @@ impl From<proto::ExecuteToolRequest> for WireCall {
         };
         Self {
             context: request.context,
+            id_field: "call_id",
             call_id: request.call_id,
             tool: request.tool,
             input,
@@ -192,10 +195,26 @@ impl From<proto::RunToolRequest> for WireCall {
         };
         Self {
             context: request.context,
+            id_field: "call_id",
             call_id: request.call_id,
             tool: request.tool,
             input,
             timeout: request.timeout,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl From<proto::RevertCallRequest> for WireCall {
+    fn from(request: proto::RevertCallRequest) -> Self {
+        let input = serde_json::json!({"callId": request.call_id, "merge": request.merge});
+        Self {
+            context: request.context,
+            id_field: "revert_call_id",
+            call_id: request.revert_call_id,
+            tool: "revert".to_owned(),
+            input: call::RawInput::Value(input),
+            timeout: None,
             on_disconnect: request.on_disconnect,
         }
     }
@@ -206,7 +225,7 @@ impl WireCall {
     pub(crate) fn into_call(self, default_workspace: &str) -> Result<call::ToolCall, Status> {
         let id = match self.call_id.as_str() {
             "" => call::CallId::generate(),
-            id => call_id("call_id", id)?,
+            id => call_id(self.id_field, id)?,
         };
         let tool = name("tool", self.tool)?;
         if tool.is_empty() {
@@ -394,6 +413,28 @@ impl From<call::CallRecord> for proto::Call {
             title: record.title,
             waiting_prompt_id: record.waiting_on.map(|prompt| prompt.to_string()).unwrap_or_default(),
             ending,
+            // Stored apart from the record; only some answers carry them.
+            changes: Vec::new(),
+        }
+    }
+}
+
+impl From<call::FileChange> for proto::FileChange {
+    fn from(change: call::FileChange) -> Self {
+        Self {
+            path: change.shown.to_string_lossy().into_owned(),
+            before: change.before.map(proto::FileVersion::from),
+            after: change.after.map(proto::FileVersion::from),
+        }
+    }
+}
+
+impl From<call::FileVersion> for proto::FileVersion {
+    fn from(version: call::FileVersion) -> Self {
+        Self {
+            sha256: version.sha256,
+            size_bytes: int(version.bytes),
+            mode: version.mode,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::proto::tool_service_server::ToolService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::call::{CallId, Definition};
+use crate::call::{CallId, CallRecord, Definition};
 use crate::engine::{Attached, Cursor, Item, OutputMode, digest_of};
 use crate::store::{CallFilter, PageRequest};
 use crate::tool::Offer;
@@ -24,8 +24,19 @@ const MAX_CALLS: usize = 500;
 
 impl Tools {
     async fn begin(&self, request: WireCall, mode: OutputMode) -> Result<(CallId, Cursor, Option<Attached>), Status> {
+        let places = self.0.engine.places();
+        let default = places.first().map_or("", |place| place.workspace.name());
+        self.begin_in(default, request, mode).await
+    }
+
+    /// Starts a call; a request without a workspace means `default`.
+    async fn begin_in(
+        &self,
+        default: &str,
+        request: WireCall,
+        mode: OutputMode,
+    ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
-        let default = engine.places().first().map_or("", |place| place.workspace.name());
         let call = request.into_call(default)?;
         let started = engine.start(call).await.map_err(status::admit)?;
         let cursor = engine
@@ -199,14 +210,40 @@ impl ToolService for Tools {
             call: Some(record.into()),
         }))
     }
+
+    type RevertCallStream = ResponseStream<RevertCallResponse>;
+
+    async fn revert_call(
+        &self,
+        request: Request<RevertCallRequest>,
+    ) -> Result<Response<Self::RevertCallStream>, Status> {
+        let deadline = deadline(request.metadata());
+        let request = request.into_inner();
+        let reverted = convert::call_id("call_id", &request.call_id)?;
+        let workspace = self.record(&reverted).await?.origin.workspace;
+        let call = WireCall::from(request);
+        let (id, cursor, attached) = self.begin_in(&workspace, call, OutputMode::Full).await?;
+        let broker = self.0.engine.broker().clone();
+        let wrap = |event| RevertCallResponse { event: Some(event) };
+        Ok(Response::new(stream_events(
+            id, cursor, broker, attached, deadline, wrap,
+        )))
+    }
 }
 
 impl Tools {
     async fn find(&self, id: &CallId) -> Result<Call, Status> {
+        let record = self.record(id).await?;
+        let changes = self.0.engine.store().changes(id).await.map_err(status::store)?;
+        Ok(Call {
+            changes: changes.into_iter().map(FileChange::from).collect(),
+            ..Call::from(record)
+        })
+    }
+
+    async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {
         let record = self.0.engine.get(id).await.map_err(status::store)?;
-        record
-            .map(Call::from)
-            .ok_or_else(|| status::not_found("call", id.as_str()))
+        record.ok_or_else(|| status::not_found("call", id.as_str()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal.
+//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal, changes of files.
 //!
 //! *Invariant:* imports `call` only. Each trait is plain data behind a few methods, so that one machine (SQLite and
 //! files, [`local`]) and several (a message store) can both carry it; the generic suite in `tests/it/store.rs` runs on
@@ -11,8 +11,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::call::{
-    CallEvent, CallId, CallRecord, CallState, Decision, Facts, Grant, GrantId, InstanceId, OutputId, Prompt, PromptId,
-    PromptState, ServiceEvent, SessionId, Timestamp,
+    CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId, OutputId,
+    Prompt, PromptId, PromptState, ServiceEvent, SessionId, Timestamp,
 };
 
 /// Why a store could not do what it was asked.
@@ -107,7 +107,8 @@ pub trait CallLog: Send + Sync + 'static {
     /// returns them. Two services that start at once never get the same call.
     async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError>;
 
-    /// Deletes finished calls that ended before `before`, with their logs and their prompts. Returns how many.
+    /// Deletes finished calls that ended before `before`, with their logs, their prompts and their changes; contents
+    /// that no change refers to any more go with them, now or at a later call. Returns how many calls went.
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError>;
 }
 
@@ -308,7 +309,31 @@ pub trait Journal: Send + Sync + 'static {
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError>;
 }
 
-/// Every store together, as one implementation gives them.
-pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal {}
+/// What calls changed in files, and the contents before and after, so that a change can be taken back.
+#[async_trait]
+pub trait Changes: Send + Sync + 'static {
+    /// Keeps a content and returns its SHA-256, hexadecimal. What is kept already is not stored twice. A content that no
+    /// change refers to is kept for at least an hour.
+    ///
+    /// # Errors
+    /// `Full` if there is no space left.
+    async fn put_blob(&self, bytes: Bytes) -> Result<String, StoreError>;
 
-impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal> Store for T {}
+    /// Returns a content, or `None` if it is not kept, or no longer.
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// Adds to the changes of a call, in order. Put the contents that they refer to first: they are kept as long as the
+    /// call is.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such call.
+    async fn record_changes(&self, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError>;
+
+    /// Returns the changes of a call in the order in which they were recorded; none for an unknown call.
+    async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes> Store for T {}

@@ -91,6 +91,7 @@ impl TypedTool for ApplyPatch {
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
+        ctx.record_changes(transaction.planned_changes()).await?;
         let changed = transaction.commit().await.map_err(not_written)?;
         announce(ctx, &changed)?;
         Ok(report.output())

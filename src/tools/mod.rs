@@ -12,6 +12,7 @@ pub mod invalid;
 pub mod list;
 pub mod multiedit;
 pub mod read;
+pub mod revert;
 pub mod write;
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
+use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
 use crate::workspace::Workspace;
+use crate::workspace::changes::PlannedChange;
 
 #[derive(Default)]
 struct Port {
@@ -43,6 +44,18 @@ impl CallPort for Port {
     fn remember(&self, _key: &str, _value: Value) {}
 
     fn file_edited(&self, _path: &Path) {}
+
+    async fn record_changes(&self, _changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        panic!("this tool changes no files")
+    }
+
+    async fn changes_of(&self, _call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        panic!("this tool reverts nothing")
+    }
+
+    async fn blob(&self, _sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        panic!("this tool reverts nothing")
+    }
 }
 
 /// A workspace and a folder beside it.

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
+use crate::call::{Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
 use crate::workspace::Workspace;
+use crate::workspace::changes::{PlannedChange, Version};
+use crate::workspace::marks::sha256;
 
 type OnAsk = Box<dyn Fn(&Ask) + Send + Sync>;
 
@@ -23,6 +25,9 @@ pub(crate) struct Port {
     answers: Mutex<VecDeque<Result<(), Refusal>>>,
     facts: Mutex<BTreeMap<String, Value>>,
     edited: Mutex<Vec<PathBuf>>,
+    /// The calls so far, each with the changes that it recorded.
+    calls: Mutex<Vec<(CallId, Vec<FileChange>)>>,
+    blobs: Mutex<BTreeMap<String, Bytes>>,
     on_ask: Mutex<Option<OnAsk>>,
 }
 
@@ -54,6 +59,42 @@ impl CallPort for Port {
 
     fn file_edited(&self, path: &Path) {
         self.edited.lock().unwrap().push(path.to_path_buf());
+    }
+
+    async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        let keep = |version: Version| {
+            let sha256 = sha256(&version.bytes);
+            let bytes = version.bytes.len() as u64;
+            self.blobs.lock().unwrap().insert(sha256.clone(), version.bytes);
+            FileVersion {
+                sha256,
+                bytes,
+                mode: version.mode,
+            }
+        };
+        let changes = changes.into_iter().filter(|change| change.before != change.after);
+        let changes = changes.map(|change| FileChange {
+            path: change.path,
+            shown: change.shown,
+            before: change.before.map(keep),
+            after: change.after.map(keep),
+        });
+        let changes: Vec<FileChange> = changes.collect();
+        self.calls.lock().unwrap().last_mut().unwrap().1.extend(changes);
+        Ok(())
+    }
+
+    async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        let calls = self.calls.lock().unwrap();
+        let found = calls.iter().find(|(id, _)| id == call);
+        match found {
+            Some((_, changes)) if !changes.is_empty() => Ok(changes.clone()),
+            Some(_) | None => Err(ToolError::failed("nothing to revert")),
+        }
+    }
+
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        Ok(self.blobs.lock().unwrap().get(sha256).cloned())
     }
 }
 
@@ -90,8 +131,10 @@ impl Bench {
             parent: None,
             extra: JsonMap::new(),
         };
+        let call = CallId::generate();
+        self.port.calls.lock().unwrap().push((call.clone(), Vec::new()));
         CallContext::new(
-            CallId::generate(),
+            call,
             Arc::new(origin),
             Arc::clone(&self.workspace),
             self.cancelled.clone(),
@@ -153,6 +196,22 @@ impl Bench {
 
     pub(crate) fn forget(&self) {
         self.port.facts.lock().unwrap().clear();
+    }
+
+    /// Returns the id of the last call.
+    pub(crate) fn last_call(&self) -> CallId {
+        self.port.calls.lock().unwrap().last().unwrap().0.clone()
+    }
+
+    /// Returns what a call recorded.
+    pub(crate) fn changes(&self, call: &CallId) -> Vec<FileChange> {
+        let calls = self.port.calls.lock().unwrap();
+        calls.iter().find(|(id, _)| id == call).unwrap().1.clone()
+    }
+
+    /// Forgets every content that a change refers to.
+    pub(crate) fn forget_blobs(&self) {
+        self.port.blobs.lock().unwrap().clear();
     }
 
     pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<ToolOutput, String> {

@@ -35,68 +35,109 @@ const MAX_SWEPT: usize = 4096;
 /// The kernel's limit for the names of all extended attributes of a file, and for one value.
 const MAX_ATTRIBUTES: usize = 64 << 10;
 
-/// Writes `bytes` to the real path, which now holds `old`, and returns the new file's metadata.
-pub(super) fn write(path: &ResolvedPath, bytes: &[u8], old: &Snapshot) -> Result<Metadata, FileError> {
+/// New content for a file, written and durable beside it: what is left to fail is a rename.
+pub(super) struct Staged<'a> {
+    path: &'a ResolvedPath,
+    bytes: &'a [u8],
+    old: &'a Snapshot,
+    mode: Option<u32>,
+    /// None where the folder does not take a new file.
+    temp: Option<NamedTempFile>,
+}
+
+/// Prepares that `bytes` come to the real path, which now holds `old`; makes the folders above it. The file gets `mode`,
+/// or keeps its own; a new file has the one that the system gives to new files. Dropped, it leaves no file behind.
+pub(super) fn stage<'a>(
+    path: &'a ResolvedPath,
+    bytes: &'a [u8],
+    old: &'a Snapshot,
+    mode: Option<u32>,
+) -> Result<Staged<'a>, FileError> {
     open::check_not_swapped(path)?;
     let failed = |source| FileError::io("write", path.shown(), source);
     let real = path.real();
     let folder = real.parent().ok_or_else(|| FileError::IsFolder { path: real.into() })?;
-    match old.metadata() {
+    let temp = match old.metadata() {
         None => {
             std::fs::create_dir_all(folder).map_err(failed)?;
-            create(folder, real, bytes).map_err(failed)
+            Some(stage_temp(folder, bytes, None, mode).map_err(failed)?)
         }
         Some(metadata) => {
             refuse_read_only(real).map_err(failed)?;
-            match rename_over(folder, real, bytes, metadata) {
-                Err(error) if folder_does_not_take(&error) => write_in_place(real, bytes, old.bytes()),
-                done => done,
+            match stage_temp(folder, bytes, Some((real, metadata)), mode) {
+                Err(error) if folder_does_not_take(&error) => None,
+                staged => Some(staged.map_err(failed)?),
             }
-            .map_err(failed)
         }
+    };
+    Ok(Staged {
+        path,
+        bytes,
+        old,
+        mode,
+        temp,
+    })
+}
+
+impl Staged<'_> {
+    /// Puts the content in its place and returns the new file's metadata.
+    pub(super) fn commit(self) -> Result<Metadata, FileError> {
+        let real = self.path.real();
+        let in_place = || write_in_place(real, self.bytes, self.old.bytes(), self.mode);
+        let done = match self.temp {
+            None => in_place(),
+            // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
+            Some(temp) if !self.old.exists() => finish(real, temp.persist_noclobber(real)),
+            Some(temp) => match finish(real, temp.persist(real)) {
+                Err(error) if folder_does_not_take(&error) => in_place(),
+                done => done,
+            },
+        };
+        done.map_err(|source| FileError::io("write", self.path.shown(), source))
     }
 }
 
-fn create(folder: &Path, real: &Path, bytes: &[u8]) -> io::Result<Metadata> {
-    let file = stage(folder, bytes, None)?;
-    // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
-    let file = file.persist_noclobber(real).map_err(|error| error.error)?;
-    sync_folder(folder);
-    file.metadata()
-}
-
-fn rename_over(folder: &Path, real: &Path, bytes: &[u8], old: &Metadata) -> io::Result<Metadata> {
-    let file = stage(folder, bytes, Some((real, old)))?;
-    let file = file.persist(real).map_err(|error| error.error)?;
-    sync_folder(folder);
-    file.metadata()
-}
-
 /// Writes `bytes` to a durable temporary file in `folder`, ready to be renamed. `like` is the file whose attributes,
-/// owner and mode it gets, with its metadata; without one it gets what any program's new file gets.
-pub(super) fn stage(folder: &Path, bytes: &[u8], like: Option<(&Path, &Metadata)>) -> io::Result<NamedTempFile> {
+/// owner and mode it gets, with its metadata; without one it gets what any program's new file gets. `mode` is stronger.
+pub(super) fn stage_temp(
+    folder: &Path,
+    bytes: &[u8],
+    like: Option<(&Path, &Metadata)>,
+    mode: Option<u32>,
+) -> io::Result<NamedTempFile> {
     // The umask applies to a new file's mode.
     let file = temp_file(folder, if like.is_some() { 0o600 } else { 0o666 }, bytes)?;
-    if let Some((real, metadata)) = like {
-        resemble(file.as_file(), real, metadata)?;
+    match (like, mode) {
+        (Some((real, metadata)), mode) => resemble(file.as_file(), real, metadata, mode)?,
+        // The file belongs to the service now, so the rights of another owner must not come back with it.
+        (None, Some(mode)) => file.as_file().set_permissions(Permissions::from_mode(mode & 0o1777))?,
+        (None, None) => {}
     }
     file.as_file().sync_all()?;
     Ok(file)
 }
 
-fn resemble(file: &File, real: &Path, old: &Metadata) -> io::Result<()> {
+fn resemble(file: &File, real: &Path, old: &Metadata, mode: Option<u32>) -> io::Result<()> {
     copy_attributes(real, file);
     // The owner first, because changing it clears set-user-id bits. Only root may give files away; for everybody
     // else the new file is theirs, as with any editor that renames.
     let owner = Uid::from_raw(old.uid());
     let group = Gid::from_raw(old.gid());
-    let mut mode = old.mode() & 0o7777;
+    let mut mode = mode.unwrap_or(old.mode()) & 0o7777;
     if rustix::fs::fchown(file, Some(owner), Some(group)).is_err() {
         let _ = rustix::fs::fchown(file, None, Some(group));
         // Under another owner these bits would give somebody else's rights to what a model wrote.
         mode &= 0o1777;
     }
     file.set_permissions(Permissions::from_mode(mode))
+}
+
+fn finish(real: &Path, persisted: Result<File, tempfile::PersistError>) -> io::Result<Metadata> {
+    let file = persisted.map_err(|error| error.error)?;
+    if let Some(folder) = real.parent() {
+        sync_folder(folder);
+    }
+    file.metadata()
 }
 
 /// Copies extended attributes, access control lists among them, as far as the system lets us. Capabilities belong to the
@@ -119,7 +160,7 @@ fn copy_attributes(from: &Path, to: &File) {
 
 fn temp_file(folder: &Path, mode: u32, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
-        .prefix(TEMP_PREFIX)
+        .prefix(&format!("{TEMP_PREFIX}{}-", std::process::id()))
         .suffix(TEMP_SUFFIX)
         .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder)
@@ -155,7 +196,7 @@ pub(super) fn folder_does_not_take(error: &io::Error) -> bool {
 
 /// Rewrites the file itself. Space is reserved before the first byte changes, and the old content is put back if
 /// writing fails all the same.
-pub(super) fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Result<Metadata> {
+pub(super) fn write_in_place(real: &Path, bytes: &[u8], old: &[u8], mode: Option<u32>) -> io::Result<Metadata> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mut file = OpenOptions::new()
         .write(true)
@@ -172,6 +213,9 @@ pub(super) fn write_in_place(real: &Path, bytes: &[u8], old: &[u8]) -> io::Resul
         let _ = overwrite(&mut file, old);
         return Err(error);
     }
+    if let Some(mode) = mode {
+        file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
+    }
     file.metadata()
 }
 
@@ -185,6 +229,28 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 /// Deletes what services that were killed while they wrote have left in `folder`, and returns how many files that were.
 pub fn sweep_folder(folder: &Path) -> usize {
     sweep_changed_before(folder, SystemTime::now() - LEFT_OVER_AFTER)
+}
+
+/// Deletes what processes of this machine that are gone have left in `folder`, however young: for the folders in which a
+/// service was killed that is started again.
+pub fn sweep_dead(folder: &Path) -> usize {
+    let Ok(entries) = folder.read_dir() else { return 0 };
+    let is_dead = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let middle = name
+            .strip_prefix(TEMP_PREFIX)
+            .and_then(|rest| rest.strip_suffix(TEMP_SUFFIX));
+        let pid = middle
+            .and_then(|middle| middle.split_once('-'))
+            .and_then(|(pid, _)| pid.parse::<u32>().ok());
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    };
+    entries
+        .take(MAX_SWEPT)
+        .flatten()
+        .filter(|entry| is_dead(entry) && std::fs::remove_file(entry.path()).is_ok())
+        .count()
 }
 
 fn sweep_changed_before(folder: &Path, before: SystemTime) -> usize {
@@ -222,7 +288,7 @@ mod tests {
         let number = file.metadata().unwrap().ino();
         for text in ["new", "something that is longer than before", ""] {
             let old = std::fs::read(&file).unwrap();
-            let metadata = write_in_place(&file, text.as_bytes(), &old).unwrap();
+            let metadata = write_in_place(&file, text.as_bytes(), &old, None).unwrap();
             assert_eq!((metadata.ino(), metadata.len()), (number, text.len() as u64));
             assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         }
@@ -233,7 +299,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "theirs").unwrap();
-        assert!(create(folder.path(), &file, b"mine").is_err());
+        let staged = stage_temp(folder.path(), b"mine", None, None).unwrap();
+        assert!(finish(&file, staged.persist_noclobber(&file)).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "no temporary file stays");
     }
@@ -245,7 +312,7 @@ mod tests {
         std::fs::write(&file, "old").unwrap();
         let metadata = file.metadata().unwrap();
         let gone = folder.path().join("gone");
-        assert!(rename_over(&gone, &file, b"new", &metadata).is_err());
+        assert!(stage_temp(&gone, b"new", Some((&file, &metadata)), None).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
     }
 
@@ -257,7 +324,8 @@ mod tests {
         if rustix::fs::setxattr(&file, "user.note", b"kept", XattrFlags::empty()).is_err() {
             return; // This file system has none.
         }
-        rename_over(folder.path(), &file, b"new", &file.metadata().unwrap()).unwrap();
+        let staged = stage_temp(folder.path(), b"new", Some((&file, &file.metadata().unwrap())), None).unwrap();
+        finish(&file, staged.persist(&file)).unwrap();
         let mut value = [0; 16];
         let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
         assert_eq!(&value[..length], b"kept");

@@ -110,6 +110,14 @@ pub enum FileError {
         /// When it was read.
         read: SystemTime,
     },
+    /// A change of several files failed, and so did undoing what was done of it.
+    #[error("{cause}\nWhat was done before that could not be undone: look at {}", names(files))]
+    HalfDone {
+        /// Why it failed.
+        cause: Box<FileError>,
+        /// The files that have their new content.
+        files: Vec<PathBuf>,
+    },
     /// The operating system refused.
     #[error("Cannot {attempt} {}: {source}", path.display())]
     Io {
@@ -136,6 +144,11 @@ impl FileError {
             source,
         }
     }
+}
+
+fn names(paths: &[PathBuf]) -> String {
+    let names: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+    names.join(", ")
 }
 
 fn did_you_mean(suggestions: &[PathBuf]) -> String {

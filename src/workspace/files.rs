@@ -6,12 +6,14 @@
 
 use std::fs::Metadata;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::changes::Version;
 use super::diff::{self, FileDiff};
 use super::error::{FileError, MAX_PATH};
 use super::locks::{FileGuard, FileLocks};
@@ -70,7 +72,7 @@ pub struct Snapshot {
 
 #[derive(Debug)]
 struct Content {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     metadata: Metadata,
 }
 
@@ -90,11 +92,24 @@ impl Snapshot {
         self.bytes().starts_with(BOM_BYTES)
     }
 
+    /// Returns the SHA-256 of the file's bytes, hexadecimal; empty if there was no file.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// Returns the file's bytes and permission bits; none if there was no file.
+    pub fn version(&self) -> Option<Version> {
+        self.file.as_ref().map(|file| Version {
+            bytes: file.bytes.clone(),
+            mode: Some(file.metadata.mode() & 0o7777),
+        })
+    }
+
     pub(super) fn metadata(&self) -> Option<&Metadata> {
         self.file.as_ref().map(|file| &file.metadata)
     }
 
-    fn take(path: &ResolvedPath) -> Result<Self, FileError> {
+    pub(super) fn take(path: &ResolvedPath) -> Result<Self, FileError> {
         let taken = SystemTime::now();
         let file = load(path)?;
         let sha256 = file.as_ref().map(|file| marks::sha256(&file.bytes)).unwrap_or_default();
@@ -130,7 +145,7 @@ fn load(path: &ResolvedPath) -> Result<Option<Content>, FileError> {
         return Err(too_large(bytes.len() as u64));
     }
     Ok(Some(Content {
-        bytes,
+        bytes: bytes.into(),
         metadata: opened.metadata,
     }))
 }
@@ -271,7 +286,7 @@ impl LockedFile {
         let this = self.clone();
         blocking(move || {
             expect(&this.path, &expected)?;
-            let metadata = atomic::write(&this.path, &bytes, &expected)?;
+            let metadata = atomic::stage(&this.path, &bytes, &expected, None)?.commit()?;
             Ok(ReadMark::new(&metadata, Some(marks::sha256(&bytes)), SystemTime::now()))
         })
         .await
@@ -285,10 +300,15 @@ impl LockedFile {
         let this = self.clone();
         blocking(move || {
             expect(&this.path, &expected)?;
-            open::check_not_swapped(&this.path)?;
-            std::fs::remove_file(this.path.real()).map_err(|source| FileError::io("delete", this.path.shown(), source))
+            this.delete()
         })
         .await
+    }
+
+    /// Deletes the file, whatever it is now.
+    pub(super) fn delete(&self) -> Result<(), FileError> {
+        open::check_not_swapped(&self.path)?;
+        std::fs::remove_file(self.path.real()).map_err(|source| FileError::io("delete", self.path.shown(), source))
     }
 }
 

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)] // the place that the other modules are sent to
 
 pub mod atomic;
+pub mod changes;
 pub mod diff;
 pub mod edit;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod kind;
 mod listing;
 pub mod locks;
 pub mod marks;
+pub mod merge;
 pub mod newest;
 pub mod open;
 pub mod patch;
@@ -96,7 +98,7 @@ impl Workspace {
 
     /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links
     /// followed as far as the path exists.
-    pub fn resolve(&self, written: &str) -> ResolvedPath {
+    pub fn resolve(&self, written: impl AsRef<Path>) -> ResolvedPath {
         let shown = path::normalize(&self.directory.join(written));
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::changes::{PlannedChange, Version};
 use super::error::{FileError, MAX_PATH};
 use super::files::{Files, LockedFile, Snapshot, blocking};
 use super::marks::ReadMark;
@@ -239,6 +240,23 @@ impl Transaction {
             Some(_) | None => self.slot(target).await?.now = None,
         }
         Ok(())
+    }
+
+    /// Says what [`Self::commit`] will do to files that it changes. The removal of a link is not among it: a link has no
+    /// content that could be put back.
+    pub fn planned_changes(&self) -> Vec<PlannedChange> {
+        let planned = |slot: &Slot| {
+            let Before::Content(old) = &slot.before else {
+                return None;
+            };
+            let after = slot.now.as_ref().map(|draft| Version {
+                bytes: draft.bytes.clone(),
+                mode: draft.like.as_ref().and_then(|like| like.snapshot.version()?.mode),
+            });
+            let change = slot.file.planned(old, after);
+            (change.before != change.after).then_some(change)
+        };
+        self.slots.iter().filter_map(planned).collect()
     }
 
     /// Changes the files. Once begun it goes on to the end, and keeps the locks until then, even if the caller goes away.

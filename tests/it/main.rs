@@ -12,6 +12,7 @@ mod drain;
 mod hostile;
 mod prompts;
 mod readme;
+mod revert;
 mod store;
 mod streams;
 mod support;

@@ -291,6 +291,8 @@ impl CallLog for LocalStore {
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
         let instances = self.instances.clone();
-        self.writer.ask(move |db| sweep(db, &instances, before)).await
+        let count = self.writer.ask(move |db| sweep(db, &instances, before)).await?;
+        self.sweep_blobs().await?;
+        Ok(count)
     }
 }

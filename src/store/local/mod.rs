@@ -1,7 +1,8 @@
 //! The embedded store: SQLite in WAL mode and spool files in the data directory.
 //!
 //! ```text
-//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs
+//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes
+//! blobs/<aa>/<sha256>   contents of files before and after a change, named by their digest
 //! tool-output/          one file for each output, readable by the owner only
 //! instances/<id>.lock   locked while that run of the service lives
 //! ```
@@ -14,7 +15,9 @@
 
 #![allow(clippy::disallowed_methods)] // the data directory is the store's own
 
+mod blobs;
 mod calls;
+mod changes;
 mod error;
 mod facts;
 mod instances;
@@ -35,6 +38,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use self::blobs::Blobs;
 use self::error::io;
 use self::facts::Overlay;
 use self::instances::Instances;
@@ -52,6 +56,7 @@ pub struct LocalStore {
     readers: Arc<Readers>,
     instances: Arc<Instances>,
     spool: Arc<Spool>,
+    blobs: Arc<Blobs>,
     overlay: Arc<Overlay>,
     last: Arc<watch::Sender<u64>>,
 }
@@ -69,6 +74,7 @@ impl LocalStore {
         let outputs = folder(data_dir.join("tool-output"))?;
         fs::set_permissions(&outputs, Permissions::from_mode(0o700))
             .map_err(|error| io("set the permissions of", &outputs, error))?;
+        let blobs = Arc::new(Blobs::new(folder(data_dir.join("blobs"))?));
 
         let opening = instances.lock_folder()?;
         let held = instances.hold(&instance)?;
@@ -87,6 +93,7 @@ impl LocalStore {
             readers,
             instances,
             spool,
+            blobs,
             overlay: Arc::default(),
             last,
         })

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::call::{CallId, JsonMap, Model, Origin, SessionId};
+use crate::call::{CallId, FileChange, JsonMap, Model, Origin, SessionId};
 use crate::permission::Refusal;
 use crate::process::Environment;
 use crate::tool::{CallPort, Tool};
 use crate::workspace::Workspace;
+use crate::workspace::changes::PlannedChange;
 
 /// Takes down what the tool asks and says.
 #[derive(Default)]
@@ -54,6 +55,18 @@ impl CallPort for Port {
     fn remember(&self, _key: &str, _value: Value) {}
 
     fn file_edited(&self, _path: &Path) {}
+
+    async fn record_changes(&self, _changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        panic!("this tool changes no files")
+    }
+
+    async fn changes_of(&self, _call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        panic!("this tool reverts nothing")
+    }
+
+    async fn blob(&self, _sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        panic!("this tool reverts nothing")
+    }
 }
 
 struct Fixture {

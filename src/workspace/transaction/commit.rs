@@ -113,7 +113,7 @@ fn prepare<'a>(slot: &'a Slot, done: &mut Vec<Undo<'a>>) -> io::Result<Step<'a>>
             }
             atomic::refuse_read_only(real)?;
             atomic::sweep_folder(folder);
-            match atomic::stage(folder, &draft.bytes, like) {
+            match atomic::stage_temp(folder, &draft.bytes, like, None) {
                 Ok(file) => Ok(Step::Replace(file.into_temp_path())),
                 Err(error) if atomic::folder_does_not_take(&error) => Ok(Step::Rewrite {
                     new: &draft.bytes,
@@ -126,11 +126,11 @@ fn prepare<'a>(slot: &'a Slot, done: &mut Vec<Undo<'a>>) -> io::Result<Step<'a>>
             create_folders(folder, done)?;
             atomic::sweep_folder(folder);
             Ok(Step::Create(
-                atomic::stage(folder, &draft.bytes, like)?.into_temp_path(),
+                atomic::stage_temp(folder, &draft.bytes, like, None)?.into_temp_path(),
             ))
         }
         Before::Link(_) => Ok(Step::Replace(
-            atomic::stage(folder, &draft.bytes, like)?.into_temp_path(),
+            atomic::stage_temp(folder, &draft.bytes, like, None)?.into_temp_path(),
         )),
     }
 }
@@ -204,7 +204,7 @@ fn replace<'a>(slot: &'a Slot, file: TempPath, done: &mut Vec<Undo<'a>>) -> io::
 
 fn rewrite<'a>(real: &Path, new: &[u8], old: &'a [u8], done: &mut Vec<Undo<'a>>) -> io::Result<()> {
     // If it fails it puts the old content back itself.
-    atomic::write_in_place(real, new, old)?;
+    atomic::write_in_place(real, new, old, None)?;
     done.push(Undo::Rewrite { real: real.into(), old });
     Ok(())
 }
@@ -252,7 +252,7 @@ fn roll_back(done: Vec<Undo<'_>>) -> Vec<Unrestored> {
             }
             Undo::Rewrite { real, old } => {
                 let result = std::fs::read(&real)
-                    .and_then(|now| atomic::write_in_place(&real, old, &now))
+                    .and_then(|now| atomic::write_in_place(&real, old, &now, None))
                     .map(drop);
                 (real, result.map_err(|_| None))
             }

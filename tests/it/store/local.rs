@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tempfile::TempDir;
-use toolgate::call::{CallId, InstanceId, SessionId, Timestamp};
+use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, Timestamp};
 use toolgate::store::local::LocalStore;
-use toolgate::store::{CallLog, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
+use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
-use super::{Fixture, create, record};
+use super::{Fixture, create, end, record};
 
 /// Stores that share one data directory.
 pub(crate) struct LocalFixture {
@@ -299,4 +300,96 @@ async fn a_name_that_is_taken_is_not_written_through() {
         (info.bytes, fs::read(&info.path).unwrap().as_slice()),
         (5, b"whole".as_slice())
     );
+}
+
+#[tokio::test]
+async fn an_older_database_is_brought_up_to_date() {
+    let folder = TempDir::new().unwrap();
+    let instance = InstanceId::generate();
+    let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
+    let call = create(&store, record("c", &instance)).await;
+    store.close().await.unwrap();
+    let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
+    db.execute_batch("DROP TABLE changes; PRAGMA user_version = 1").unwrap();
+    drop(db);
+    let store = open(folder.path()).unwrap();
+    assert_eq!(store.get(&call.id).await.unwrap(), Some(call.clone()));
+    assert_eq!(store.changes(&call.id).await.unwrap(), []);
+}
+
+/// A store with one ended call that changed a file, and the blobs before and after.
+async fn changed(folder: &Path) -> (LocalStore, [PathBuf; 2]) {
+    let instance = InstanceId::generate();
+    let store = LocalStore::open(folder, instance.clone()).unwrap();
+    let mut call = create(&store, record("c", &instance)).await;
+    let mut versions = Vec::new();
+    for text in ["before", "after"] {
+        versions.push(FileVersion {
+            sha256: store.put_blob(Bytes::from(text)).await.unwrap(),
+            bytes: text.len() as u64,
+            mode: None,
+        });
+    }
+    let blobs = [0, 1].map(|index| {
+        let sha256: &str = &versions[index as usize].sha256;
+        folder.join("blobs").join(&sha256[..2]).join(sha256)
+    });
+    let change = FileChange {
+        path: "/w/a".into(),
+        shown: "/w/a".into(),
+        after: versions.pop(),
+        before: versions.pop(),
+    };
+    store.record_changes(&call.id, vec![change]).await.unwrap();
+    let events = end(&mut call, Timestamp(2_000));
+    store.append(call, events).await.unwrap();
+    (store, blobs)
+}
+
+fn age(path: &Path) {
+    let hours_ago = SystemTime::now() - Duration::from_secs(2 * 3_600);
+    let file = File::options().append(true).open(path).unwrap();
+    file.set_times(FileTimes::new().set_modified(hours_ago)).unwrap();
+}
+
+#[tokio::test]
+async fn contents_are_the_owners_and_go_when_nothing_needs_them() {
+    let folder = TempDir::new().unwrap();
+    let (store, [before, after]) = changed(folder.path()).await;
+    assert_eq!((mode(&before), mode(before.parent().unwrap())), (0o600, 0o700));
+    let abandoned = before.with_file_name(".new-abandoned");
+    let stranger = folder.path().join("blobs/notes.txt");
+    for path in [&abandoned, &stranger] {
+        fs::write(path, "text").unwrap();
+    }
+    let present = || [&before, &after, &abandoned, &stranger].map(|path| path.exists());
+    for path in [&before, &after, &stranger] {
+        age(path);
+    }
+    store.sweep_calls(Timestamp(1_000)).await.unwrap();
+    assert_eq!(present(), [true; 4], "all are needed, young, or not ours");
+    age(&abandoned);
+    store.sweep_calls(Timestamp(1_000)).await.unwrap();
+    assert_eq!(present(), [true, true, false, true]);
+
+    // A call that is about to be recorded needs the old content again.
+    store.put_blob(Bytes::from("before")).await.unwrap();
+    assert_eq!(store.sweep_calls(Timestamp(3_000)).await.unwrap(), 1);
+    assert_eq!(present(), [true, false, false, true]);
+    age(&before);
+    store.sweep_calls(Timestamp(3_000)).await.unwrap();
+    assert_eq!(present(), [false, false, false, true]);
+}
+
+#[tokio::test]
+async fn a_damaged_content_is_an_error_until_it_is_put_again() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    let sha256 = store.put_blob(Bytes::from("text")).await.unwrap();
+    let path = folder.path().join("blobs").join(&sha256[..2]).join(&sha256);
+    fs::write(&path, "").unwrap();
+    let read = store.blob(&sha256).await;
+    assert!(matches!(read, Err(StoreError::Failed { .. })), "{read:?}");
+    store.put_blob(Bytes::from("text")).await.unwrap();
+    assert_eq!(store.blob(&sha256).await.unwrap(), Some(Bytes::from("text")));
 }

@@ -1,0 +1,77 @@
+//! `toolgate revert`: takes back what a call did to files.
+//!
+//! *Invariant:* the revert is a call; it is followed, answered and ended exactly as one that `toolgate call` makes.
+
+use clap::Args;
+
+use super::Globals;
+use super::call::{Conversation, PromptArgs, on_disconnect};
+use super::client::Connection;
+use super::exit::{Exit, Failure};
+use super::follow::{Follower, Start};
+use super::interrupts::Interrupts;
+use super::terminal::Terminal;
+use super::tools::Viewpoint;
+use crate::grpc::proto::{CallContext, RevertCallRequest};
+
+/// The call, and how to take it back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every file gets the content, the mode and the existence that it had before the call; all files or none. What commands
+did to files is not recorded and stays.
+
+Exit codes: 0 completed, 1 failed, 2 usage, 3 denied or rejected, 4 cancelled or timed out, 5 no server or RPC error,
+130 interrupted.")]
+pub(super) struct RevertArgs {
+    /// The call; `toolgate calls` lists them.
+    call: String,
+    /// Keep what was changed since in other places of the same files, instead of refusing.
+    #[arg(long)]
+    merge: bool,
+    #[command(flatten)]
+    viewpoint: Viewpoint,
+    /// The session.
+    #[arg(long, env = "TOOLGATE_SESSION", hide_env_values = true)]
+    session: Option<String>,
+    #[command(flatten)]
+    prompts: PromptArgs,
+}
+
+impl RevertArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if globals.server.is_none() && self.prompts.leaves() {
+            let why = "--wait needs a server that outlives this command: name one with --server";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        let mut interrupts = Interrupts::listen()?;
+        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        let start = Start::Revert(Box::new(self.request(connection.workspace.clone())));
+        let conversation = Conversation::new(&connection, start.call_id(), "revert", terminal, &self.prompts);
+        let follower = Follower::start(connection.client.clone(), start);
+        let ended = conversation.run(follower, &mut interrupts, false).await;
+        if matches!(ended, Ok(Exit::Interrupted)) {
+            connection.abandon();
+        } else {
+            connection.close().await;
+        }
+        ended
+    }
+
+    /// Without a workspace, that of the call is meant.
+    fn request(&self, workspace: String) -> RevertCallRequest {
+        RevertCallRequest {
+            context: Some(CallContext {
+                workspace,
+                session_id: self.session.clone().unwrap_or_default(),
+                agent: self.viewpoint.agent.clone().unwrap_or_default(),
+                model: self.viewpoint.model.clone(),
+                client: "cli".to_owned(),
+                ..CallContext::default()
+            }),
+            call_id: self.call.clone(),
+            revert_call_id: uuid::Uuid::now_v7().to_string(),
+            merge: self.merge,
+            on_disconnect: on_disconnect(false),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Changes of files as a whole: what one will do, before it is done, and several of them in one step.
+//!
+//! *Invariant:* of several files either all get their new content or none; only if even undoing fails do some keep it,
+//! and the error names them. Who looks meanwhile may see some files changed and others not yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::atomic::{self, Staged};
+use super::error::FileError;
+use super::files::{LockedFile, Snapshot, blocking};
+use super::{ResolvedPath, Workspace};
+
+/// A file's content, with its permission bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The content.
+    pub bytes: Bytes,
+    /// The permission bits; none for those that the system gives to new files.
+    pub mode: Option<u32>,
+}
+
+/// What is about to be done to a file: recorded before it is done, so that it can be taken back whatever happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedChange {
+    /// The path with every link followed.
+    pub path: PathBuf,
+    /// The path as written.
+    pub shown: PathBuf,
+    /// What is there; none if there is no file.
+    pub before: Option<Version>,
+    /// What will be there; none if there will be no file.
+    pub after: Option<Version>,
+}
+
+impl LockedFile {
+    /// Says what [`LockedFile::replace`] will do: the file keeps its mode.
+    pub fn planned_change(&self, old: &Snapshot, new: &Bytes) -> PlannedChange {
+        let mode = old.version().and_then(|version| version.mode);
+        let bytes = new.clone();
+        self.planned(old, Some(Version { bytes, mode }))
+    }
+
+    /// Says what [`LockedFile::remove`] will do.
+    pub fn planned_removal(&self, old: &Snapshot) -> PlannedChange {
+        self.planned(old, None)
+    }
+
+    pub(super) fn planned(&self, old: &Snapshot, after: Option<Version>) -> PlannedChange {
+        PlannedChange {
+            path: self.path().real().into(),
+            shown: self.path().shown().into(),
+            before: old.version(),
+            after,
+        }
+    }
+}
+
+/// What a file is to become.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// The file.
+    pub file: LockedFile,
+    /// What it must be now.
+    pub old: Arc<Snapshot>,
+    /// What it is to be; none to delete it. Without a mode an existing file keeps its own.
+    pub new: Option<Version>,
+}
+
+impl Replacement {
+    /// Says what [`replace_all`] will do to the file.
+    pub fn planned_change(&self) -> PlannedChange {
+        let kept = self.old.version().and_then(|version| version.mode);
+        let after = self.new.clone().map(|version| Version {
+            mode: version.mode.or(kept),
+            ..version
+        });
+        self.file.planned(&self.old, after)
+    }
+
+    fn stage(&self) -> Result<Option<Staged<'_>>, FileError> {
+        let Some(new) = &self.new else { return Ok(None) };
+        atomic::stage(self.file.path(), &new.bytes, &self.old, new.mode).map(Some)
+    }
+
+    fn commit(&self, staged: Option<Staged<'_>>) -> Result<(), FileError> {
+        match staged {
+            Some(staged) => staged.commit().map(drop),
+            None if self.old.exists() => self.file.delete(),
+            None => Ok(()),
+        }
+    }
+
+    fn undo(&self) -> Result<(), FileError> {
+        let now = Snapshot::take(self.file.path())?;
+        match self.old.version() {
+            Some(old) => atomic::stage(self.file.path(), &old.bytes, &now, old.mode)?
+                .commit()
+                .map(drop),
+            None if now.exists() => self.file.delete(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Gives every file its new content, or none: everything is written and durable before the first file changes, and what
+/// was changed is put back if a later one cannot be. Once begun it goes on to the end, even if the caller goes away.
+///
+/// # Errors
+/// A file is not what it must be, or what the operating system says.
+pub async fn replace_all(replacements: Vec<Replacement>) -> Result<(), FileError> {
+    blocking(move || {
+        for Replacement { file, old, .. } in &replacements {
+            super::files::expect(file.path(), old)?;
+        }
+        let staged = replacements
+            .iter()
+            .map(Replacement::stage)
+            .collect::<Result<Vec<_>, _>>()?;
+        for (count, (replacement, staged)) in replacements.iter().zip(staged).enumerate() {
+            if let Err(cause) = replacement.commit(staged) {
+                return Err(undo_all(&replacements[..count], cause));
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn undo_all(done: &[Replacement], cause: FileError) -> FileError {
+    let mut files = Vec::new();
+    for replacement in done.iter().rev() {
+        if let Err(error) = replacement.undo() {
+            tracing::error!(%error, "a change of several files could not be undone");
+            files.push(replacement.file.path().shown().to_path_buf());
+        }
+    }
+    if files.is_empty() {
+        return cause;
+    }
+    FileError::HalfDone {
+        cause: Box::new(cause),
+        files,
+    }
+}
+
+/// Resolves a path once more that was resolved to `real` before.
+///
+/// # Errors
+/// It leads elsewhere now.
+pub async fn relocate(workspace: &Arc<Workspace>, shown: PathBuf, real: &Path) -> Result<ResolvedPath, FileError> {
+    let workspace = Arc::clone(workspace);
+    let path = blocking(move || Ok(workspace.resolve(shown))).await?;
+    if path.real() == real {
+        Ok(path)
+    } else {
+        Err(FileError::Swapped {
+            path: path.shown().into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::files::Files;
+
+    #[tokio::test]
+    async fn what_cannot_be_finished_is_undone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace = Workspace::open("w", &root, None).unwrap();
+        std::fs::write(root.join("a"), "a").unwrap();
+        std::fs::write(root.join("b"), "b").unwrap();
+        let files = Files::new(true);
+        let mut replacements = Vec::new();
+        for (name, new) in [("new/c", Some("new")), ("a", Some("new")), ("b", None)] {
+            let file = files.lock(workspace.resolve(name)).await;
+            let old = file.load().await.unwrap();
+            let new = new.map(|text| Version {
+                bytes: Bytes::from_static(text.as_bytes()),
+                mode: None,
+            });
+            replacements.push(Replacement { file, old, new });
+        }
+        // What was deleted already cannot be deleted again.
+        replacements.push(replacements[2].clone());
+        let error = replace_all(replacements.clone()).await.unwrap_err();
+        assert!(matches!(error, FileError::Io { attempt: "delete", .. }), "{error}");
+        let text = |name: &str| std::fs::read_to_string(root.join(name)).ok();
+        assert_eq!(
+            [text("a"), text("b"), text("new/c")],
+            [Some("a".into()), Some("b".into()), None]
+        );
+        assert_eq!(
+            root.join("new").read_dir().unwrap().count(),
+            0,
+            "no temporary file stays"
+        );
+
+        replacements.pop();
+        replace_all(replacements).await.unwrap();
+        assert_eq!(
+            [text("a"), text("b"), text("new/c")],
+            [Some("new".into()), None, Some("new".into())]
+        );
+    }
+}
