@@ -1,3 +1,110 @@
-//! Benchmarks of the figures that Toolgate is to reach, as ratios in one run on one machine.
+//! What Toolgate costs, as ratios: every figure is taken beside a named floor or peer, in the same run, in turns.
+//!
+//! `cargo bench --bench ratios` measures everything and prints one table; `-- --quick` takes few samples, and
+//! `-- read grep` measures only what has such a word in its name. Figures are reported, not judged: the exit code is 0
+//! whatever they are, and 1 if something could not be measured. `rg` is taken from the path or else installed under
+//! `target/tools`.
+//!
+//! *Invariant:* the service runs as the program `toolgate serve`, in a process of its own and reached over loopback TCP.
+//! Nothing is left behind: no process, no file but `rg`.
 
-fn main() {}
+mod bare;
+mod bulk;
+mod calls;
+mod life;
+mod measure;
+mod search;
+mod service;
+mod table;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use table::Row;
+
+/// What to measure.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Take few samples: for a look, not for a report.
+    #[arg(long)]
+    quick: bool,
+    /// Measure only what has one of these words in its name.
+    words: Vec<String>,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// Serve the messages of this file instead: the bare peer.
+    #[arg(long, hide = true, value_name = "FILE")]
+    bare_stream: Option<PathBuf>,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    quick: bool,
+}
+
+impl Plan {
+    /// Returns one of two numbers of samples.
+    pub(crate) fn samples(self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// The measurements, in the order of the table.
+const NAMES: [&str; 9] = [
+    "read", "bash", "search", "output", "tail", "cancel", "prompt", "start", "crowd",
+];
+
+async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
+    match name {
+        "read" => calls::read(plan).await,
+        "bash" => calls::bash(plan).await,
+        "search" => search::search(plan).await,
+        "output" => bulk::output(plan).await,
+        "tail" => bulk::tail(plan).await,
+        "cancel" => life::cancel(plan).await,
+        "prompt" => calls::prompt(plan).await,
+        "start" => life::start(plan).await,
+        "crowd" => life::crowd(plan).await,
+        other => anyhow::bail!("there is no measurement {other:?}"),
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(messages) = &args.bare_stream {
+        return match bare::serve(messages).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("the bare peer: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let plan = Plan { quick: args.quick };
+    let is_wanted = |name: &&str| args.words.is_empty() || args.words.iter().any(|word| name.contains(word.as_str()));
+    let mut rows = Vec::new();
+    let mut failures = Vec::new();
+    for name in NAMES.iter().filter(|name| is_wanted(name)) {
+        eprintln!("measuring {name} …");
+        match measure(name, plan).await.with_context(|| format!("measuring {name}")) {
+            Ok(measured) => rows.extend(measured),
+            Err(error) => failures.push(error),
+        }
+    }
+    println!("{}", table::render(&rows));
+    for error in &failures {
+        println!("NOT MEASURED  {error:#}");
+    }
+    if rows.is_empty() && failures.is_empty() {
+        println!("Nothing has such a name; there are: {}", NAMES.join(" "));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(u8::from(!failures.is_empty()))
+}

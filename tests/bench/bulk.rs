@@ -1,0 +1,144 @@
+//! Large things: much output, and the end of a large file.
+//!
+//! *Invariant:* the service's memory is looked at from outside, as the kernel counts it.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
+use toolgate::grpc::proto::CallCompleted;
+
+use crate::Plan;
+use crate::measure::in_turns;
+use crate::service::{SHELL, Service, environment, execute, folder, request};
+use crate::table::{Row, show_bytes};
+
+const MIB: u64 = 1 << 20;
+
+/// A line of output.
+const LINE: &str = "a line of output such as a build prints: compiling module 4711 of 10000";
+
+/// 200 MB of command output with one reader against the same command into a file.
+pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
+    const BYTES: u64 = 200_000_000;
+    let workspace = folder()?;
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    let home = service.home();
+    let target = home.join("floor");
+    let print = format!("yes '{LINE}' | head -c {BYTES}");
+    let before = service.reset_peak()?;
+    let (ours, floor) = in_turns(
+        plan.samples(7, 2),
+        async |round| {
+            let input = json!({"command": print, "description": round.to_string()});
+            let (time, _, streamed) = execute(&mut client, request("bench", "bash", input)).await?;
+            ensure!(streamed == BYTES, "the stream had {streamed} bytes");
+            Ok(time)
+        },
+        async |_| {
+            let mut command = Command::new(SHELL);
+            command.arg("-c").arg(format!("{print} > {}", target.display()));
+            command.env_clear().envs(environment(&home)).stdin(Stdio::null());
+            let begin = Instant::now();
+            let status = command.status()?;
+            let time = begin.elapsed();
+            ensure!(status.success(), "the shell ended with {status}");
+            ensure!(fs::metadata(&target)?.len() == BYTES, "the file is incomplete");
+            fs::remove_file(&target)?;
+            Ok(time)
+        },
+    )
+    .await?;
+    let peak = service.memory()?.peak;
+    service.stop().await?;
+    Ok(vec![
+        Row::ratio(
+            "200 MB of output, one reader",
+            &ours,
+            ("sh -c '… > file'", &floor),
+            Some(1.5),
+        ),
+        growth("memory for it", before.resident, peak, 32 * MIB),
+    ])
+}
+
+fn growth(what: &str, before: u64, peak: u64, target: u64) -> Row {
+    let detail = format!("{} to {}", show_bytes(before), show_bytes(peak));
+    Row::memory(what, detail, peak.saturating_sub(before), target)
+}
+
+/// `read` near the end of 1 GB against a scan that counts line feeds.
+pub(crate) async fn tail(plan: Plan) -> Result<Vec<Row>> {
+    const LINES: u64 = 14_000_000;
+    const SHOWN: u64 = 100;
+    let workspace = folder()?;
+    let path = workspace.path().join("large.txt");
+    write_lines(&path, LINES)?;
+    fs::write(workspace.path().join("small.txt"), "text\n")?;
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    // What every first call occupies is not due to the size of the file.
+    execute(&mut client, request("bench", "read", json!({"filePath": "small.txt"}))).await?;
+    let before = service.reset_peak()?;
+    let first = LINES - 1000;
+    let (ours, floor) = in_turns(
+        plan.samples(9, 3),
+        async |round| {
+            let input = json!({"filePath": "large.txt", "offset": first + round as u64, "limit": SHOWN});
+            let (time, completed, _) = execute(&mut client, request("bench", "read", input)).await?;
+            check(&completed, first + round as u64)?;
+            Ok(time)
+        },
+        async |round| {
+            let begin = Instant::now();
+            let lines = scan(&path, first + round as u64)?;
+            let time = begin.elapsed();
+            ensure!(lines == LINES, "the scan counts {lines} lines");
+            Ok(time)
+        },
+    )
+    .await?;
+    let peak = service.memory()?.peak;
+    service.stop().await?;
+    Ok(vec![
+        Row::ratio("read near the end of 1 GB", &ours, ("memchr scan", &floor), Some(1.2)),
+        growth("memory for it", before.resident, peak, 8 * MIB),
+    ])
+}
+
+fn write_lines(path: &Path, lines: u64) -> Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    for number in 1..=lines {
+        writeln!(file, "{LINE} {number:07}")?;
+    }
+    file.flush().context("writing the large file")
+}
+
+fn check(completed: &CallCompleted, first: u64) -> Result<()> {
+    let is_there = completed.output.contains(&format!("{first}: {LINE}"));
+    ensure!(is_there, "line {first} is not in the result: {}", completed.output);
+    Ok(())
+}
+
+/// Counts the lines of a file, and keeps the block in which line `first` begins, as `tail` would to print it.
+fn scan(path: &Path, first: u64) -> Result<u64> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 256 << 10];
+    let (mut lines, mut kept) = (0, Vec::new());
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            std::hint::black_box(&kept);
+            return Ok(lines);
+        }
+        lines += memchr::memchr_iter(b'\n', &buffer[..count]).count() as u64;
+        if lines >= first && kept.is_empty() {
+            kept.extend_from_slice(&buffer[..count]);
+        }
+    }
+}

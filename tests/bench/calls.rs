@@ -1,0 +1,222 @@
+//! What one call costs: a small read, a command that does nothing, a question to a person.
+//!
+//! *Invariant:* inputs alternate, so that the question after three identical calls never comes.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use toolgate::grpc::proto::call_event::Event;
+use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
+use toolgate::grpc::proto::{
+    ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptReply, channel_request,
+    channel_response,
+};
+use toolgate::process::{Cause, Launch, Programs};
+
+use crate::measure::{Samples, in_turns};
+use crate::service::{self, SHELL, Service, environment, execute, folder, request};
+use crate::table::Row;
+use crate::{Plan, bare};
+
+const SESSION: &str = "bench";
+
+/// What inputs alternate between.
+const FILES: [&str; 2] = ["a.txt", "b.txt"];
+
+/// `ExecuteTool` of `read` on 2 KB against a bare stream of the same messages.
+pub(crate) async fn read(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    for name in FILES {
+        fs::write(
+            workspace.path().join(name),
+            format!("{name}, {}\n", "x".repeat(32)).repeat(50),
+        )?;
+    }
+    let of = |round: usize| request(SESSION, "read", json!({"filePath": FILES[round % 2]}));
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    let mut stream = client.execute_tool(of(0)).await?.into_inner();
+    let mut messages: Vec<ExecuteToolResponse> = Vec::new();
+    while let Some(message) = stream.message().await? {
+        messages.push(message);
+    }
+    ensure!(messages.len() == 3, "a read has {} events instead of 3", messages.len());
+
+    let bare = bare::start(&messages, workspace.path()).await?;
+    let mut bare_client = service::tools(bare.connect().await?);
+    let (ours, floor) = in_turns(
+        plan.samples(4000, 400),
+        async |round| execute(&mut client, of(round + 1)).await.map(|(time, ..)| time),
+        async |round| execute(&mut bare_client, of(round + 1)).await.map(|(time, ..)| time),
+    )
+    .await?;
+    service.stop().await?;
+    let floor = ("bare tonic stream", &floor);
+    Ok(vec![Row::ratio("read of 2 KB, whole stream", &ours, floor, Some(1.5))])
+}
+
+/// `bash` with `true` against a bare spawn of the same shell.
+pub(crate) async fn bash(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    let variables = environment(&service.home());
+    let programs = Programs::new(&variables.iter().cloned().collect())?;
+    let directory = workspace.path().to_path_buf();
+    let bare = async |_| {
+        let mut command = Command::new(SHELL);
+        command.args(["-c", "true"]).env_clear().envs(variables.iter().cloned());
+        command.current_dir(&directory).stdin(Stdio::null());
+        let begin = Instant::now();
+        let status = command.status()?;
+        let time = begin.elapsed();
+        ensure!(status.success(), "the shell ended with {status}");
+        Ok(time)
+    };
+    let rounds = plan.samples(1000, 100);
+    let (ours, floor) = in_turns(
+        rounds,
+        async |round| {
+            let input = json!({"command": "true", "description": FILES[round % 2]});
+            let (time, ..) = execute(&mut client, request(SESSION, "bash", input)).await?;
+            Ok(time)
+        },
+        bare,
+    )
+    .await?;
+    let (module, module_floor) = in_turns(rounds / 2, async |_| run_true(&programs, &directory).await, bare).await?;
+    service.stop().await?;
+    programs.shutdown().await;
+    let name = "spawn and wait";
+    Ok(vec![
+        Row::ratio("bash `true`, whole stream", &ours, (name, &floor), Some(1.25)),
+        Row::ratio("the process module alone", &module, (name, &module_floor), None),
+    ])
+}
+
+async fn run_true(programs: &Programs, directory: &Path) -> Result<Duration> {
+    let begin = Instant::now();
+    let launch = Launch {
+        call: "bench".to_owned(),
+        program: SHELL.into(),
+        arguments: vec!["-c".into(), "true".into()],
+        directory: directory.to_path_buf(),
+        shown_directory: directory.to_path_buf(),
+    };
+    let mut running = programs.start(launch).await?;
+    let mut output = running.take_output().context("a program without output")?;
+    let token = CancellationToken::new();
+    let read = async { while output.next().await.is_some() {} };
+    let (ending, ()) = tokio::join!(running.supervise(Duration::from_secs(10), &token), read);
+    ensure!(ending.cause == Cause::Ended, "the shell ended as {ending:?}");
+    Ok(begin.elapsed())
+}
+
+/// From the start of a call that asks, over an approver that answers at once, to the call's `resumed`.
+pub(crate) async fn prompt(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    fs::write(
+        workspace.path().join("opencode.json"),
+        r#"{"permission": {"read": "ask"}}"#,
+    )?;
+    for name in FILES {
+        fs::write(workspace.path().join(name), "text\n")?;
+    }
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    let mut approver = Approver::open(&service).await?;
+    let rounds = plan.samples(500, 50);
+    let (mut whole, mut seen) = (Vec::new(), Vec::new());
+    for round in 0..rounds + 10 {
+        let input = json!({"filePath": FILES[round % 2]});
+        let begin = Instant::now();
+        let call = async {
+            let mut stream = client.execute_tool(request(SESSION, "read", input)).await?.into_inner();
+            let mut resumed = None;
+            while let Some(event) = service::next(&mut stream).await? {
+                if matches!(event, Event::Resumed(_)) {
+                    resumed = Some(begin.elapsed());
+                }
+            }
+            resumed.context("the call was not resumed")
+        };
+        let (resumed, asked) = tokio::try_join!(call, approver.approve(begin))?;
+        if round >= 10 {
+            whole.push(resumed);
+            seen.push(asked);
+        }
+    }
+    service.stop().await?;
+    let (whole, seen) = (Samples::new(whole)?, Samples::new(seen)?);
+    let limit = Duration::from_millis(5);
+    Ok(vec![
+        Row::time(
+            "call, prompt, approver, reply, call resumes",
+            &whole,
+            whole.median(),
+            limit,
+        ),
+        Row::time("of which until the approver sees it", &seen, seen.median(), limit),
+    ])
+}
+
+struct Approver {
+    incoming: Streaming<ChannelResponse>,
+    outgoing: mpsc::Sender<ChannelRequest>,
+}
+
+impl Approver {
+    async fn open(service: &Service) -> Result<Self> {
+        let (outgoing, requests) = mpsc::channel(4);
+        let open = ChannelOpen {
+            name: "bench".to_owned(),
+            filter: None,
+        };
+        let message = Some(channel_request::Message::Open(open));
+        outgoing.send(ChannelRequest { message }).await?;
+        let mut client = PermissionServiceClient::new(service.connect().await?);
+        let incoming = client.channel(ReceiverStream::new(requests)).await?.into_inner();
+        Ok(Self { incoming, outgoing })
+    }
+
+    /// Allows the next prompt, waits until that is taken, and returns when the prompt was seen.
+    async fn approve(&mut self, begin: Instant) -> Result<Duration> {
+        let mut seen = Duration::ZERO;
+        loop {
+            let message = self.incoming.message().await?.and_then(|message| message.message);
+            match message.context("the channel has ended")? {
+                channel_response::Message::PromptAdded(added) => {
+                    seen = begin.elapsed();
+                    let prompt = added.prompt.context("a prompt")?;
+                    let reply = PromptReply {
+                        reply_id: prompt.prompt_id.clone(),
+                        prompt_id: prompt.prompt_id,
+                        decision: PromptDecision::Once.into(),
+                        message: String::new(),
+                        input_digest: prompt.input_digest,
+                    };
+                    let message = Some(channel_request::Message::Reply(reply));
+                    self.outgoing.send(ChannelRequest { message }).await?;
+                }
+                channel_response::Message::ReplyResult(result) => {
+                    if seen.is_zero() {
+                        bail!("a reply was answered that was not given: {}", result.message);
+                    }
+                    return Ok(seen);
+                }
+                channel_response::Message::Opened(_)
+                | channel_response::Message::SnapshotEnd(_)
+                | channel_response::Message::PromptResolved(_)
+                | channel_response::Message::Heartbeat(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The service under measurement: the program in a process of its own, reached like any client would.
+//!
+//! *Invariant:* only loopback, a port of the kernel's choice, folders that go away. A process never outlives its guard.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use tonic::Streaming;
+use tonic::transport::{Channel, Endpoint};
+use toolgate::grpc::MAX_MESSAGE_BYTES;
+use toolgate::grpc::proto::call_event::Event;
+use toolgate::grpc::proto::execute_tool_request::Arguments;
+use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
+use toolgate::grpc::proto::{CallCompleted, CallContext, ExecuteToolRequest, ExecuteToolResponse, OnDisconnect};
+
+/// The shell of the service and of the floors.
+pub(crate) const SHELL: &str = "/bin/bash";
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// Flow-control windows of the client, as large as the service's: a small one would measure itself.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// Makes a folder that goes away.
+pub(crate) fn folder() -> Result<TempDir> {
+    TempDir::with_prefix_in("bench-", env!("CARGO_TARGET_TMPDIR")).context("making a folder")
+}
+
+/// Returns the environment of the service, its programs and the floors.
+pub(crate) fn environment(home: &Path) -> Vec<(OsString, OsString)> {
+    vec![
+        ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
+        ("HOME".into(), home.into()),
+        ("SHELL".into(), SHELL.into()),
+        ("LANG".into(), "C.UTF-8".into()),
+    ]
+}
+
+/// A program that serves on loopback and has said where.
+pub(crate) struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    /// Starts a program and reads its address from the first line that it prints.
+    pub(crate) async fn start(mut command: Command, address_in: fn(&str) -> Option<String>) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("starting a program")?;
+        let stdout = child.stdout.take().context("a program without standard output")?;
+        let mut line = String::new();
+        timeout(START_LIMIT, BufReader::new(stdout).read_line(&mut line))
+            .await
+            .context("the program says nothing")??;
+        let address = address_in(&line).with_context(|| format!("the program says {line:?}"))?;
+        Ok(Self { child, address })
+    }
+
+    /// Opens a connection.
+    pub(crate) async fn connect(&self) -> Result<Channel> {
+        let endpoint = Endpoint::from_shared(self.address.clone())?
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        endpoint.connect().await.context("connecting")
+    }
+
+    /// Returns its process id.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.child.id().context("the program has ended")
+    }
+
+    /// Asks it to end and waits.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        let pid = i32::try_from(self.pid()?).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("a process id")?, Signal::TERM)?;
+        let status = timeout(STOP_LIMIT, self.child.wait())
+            .await
+            .context("the program does not end")??;
+        ensure!(status.success(), "the program ended with {status}");
+        Ok(())
+    }
+}
+
+/// A running `toolgate serve`.
+pub(crate) struct Service {
+    serving: Serving,
+    home: TempDir,
+}
+
+impl Service {
+    /// Starts it for a workspace.
+    pub(crate) async fn start(workspace: &Path) -> Result<Self> {
+        let home = folder()?;
+        let mut main = OsString::from("main=");
+        main.push(workspace);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command
+            .args([
+                "--json",
+                "serve",
+                "--no-socket",
+                "--listen",
+                "127.0.0.1:0",
+                "--data-dir",
+            ])
+            .arg(home.path().join("data"))
+            .arg("--workspace")
+            .arg(main)
+            .env_clear()
+            .envs(environment(home.path()))
+            .current_dir(workspace)
+            .stderr(Stdio::null());
+        let serving = Serving::start(command, |line| {
+            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            Some(line["listening"]["tcp"].as_str()?.to_owned())
+        });
+        Ok(Self {
+            serving: serving.await?,
+            home,
+        })
+    }
+
+    /// Opens a connection.
+    pub(crate) async fn connect(&self) -> Result<Channel> {
+        self.serving.connect().await
+    }
+
+    /// Opens a connection for calls.
+    pub(crate) async fn tools(&self) -> Result<ToolServiceClient<Channel>> {
+        Ok(tools(self.connect().await?))
+    }
+
+    /// Returns its home folder.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.home.path().to_path_buf()
+    }
+
+    /// Returns its memory.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        Memory::of(self.serving.pid()?)
+    }
+
+    /// Forgets the peak of its memory, and returns its memory now.
+    pub(crate) fn reset_peak(&self) -> Result<Memory> {
+        let pid = self.serving.pid()?;
+        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").context("resetting the peak of memory")?;
+        Memory::of(pid)
+    }
+
+    /// Ends it.
+    pub(crate) async fn stop(self) -> Result<()> {
+        self.serving.stop().await
+    }
+}
+
+/// Makes a client for calls.
+pub(crate) fn tools(channel: Channel) -> ToolServiceClient<Channel> {
+    ToolServiceClient::new(channel).max_decoding_message_size(2 * MAX_MESSAGE_BYTES)
+}
+
+/// What a process occupies, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    pub(crate) peak: u64,
+}
+
+impl Memory {
+    fn of(pid: u32) -> Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a process's memory")?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+            number
+                .map(|kib| kib * 1024)
+                .with_context(|| format!("there is no {name}"))
+        };
+        Ok(Self {
+            resident: field("VmRSS:")?,
+            peak: field("VmHWM:")?,
+        })
+    }
+}
+
+/// Makes the request of a call.
+pub(crate) fn request(session: &str, tool: &str, input: serde_json::Value) -> ExecuteToolRequest {
+    ExecuteToolRequest {
+        context: Some(CallContext {
+            session_id: session.to_owned(),
+            ..CallContext::default()
+        }),
+        tool: tool.to_owned(),
+        arguments: Some(Arguments::InputJson(input.to_string())),
+        on_disconnect: OnDisconnect::Cancel.into(),
+        ..ExecuteToolRequest::default()
+    }
+}
+
+/// Returns the next event of a call, or none at the end of the stream.
+pub(crate) async fn next(stream: &mut Streaming<ExecuteToolResponse>) -> Result<Option<Event>> {
+    let message = stream.message().await?;
+    Ok(message.and_then(|message| message.event).and_then(|event| event.event))
+}
+
+/// Executes a tool and reads the whole stream; returns its time, the result, and the bytes of output streamed.
+pub(crate) async fn execute(
+    client: &mut ToolServiceClient<Channel>,
+    request: ExecuteToolRequest,
+) -> Result<(Duration, CallCompleted, u64)> {
+    let begin = Instant::now();
+    let mut stream = client.execute_tool(request).await?.into_inner();
+    let (mut completed, mut streamed) = (None, 0);
+    while let Some(event) = next(&mut stream).await? {
+        match event {
+            Event::Output(output) => streamed += output.data.len() as u64,
+            Event::Completed(result) => completed = Some(result),
+            Event::Failed(failed) => bail!("the call failed: {}", failed.error),
+            Event::Waiting(_) => bail!("the call asks a person, which was not meant to be measured"),
+            Event::Pending(_)
+            | Event::Running(_)
+            | Event::Metadata(_)
+            | Event::Resumed(_)
+            | Event::Warning(_)
+            | Event::Heartbeat(_)
+            | Event::Gap(_) => {}
+        }
+    }
+    let time = begin.elapsed();
+    Ok((time, completed.context("the stream ended without a result")?, streamed))
+}

@@ -1,0 +1,133 @@
+//! The table of figures.
+//!
+//! *Invariant:* every row says what was measured, against what, the absolute figures, and the target of the design.
+
+use std::time::Duration;
+
+use crate::measure::Samples;
+
+/// One figure.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    what: String,
+    ours: String,
+    floor: String,
+    figure: String,
+    target: String,
+    is_met: Option<bool>,
+}
+
+impl Row {
+    /// A row whose figure is the ratio of two medians. Without a target the row is there to explain another one.
+    pub(crate) fn ratio(what: &str, ours: &Samples, floor: (&str, &Samples), target: Option<f64>) -> Self {
+        let (name, floor) = floor;
+        let ratio = ours.median().as_secs_f64() / floor.median().as_secs_f64();
+        Self {
+            what: what.to_owned(),
+            ours: ours.to_string(),
+            floor: format!("{name} {floor}"),
+            figure: format!("{ratio:.2} x"),
+            target: target.map_or_else(String::new, |target| format!("{target} x")),
+            is_met: target.map(|target| ratio <= target),
+        }
+    }
+
+    /// A row whose figure is a time.
+    pub(crate) fn time(what: &str, ours: &Samples, figure: Duration, target: Duration) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours: ours.to_string(),
+            floor: String::new(),
+            figure: show_time(figure),
+            target: show_time(target),
+            is_met: Some(figure <= target),
+        }
+    }
+
+    /// A row whose figure is an amount of memory.
+    pub(crate) fn memory(what: &str, detail: String, bytes: u64, target: u64) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours: detail,
+            floor: String::new(),
+            figure: show_bytes(bytes),
+            target: show_bytes(target),
+            is_met: Some(bytes <= target),
+        }
+    }
+
+    /// A row whose figure is a count.
+    pub(crate) fn count(what: &str, detail: String, count: usize, target: usize) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours: detail,
+            floor: String::new(),
+            figure: count.to_string(),
+            target: target.to_string(),
+            is_met: Some(count <= target),
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let verdict = match self.is_met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "",
+        };
+        [
+            self.what.clone(),
+            self.ours.clone(),
+            self.floor.clone(),
+            self.figure.clone(),
+            self.target.clone(),
+            verdict.to_owned(),
+        ]
+    }
+}
+
+/// Writes a time with three digits that count.
+pub(crate) fn show_time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..0.001 => format!("{:.0} us", seconds * 1e6),
+        ..0.010 => format!("{:.2} ms", seconds * 1e3),
+        ..1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ => format!("{seconds:.2} s"),
+    }
+}
+
+/// Writes a number of bytes in MiB.
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// Renders the rows.
+pub(crate) fn render(rows: &[Row]) -> String {
+    let head = [
+        "work",
+        "Toolgate: p50 / p99",
+        "floor: p50 / p99",
+        "figure",
+        "target",
+        "",
+    ]
+    .map(str::to_owned);
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(rows.iter().map(Row::cells)).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        for (column, cell) in line.iter().enumerate() {
+            let pad = widths[column] - cell.chars().count();
+            // Figures and targets are compared by eye, so they stand under one another.
+            let is_figure = column == 3 || column == 4;
+            let (before, after) = if is_figure { (pad, 0) } else { (0, pad) };
+            text.push_str(&" ".repeat(before));
+            text.push_str(cell);
+            text.push_str(&" ".repeat(after + 2));
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
