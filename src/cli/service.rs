@@ -37,7 +37,6 @@ impl Flags {
         let workspace = |(name, directory): &(String, PathBuf)| RawWorkspace {
             name: name.clone(),
             directory: text(directory),
-            self_approval: None,
         };
         RawConfig {
             data_dir: self.data_dir.as_ref().map(text),

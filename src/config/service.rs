@@ -62,9 +62,6 @@ pub struct RawWorkspace {
     pub name: String,
     /// Its folder.
     pub directory: String,
-    /// Whether who made a call may answer its prompts.
-    #[serde(default)]
-    pub self_approval: Option<bool>,
 }
 
 /// The part `limits`.
@@ -174,8 +171,6 @@ pub struct WorkspaceConfig {
     pub name: String,
     /// Its folder, absolute; whether it exists is seen when it is opened.
     pub directory: PathBuf,
-    /// Whether who made a call may answer its prompts.
-    pub self_approval: bool,
 }
 
 /// Bounds on what calls may use.

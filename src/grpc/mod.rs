@@ -11,6 +11,7 @@ pub mod proto;
 mod session_service;
 mod status;
 mod tool_service;
+mod values;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -109,13 +109,13 @@ enum Action {
     Add(String),
     Delete,
     Update(Vec<Chunk>),
-    Move(Target, Vec<Chunk>),
+    Move(Box<Target>, Vec<Chunk>),
 }
 
 impl Planned {
     fn targets(&self) -> impl Iterator<Item = &Target> {
         let destination = match &self.action {
-            Action::Move(destination, _) => Some(destination),
+            Action::Move(destination, _) => Some(&**destination),
             Action::Add(_) | Action::Delete | Action::Update(_) => None,
         };
         std::iter::once(&self.target).chain(destination)
@@ -150,7 +150,7 @@ async fn plan(sections: Vec<Section>, ctx: &CallContext) -> Result<Vec<Planned>,
                 if destination.is_same_entry(&target) {
                     Action::Update(chunks)
                 } else {
-                    Action::Move(destination, chunks)
+                    Action::Move(Box::new(destination), chunks)
                 }
             }
         };

@@ -108,6 +108,15 @@ impl ToolService for Canned {
         unmeasured()
     }
 
+    type RevertCallStream = ReceiverStream<Result<RevertCallResponse, Status>>;
+
+    async fn revert_call(
+        &self,
+        _request: Request<RevertCallRequest>,
+    ) -> Result<Response<Self::RevertCallStream>, Status> {
+        unmeasured()
+    }
+
     async fn cancel_call(&self, _request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
         unmeasured()
     }

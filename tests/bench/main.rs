@@ -8,6 +8,8 @@
 //! *Invariant:* the service runs as the program `toolgate serve`, in a process of its own and reached over loopback TCP.
 //! Nothing is left behind: no process, no file but `rg`.
 
+#![allow(clippy::disallowed_methods)] // a benchmark makes the files and programs that it measures
+
 mod bare;
 mod bulk;
 mod calls;

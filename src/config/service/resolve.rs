@@ -88,7 +88,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     let data_dir = pick.data_dir()?;
     let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
     let listen = pick.listen(&data_dir)?;
-    let workspaces = pick.workspaces(listen.is_local())?;
+    let workspaces = pick.workspaces()?;
     let limits = pick.limits()?;
     let permission = pick.permission(listen.is_local())?;
     let retention = RetentionConfig {
@@ -279,18 +279,17 @@ impl<'a> Pick<'a> {
         Ok(listen)
     }
 
-    fn workspaces(&mut self, is_local: bool) -> Result<Vec<WorkspaceConfig>, ConfigError> {
+    fn workspaces(&mut self) -> Result<Vec<WorkspaceConfig>, ConfigError> {
         let env = self.env;
         let workspaces = match self.said(|raw| &raw.workspaces) {
             None => vec![WorkspaceConfig {
                 name: "default".to_owned(),
                 directory: env.cwd().to_path_buf(),
-                self_approval: is_local,
             }],
             Some((layer, entries)) => entries
                 .iter()
                 .enumerate()
-                .map(|(index, entry)| workspace(env, entry, &entries[..index], &layer.base, is_local))
+                .map(|(index, entry)| workspace(env, entry, &entries[..index], &layer.base))
                 .collect::<Result<_, _>>()
                 .map_err(|message| layer.error("workspaces", message))?,
         };
@@ -301,14 +300,9 @@ impl<'a> Pick<'a> {
         let source = self
             .said(|raw| &raw.workspaces)
             .map_or(Source::Default, |(layer, _)| layer.source("workspaces"));
-        let shown = workspaces.iter().map(|workspace| {
-            let approval = if workspace.self_approval {
-                " (self-approval)"
-            } else {
-                ""
-            };
-            format!("{}={}{approval}", workspace.name, workspace.directory.display())
-        });
+        let shown = workspaces
+            .iter()
+            .map(|workspace| format!("{}={}", workspace.name, workspace.directory.display()));
         let shown: Vec<String> = shown.collect();
         self.note("workspaces", shown.join(","), source);
         Ok(workspaces)
@@ -469,7 +463,6 @@ fn workspace(
     entry: &RawWorkspace,
     before: &[RawWorkspace],
     base: &Path,
-    is_local: bool,
 ) -> Result<WorkspaceConfig, String> {
     let name = &entry.name;
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -484,6 +477,5 @@ fn workspace(
     Ok(WorkspaceConfig {
         name: name.clone(),
         directory: folder(env, &entry.directory, base)?,
-        self_approval: entry.self_approval.unwrap_or(is_local),
     })
 }

@@ -47,7 +47,6 @@ fn defaults() {
         [WorkspaceConfig {
             name: "default".to_owned(),
             directory: PathBuf::from("/nowhere/w"),
-            self_approval: true,
         }]
     );
     assert_eq!(config.retention.calls, Duration::from_secs(30 * 86_400));
@@ -98,7 +97,6 @@ directory = "~/a"
 [[workspaces]]
 name = "b"
 directory = "/b/../c"
-self_approval = false
 "#,
     );
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
@@ -111,7 +109,6 @@ self_approval = false
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.workspaces[0].directory, Path::new("/nowhere/u/a"));
     assert_eq!(config.workspaces[1].directory, Path::new("/c"));
-    assert!(config.workspaces[0].self_approval && !config.workspaces[1].self_approval);
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
@@ -212,7 +209,6 @@ fn other_machines_are_kept_out_unless_told_otherwise() {
         let config = plain(&format!("[listen]\ntcp = {address:?}\ninsecure = true"));
         assert!(!config.listen.is_local());
         assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
-        assert!(!config.workspaces[0].self_approval);
     }
     for address in ["127.8.0.1:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1", "none"] {
         assert!(

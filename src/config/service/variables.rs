@@ -100,7 +100,6 @@ fn workspaces(env: &Environment) -> Result<Option<Vec<RawWorkspace>>, ConfigErro
         Some(RawWorkspace {
             name: name.trim().to_owned(),
             directory: directory.trim().to_owned(),
-            self_approval: None,
         })
     });
     let entries: Option<Vec<_>> = entries.collect();

@@ -85,9 +85,9 @@ impl<'a> Case<'a> {
             }
             let inner = old.len().min(height) - 2;
             let mut sum = 0.0;
-            for n in 1..=inner {
+            for (n, wanted) in old.iter().enumerate().skip(1).take(inner) {
                 let units = |text: &str| trim(text).encode_utf16().collect::<Vec<u16>>();
-                let (a, b) = (units(old[n]), units(self.lines.raw(first + n)));
+                let (a, b) = (units(wanted), units(self.lines.raw(first + n)));
                 let longer = a.len().max(b.len());
                 if longer > 0 {
                     sum += 1.0 - strsim::generic_levenshtein(&a, &b) as f64 / longer as f64;
