@@ -56,6 +56,9 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
 
+/// How long an exit that waits for nothing waits for programs to be killed.
+const EMERGENCY: Duration = Duration::from_secs(1);
+
 /// How long streams may take to deliver what they have when everything else has ended.
 const STREAMS_GRACE: Duration = Duration::from_secs(2);
 
@@ -228,7 +231,33 @@ impl App {
     }
 }
 
+/// Ends the programs of a service at once, for an exit that does not wait for anything else.
+#[derive(Clone)]
+pub struct Emergency {
+    engine: Arc<Engine>,
+    programs: Programs,
+}
+
+impl Emergency {
+    /// Kills every program that the service started, and waits for that, but not for long.
+    pub async fn kill_programs(&self) {
+        // First, so that no call takes the end of its program for a result.
+        self.engine.stop_running();
+        if tokio::time::timeout(EMERGENCY, self.programs.shutdown()).await.is_err() {
+            tracing::warn!("some programs could not be ended in time");
+        }
+    }
+}
+
 impl Running {
+    /// Returns what ends the programs while [`Self::drain`] is under way.
+    pub fn emergency(&self) -> Emergency {
+        Emergency {
+            engine: self.app.engine.clone(),
+            programs: self.app.programs.clone(),
+        }
+    }
+
     /// Returns when a listener has failed; the service should be stopped then.
     pub async fn failed(&mut self) -> anyhow::Error {
         loop {

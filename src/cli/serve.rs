@@ -67,10 +67,13 @@ impl ServeArgs {
             failure = service.failed() => Some(failure),
         };
         terminal.note("draining: no new calls; a second signal exits at once");
+        let emergency = service.emergency();
         tokio::select! {
             () = service.drain() => failure.map_or(Ok(Exit::Completed), Err),
-            // What is left behind ends with the process: its programs are told by the kernel.
-            () = interrupts.next() => Ok(Exit::Interrupted),
+            () = interrupts.next() => {
+                emergency.kill_programs().await;
+                Ok(Exit::Interrupted)
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::exit::Failure;
-use crate::app::{App, Running};
+use crate::app::{App, Emergency, Running};
 use crate::config::service::{LogConfig, RawListen, RawWorkspace};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
@@ -113,6 +113,11 @@ impl Service {
     /// Returns where its Unix socket is.
     pub(super) fn unix(&self) -> Option<&Path> {
         self.running.unix.as_deref()
+    }
+
+    /// Returns what ends its programs while it is drained.
+    pub(super) fn emergency(&self) -> Emergency {
+        self.running.emergency()
     }
 
     /// Waits until it can no longer serve, and says why.

@@ -259,15 +259,20 @@ impl Engine {
         }
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            self.closing.cancel();
-            let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
-            for call in calls {
-                call.stop(EndReason::Drained);
-            }
+            self.stop_running();
             self.tasks.wait().await;
         }
         self.broker.finish().await;
         self.stop_all.cancel();
+    }
+
+    /// Asks every call to stop, because the service does.
+    pub fn stop_running(&self) {
+        self.closing.cancel();
+        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
+        for call in calls {
+            call.stop(EndReason::Drained);
+        }
     }
 
     /// Says whether new calls are refused.

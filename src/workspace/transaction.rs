@@ -3,7 +3,7 @@
 //! *Invariant:* nothing is changed before everything that can be prepared is prepared, and every file has been found to be
 //! what the decision was made from. Each step replaces one file in one instant and can be undone; when one fails, those
 //! before it are. A process that is killed in between leaves each file old or new, never mixed, and what it put aside
-//! under names that [`atomic::sweep_folder`] knows.
+//! under names that [`super::atomic::sweep_folder`] knows.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

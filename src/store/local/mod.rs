@@ -10,8 +10,8 @@
 //! *Invariant:* several processes may share one data directory. What two of them may both want to change is decided in
 //! one transaction of the database; who lives is decided by the kernel's file locks, never by time.
 //!
-//! All writing goes through one thread ([`writer`]), reading through a few connections on blocking threads
-//! ([`readers`]). A commit does not wait for the disk: it outlives the process, not the machine's power.
+//! All writing goes through one thread (`writer`), reading through a few connections on blocking threads
+//! (`readers`). A commit does not wait for the disk: it outlives the process, not the machine's power.
 
 #![allow(clippy::disallowed_methods)] // the data directory is the store's own
 
