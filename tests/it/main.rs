@@ -9,6 +9,7 @@ mod cancel;
 mod contract;
 mod crash;
 mod drain;
+mod edits;
 mod hostile;
 mod prompts;
 mod readme;
