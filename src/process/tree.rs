@@ -42,10 +42,24 @@ pub(super) fn descendants(root: Pid) -> Vec<(Pid, Pid)> {
 
 /// Returns the parent of a process, if that still exists.
 pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
+    stat_field(pid, 1)
+}
+
+/// Returns the session of a process, if it still has one.
+///
+/// Not by `getsid`: for a process that is being reaped at that moment, or whose session began outside our container,
+/// the kernel answers 0, which rustix takes for impossible.
+pub(super) fn session_of(pid: Pid) -> Option<Pid> {
+    stat_field(pid, 3)
+}
+
+/// Reads a process number from `/proc/PID/stat`, counting the fields after the name from 0; 0 stands for none.
+fn stat_field(pid: Pid, field: usize) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name in parentheses may hold anything, blanks and parentheses included.
     let (_, rest) = stat.rsplit_once(')')?;
-    Pid::from_raw(rest.split_ascii_whitespace().nth(1)?.parse().ok()?)
+    let number: i32 = rest.split_ascii_whitespace().nth(field)?.parse().ok()?;
+    (number > 0).then(|| Pid::from_raw(number)).flatten()
 }
 
 fn children_of(process: &str) -> Vec<Pid> {
@@ -73,8 +87,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_parent() {
+    fn reads_parent_and_session() {
         let own = rustix::process::getpid();
         assert_eq!(parent_of(own), rustix::process::getppid());
+        let child = std::process::Command::new("setsid").args(["sleep", "60"]).spawn();
+        let mut child = child.expect("setsid is there");
+        let pid = Pid::from_child(&child);
+        let has_session = (0..2_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            session_of(pid) == Some(pid)
+        });
+        child.kill().expect("it runs");
+        child.wait().expect("it was not waited for");
+        assert!(has_session);
+        assert_eq!((parent_of(pid), session_of(pid)), (None, None), "reaped");
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getsid, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::sync::oneshot;
 
@@ -177,7 +177,7 @@ pub(super) fn owner_of(pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
     if calls.contains_key(&mark) {
         return Some(mark);
     }
-    let session = getsid(Some(pid)).ok()?;
+    let session = tree::session_of(pid)?;
     let by_session = |(mark, entry): (&Mark, &Entry)| (entry.root == Some(session)).then_some(*mark);
     calls.iter().find_map(by_session)
 }
