@@ -605,7 +605,7 @@ pub enum EventKind {
 }
 
 /// What a tool hands in when it must ask.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// The permission's name: `bash`, `edit`, `external_directory`, …
     pub permission: String,
@@ -617,6 +617,34 @@ pub struct Ask {
     pub title: String,
     /// What the person should see, such as a diff.
     pub metadata: JsonMap,
+    /// The parts of a compound request, such as the commands of a shell line, in their order. Each is judged by
+    /// its own patterns on top of those above; one answer is for all of them.
+    #[serde(default)]
+    pub parts: Vec<AskPart>,
+}
+
+/// One part of a compound request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskPart {
+    /// The source text.
+    pub text: String,
+    /// The words that the program gets, its name first; what only the shell can know stands as it is written.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Everything that this part is judged as: its text, its canonical form, the command inside a wrapper. A deny
+    /// for one of them denies the request, and each must be allowed.
+    #[serde(default)]
+    pub patterns: Vec<String>,
+    /// What of the request's `always` patterns comes from this part.
+    #[serde(default)]
+    pub always: Vec<String>,
+    /// The paths that it touches, absolute where that is known.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Why nobody can say what this part does, in a few words. Such a part is asked for wherever the rules allow less
+    /// than everything, and no grant ever covers it.
+    #[serde(default)]
+    pub unclear: Option<String>,
 }
 
 /// One permission rule's verdict.

@@ -376,6 +376,7 @@ impl CallContext {
             },
             patterns,
             metadata,
+            ..Ask::default()
         })
         .await
     }
@@ -399,6 +400,7 @@ impl CallContext {
             always: vec!["*".to_owned()],
             title: relative.to_owned(),
             metadata: crate::call::json_map([("filepath", json!(shown.to_string_lossy())), ("diff", json!(diff.text))]),
+            ..Ask::default()
         })
         .await?;
         if self.cancelled.is_cancelled() {

@@ -183,6 +183,7 @@ impl Run {
                 self.record.tool
             ),
             metadata: json_map([("tool", json!(self.record.tool)), ("input", input.clone())]),
+            ..Ask::default()
         }
     }
 

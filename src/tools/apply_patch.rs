@@ -403,6 +403,7 @@ impl Report {
                 ("diff", json!(self.diff)),
                 ("files", json!(self.files)),
             ]),
+            ..Ask::default()
         }
     }
 

@@ -3,19 +3,21 @@
 //! *Invariant:* holds no output but the first 30,000 characters, which travel as metadata; everything else goes to the
 //! stored output as it appears, and the program is made to wait while that is written.
 
+mod approval;
+mod report;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
-use crate::process::{Cause, Ending, Exit, Launch, Output, Programs, StartError};
+use approval::{ask, enter};
+use report::{CANCELLED_DRAIN, Report};
+
+use crate::call::{Effect, ToolOutput};
+use crate::process::{Cause, Launch, Programs, StartError};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -26,9 +28,6 @@ const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 
 /// Comes on top of every time limit.
 const TIMEOUT_MARGIN: Duration = Duration::from_millis(100);
-
-/// How long a cancelled call goes on handing over what was printed before.
-const CANCELLED_DRAIN: Duration = Duration::from_millis(100);
 
 /// The limits that the engine truncates at, as the description tells them.
 const MAX_LINES: usize = 2000;
@@ -142,62 +141,6 @@ impl Limit {
     }
 }
 
-/// The working directory: where the shell is put, and how people write that.
-struct Workdir {
-    real: PathBuf,
-    shown: PathBuf,
-}
-
-/// Resolves the working directory, and asks for it if it lies outside.
-async fn enter(workdir: Option<&str>, ctx: &CallContext) -> Result<Workdir, ToolError> {
-    let Some(written) = workdir.filter(|written| !written.is_empty()) else {
-        let directory = ctx.workspace.directory().to_path_buf();
-        return Ok(Workdir {
-            real: directory.clone(),
-            shown: directory,
-        });
-    };
-    let (workspace, text) = (ctx.workspace.clone(), written.to_owned());
-    let resolved = blocking(move || workspace.resolve(&text)).await?;
-    ctx.ask_outside(&resolved, true).await?;
-    let (real, shown) = (resolved.real().to_path_buf(), resolved.shown().to_path_buf());
-    let target = real.clone();
-    let problem = match blocking(move || std::fs::metadata(target)).await? {
-        Ok(metadata) if metadata.is_dir() => return Ok(Workdir { real, shown }),
-        Ok(_) => "it is not a directory".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    Err(ToolError::Failed(format!(
-        "The working directory {} cannot be used: {problem}",
-        shown.display()
-    )))
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| ToolError::Internal(error.into()))
-}
-
-async fn ask(input: &Input, workdir: &Workdir, ctx: &CallContext) -> Result<(), ToolError> {
-    // An approval is a wildcard, so a line that holds one would approve more than itself.
-    let is_offered = !input.command.contains(['*', '?']) && !input.command.trim().is_empty();
-    let metadata = json_map([
-        ("command", json!(input.command)),
-        ("workdir", json!(workdir.shown.to_string_lossy())),
-        ("description", json!(input.description)),
-    ]);
-    ctx.ask(Ask {
-        permission: "bash".to_owned(),
-        patterns: vec![input.command.clone()],
-        always: is_offered.then(|| input.command.clone()).into_iter().collect(),
-        title: input.description.clone(),
-        metadata,
-    })
-    .await?;
-    Ok(())
-}
-
 /// Runs the command line and hands over what it prints.
 async fn execute(
     programs: &Programs,
@@ -240,188 +183,6 @@ fn not_started(error: StartError) -> ToolError {
             "The command could not be started: {error}. Nothing was run; try again later."
         )),
         StartError::Streams { .. } => ToolError::Internal(error.into()),
-    }
-}
-
-/// What becomes of the output.
-struct Report<'a> {
-    ctx: &'a CallContext,
-    description: String,
-    preview: Preview,
-    has_output: bool,
-}
-
-impl<'a> Report<'a> {
-    fn new(description: String, ctx: &'a CallContext) -> Self {
-        Self {
-            ctx,
-            description,
-            preview: Preview::new(Instant::now()),
-            has_output: false,
-        }
-    }
-
-    /// Hands over everything that the program prints.
-    async fn pump(&mut self, output: Option<Output>) -> Result<(), ToolError> {
-        let Some(mut output) = output else { return Ok(()) };
-        loop {
-            let due = self.preview.due();
-            tokio::select! {
-                chunk = output.next() => match chunk {
-                    Some(chunk) => self.append(chunk).await?,
-                    None => return Ok(()),
-                },
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish().await,
-            }
-        }
-    }
-
-    async fn append(&mut self, chunk: Bytes) -> Result<(), ToolError> {
-        self.has_output = true;
-        self.preview.push(&chunk);
-        self.ctx.output(chunk).await
-    }
-
-    async fn publish(&mut self) {
-        let patch = json_map([
-            ("output", Value::String(self.preview.publish(Instant::now()))),
-            ("description", json!(self.description)),
-        ]);
-        self.ctx.progress(None, patch).await;
-    }
-
-    async fn finish(mut self, ending: Ending, limit: Limit) -> Result<ToolOutput, ToolError> {
-        if ending.survivors > 0 {
-            let text = format!("{} processes of the command could not be ended", ending.survivors);
-            self.ctx.warn("survivors", text).await;
-        }
-        let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
-        match ending.cause {
-            Cause::Ended => {}
-            Cause::TimedOut => self.append(block).await?,
-            Cause::Cancelled => {
-                let appended = tokio::time::timeout(CANCELLED_DRAIN, self.append(block));
-                // The call is over in any case; the metadata below says what the readers may have missed.
-                let _ = appended.await;
-                self.publish().await;
-                return Err(ToolError::Cancelled);
-            }
-        }
-        let exit = match ending.exit {
-            Some(Exit::Code(code)) => json!(code),
-            Some(Exit::Signal(_)) | None => Value::Null,
-        };
-        let output = if self.has_output {
-            OutputText::Stored
-        } else {
-            OutputText::default()
-        };
-        Ok(ToolOutput {
-            metadata: json_map([
-                ("output", Value::String(self.preview.shown())),
-                ("exit", exit),
-                ("description", json!(self.description)),
-            ]),
-            title: self.description,
-            output,
-            attachments: Vec::new(),
-        })
-    }
-}
-
-/// Returns what is appended to the output of a command that was ended (`spec/bash.md` §7).
-fn closing_block(ending: &Ending, limit: Limit, aborted: bool) -> String {
-    let mut lines = String::new();
-    if ending.cause == Cause::TimedOut {
-        let shown_ms = limit.shown_ms;
-        lines += &format!("bash tool terminated command after exceeding timeout {shown_ms} ms\n");
-    }
-    if ending.cause == Cause::Cancelled || aborted {
-        lines += "User aborted the command\n";
-    }
-    format!("\n\n<bash_metadata>\n{lines}</bash_metadata>")
-}
-
-/// The beginning of the output, as it travels in the metadata.
-struct Preview {
-    text: String,
-    units: usize,
-    is_cut: bool,
-    published: Option<Published>,
-    started: Instant,
-}
-
-/// What was published last.
-#[derive(Clone, Copy)]
-struct Published {
-    at: Instant,
-    bytes: usize,
-    is_cut: bool,
-}
-
-impl Preview {
-    /// Most UTF-16 units that are shown.
-    const MAX_UNITS: usize = 30_000;
-
-    /// The least time between two publications.
-    const SPACING: Duration = Duration::from_millis(100);
-
-    /// The time after which little news is published too.
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    fn new(started: Instant) -> Self {
-        Self {
-            text: String::new(),
-            units: 0,
-            is_cut: false,
-            published: None,
-            started,
-        }
-    }
-
-    fn push(&mut self, chunk: &[u8]) {
-        if self.is_cut {
-            return;
-        }
-        // A chunk ends with a whole character, so decoding it by itself damages nothing.
-        for letter in String::from_utf8_lossy(chunk).chars() {
-            if self.units + letter.len_utf16() > Self::MAX_UNITS {
-                self.is_cut = true;
-                return;
-            }
-            self.units += letter.len_utf16();
-            self.text.push(letter);
-        }
-    }
-
-    /// Returns when the next publication is due, none if nothing is new. Growth by a fifth is news, so that the sum of
-    /// all publications stays within a few times the text.
-    fn due(&self) -> Option<Instant> {
-        let last = self.published.unwrap_or(Published {
-            at: self.started,
-            bytes: 0,
-            is_cut: false,
-        });
-        let grown = self.text.len() - last.bytes;
-        if grown == 0 && self.is_cut == last.is_cut {
-            return None;
-        }
-        let is_news = grown * 5 >= last.bytes || self.is_cut;
-        Some(last.at + if is_news { Self::SPACING } else { Self::PATIENCE })
-    }
-
-    fn publish(&mut self, now: Instant) -> String {
-        self.published = Some(Published {
-            at: now,
-            bytes: self.text.len(),
-            is_cut: self.is_cut,
-        });
-        self.shown()
-    }
-
-    fn shown(&self) -> String {
-        let end = if self.is_cut { "\n\n..." } else { "" };
-        format!("{}{end}", self.text)
     }
 }
 

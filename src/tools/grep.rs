@@ -115,6 +115,7 @@ fn ask(input: &Input) -> Ask {
         always: vec!["*".to_owned()],
         title: input.pattern.clone(),
         metadata,
+        ..Ask::default()
     }
 }
 

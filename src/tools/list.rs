@@ -92,6 +92,7 @@ impl TypedTool for List {
             always: vec!["*".to_owned()],
             title: shown.clone(),
             metadata: json_map([("path", json!(shown))]),
+            ..Ask::default()
         })
         .await?;
 

@@ -83,6 +83,7 @@ impl TypedTool for Read {
             always: vec!["*".to_owned()],
             title: path.relative().to_owned(),
             metadata: JsonMap::new(),
+            ..Ask::default()
         })
         .await?;
         match view(located, wanted, ctx.cancelled.clone()).await? {

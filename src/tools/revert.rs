@@ -357,6 +357,7 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -
             ("diff", json!(diff)),
             ("revertedCall", json!(call.as_str())),
         ]),
+        ..Ask::default()
     })
     .await?;
     if ctx.cancelled.is_cancelled() {

@@ -162,6 +162,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
             always: vec!["ls *".to_owned()],
             title: "ls".to_owned(),
             metadata: JsonMap::new(),
+            ..Ask::default()
         },
         rule: None,
         decision: None,

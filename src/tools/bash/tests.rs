@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::report::Preview;
 use super::*;
-use crate::call::{CallId, FileChange, JsonMap, Model, Origin, SessionId};
+use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, SessionId};
 use crate::permission::Refusal;
 use crate::process::Environment;
 use crate::tool::{CallPort, Tool};
