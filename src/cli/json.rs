@@ -12,9 +12,10 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::grpc::proto::{
     Attachment, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse, Event,
-    FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionRule,
-    Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState, ReplyResult, Session, Timing,
-    ToolDefinition, ToolEffect, ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
+    FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionPart,
+    PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState, ReplyResult, Session,
+    Timing, ToolDefinition, ToolEffect, ToolSource, Truncation, attachment, call, call_event, channel_response, event,
+    prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -377,10 +378,14 @@ impl ToJson for Prompt {
                 "always": request.always,
                 "title": request.title,
             });
-            with(
-                object,
-                [("metadata", set(&request.metadata)), ("rule", set(&request.rule))],
-            )
+            let parts: Vec<Value> = request.parts.iter().map(ToJson::to_json).collect();
+            let parts = (!parts.is_empty()).then_some(Value::Array(parts));
+            let members = [
+                ("metadata", set(&request.metadata)),
+                ("rule", set(&request.rule)),
+                ("parts", parts),
+            ];
+            with(object, members)
         });
         let members = [
             ("create_time", time(&self.create_time)),
@@ -389,6 +394,22 @@ impl ToJson for Prompt {
             ("resolution", set(&self.resolution)),
         ];
         with(object, members)
+    }
+}
+
+impl ToJson for PermissionPart {
+    fn to_json(&self) -> Value {
+        let object = json!({
+            "text": self.text,
+            "arguments": self.arguments,
+            "patterns": self.patterns,
+            "always": self.always,
+            "paths": self.paths,
+            "unclear": self.unclear,
+            "action": permission_action(self.action),
+            "granted": self.granted,
+        });
+        with(object, [("rule", set(&self.rule))])
     }
 }
 

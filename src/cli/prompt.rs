@@ -11,7 +11,8 @@ use super::json;
 use super::keyboard::Keyboard;
 use super::terminal::{Look, Paint, Terminal, visible};
 use crate::grpc::proto::{
-    PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution, PromptState, prompt,
+    PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution,
+    PromptState, prompt,
 };
 
 const OTHER_METADATA: usize = 400;
@@ -83,9 +84,16 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     for (key, value) in metadata.iter().filter_map(Value::as_object).flatten() {
         render_metadata(text, key, value, paint);
     }
-    let _ = write!(text, "\n  patterns");
-    for pattern in &request.patterns {
-        let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
+    if request.parts.is_empty() {
+        let _ = write!(text, "\n  patterns");
+        for pattern in &request.patterns {
+            let _ = write!(text, "\n    {}", indented(&visible(pattern), "    "));
+        }
+    } else {
+        let _ = write!(text, "\n  parts");
+        for part in &request.parts {
+            render_part(text, part, paint);
+        }
     }
     if request.always.is_empty() {
         let _ = write!(text, "\n  always would allow this call only");
@@ -106,6 +114,35 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
             visible(&rule.pattern)
         );
         let _ = write!(text, "\n  {}", paint.text(Look::Dim, &rule));
+    }
+}
+
+/// Shows a part with the verdict on it, and after that what is not seen from its text.
+fn render_part(text: &mut String, part: &PermissionPart, paint: Paint) {
+    let is_allowed = part.action() == PermissionAction::Allow;
+    let (look, verdict) = match (is_allowed, part.granted) {
+        (true, true) => (Look::Green, "granted"),
+        (true, false) => (Look::Green, "allowed"),
+        (false, _) => (Look::Yellow, "asks   "),
+    };
+    let _ = write!(
+        text,
+        "\n    {} {}",
+        paint.text(look, verdict),
+        indented(&visible(&part.text), "            ")
+    );
+    if !part.unclear.is_empty() {
+        let _ = write!(
+            text,
+            "\n            {}",
+            paint.text(Look::Red, &format!("unclear: {}", visible(&part.unclear)))
+        );
+    }
+    for pattern in part.patterns.iter().filter(|pattern| **pattern != part.text) {
+        let _ = write!(text, "\n            as {}", indented(&visible(pattern), "            "));
+    }
+    for path in &part.paths {
+        let _ = write!(text, "\n            touches {}", visible(path));
     }
 }
 
@@ -216,6 +253,7 @@ mod tests {
             permission: "bash".into(),
             patterns: vec!["git push".into()],
             always: vec!["git push *".into()],
+            parts: Vec::new(),
             title: "Push".into(),
             metadata: Some(prost_types::Struct {
                 fields: metadata.into(),
@@ -238,6 +276,32 @@ mod tests {
                         session s";
         assert_eq!(render(&prompt, Paint(false)), expected);
         assert!(render(&prompt, Paint(true)).contains("\x1b[32m+b\x1b[0m"));
+    }
+
+    #[test]
+    fn parts_are_shown_with_their_verdicts() {
+        let part = |text: &str, action: PermissionAction, granted, unclear: &str| PermissionPart {
+            text: text.into(),
+            patterns: vec![text.into(), "git push".into()],
+            paths: vec!["/x".into()],
+            action: action.into(),
+            granted,
+            unclear: unclear.into(),
+            ..PermissionPart::default()
+        };
+        let check = |part: PermissionPart, expected: &str| {
+            let mut text = String::new();
+            render_part(&mut text, &part, Paint(false));
+            assert_eq!(text, expected);
+        };
+        check(
+            part("git push", PermissionAction::Allow, true, ""),
+            "\n    granted git push\n            touches /x",
+        );
+        check(
+            part("sudo git push", PermissionAction::Ask, false, "why"),
+            "\n    asks    sudo git push\n            unclear: why\n            as git push\n            touches /x",
+        );
     }
 
     #[test]

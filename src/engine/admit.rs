@@ -13,11 +13,11 @@ use super::registry::Entry;
 use super::run::{self, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
-    ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
+    Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
+    RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
-use crate::permission::rules::Judgement;
+use crate::permission::judgement::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
 
@@ -411,8 +411,8 @@ impl Engine {
             }
             in_a_row
         };
-        let pattern = [record.tool.clone()];
-        in_a_row && self.broker.judge(&record.origin.workspace, rights, DOOM_LOOP, &pattern) != Judgement::Allow
+        let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
+        in_a_row && self.broker.judge(&record.origin.workspace, rights, &ask) != Judgement::Allow
     }
 
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {

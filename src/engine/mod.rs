@@ -66,6 +66,7 @@ impl Place {
     pub fn rights(&self, agent: &Agent) -> Rights {
         Rights {
             rules: agent.rules.clone().into(),
+            ancestors: Vec::new(),
             worktree: self.workspace.worktree().into(),
         }
     }

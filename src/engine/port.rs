@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
-    PromptState, Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, PartVerdict, Prompt, PromptId,
+    PromptOutcome, PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
-use crate::permission::rules::Judgement;
+use crate::permission::judgement::Judgement;
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
@@ -181,7 +181,7 @@ impl Port {
         self.store.record_changes(&self.record.id, changes).await
     }
 
-    fn prompt(&self, ask: Ask, rule: Option<crate::call::Rule>, expires: Option<Timestamp>) -> Prompt {
+    fn prompt(&self, ask: Ask, rule: Option<Rule>, verdicts: Vec<PartVerdict>, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         Prompt {
             id: PromptId::generate(),
@@ -198,6 +198,7 @@ impl Port {
             input_digest: self.record.input_digest.clone(),
             ask,
             rule,
+            verdicts,
             decision: None,
         }
     }
@@ -211,9 +212,7 @@ impl CallPort for Port {
         }
         let workspace = &self.record.origin.workspace;
         // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        let judged = self
-            .broker
-            .judge(workspace, &self.rights, &ask.permission, &ask.patterns);
+        let judged = self.broker.judge(workspace, &self.rights, &ask);
         let earlier = self.asked_before(&ask).await?;
         match (judged, earlier) {
             (Judgement::Allow, None) => Ok(()),
@@ -229,7 +228,7 @@ impl CallPort for Port {
             }
             (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await,
             (Judgement::Ask { .. }, None) => {
-                let make = |rule, expires| self.prompt(ask.clone(), rule, expires);
+                let make = |rule, verdicts, expires| self.prompt(ask.clone(), rule, verdicts, expires);
                 match self.broker.ask(&ask, workspace, &self.rights, make).await? {
                     Asked::Allowed => Ok(()),
                     Asked::Opened(opened) => self.wait(opened).await,

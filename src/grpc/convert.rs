@@ -509,6 +509,7 @@ pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState
 
 impl From<call::Prompt> for proto::Prompt {
     fn from(prompt: call::Prompt) -> Self {
+        let parts = prompt.ask.parts.into_iter().zip(prompt.verdicts);
         let request = proto::PermissionRequest {
             permission: prompt.ask.permission,
             patterns: prompt.ask.patterns,
@@ -516,6 +517,7 @@ impl From<call::Prompt> for proto::Prompt {
             title: prompt.ask.title,
             metadata: Some(to_struct(prompt.ask.metadata)),
             rule: prompt.rule.map(proto::PermissionRule::from),
+            parts: parts.map(|(part, verdict)| permission_part(part, verdict)).collect(),
         };
         Self {
             prompt_id: prompt.id.to_string(),
@@ -532,6 +534,20 @@ impl From<call::Prompt> for proto::Prompt {
             request: Some(proto::prompt::Request::Permission(request)),
             resolution: prompt.decision.map(proto::PromptResolution::from),
         }
+    }
+}
+
+fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::PermissionPart {
+    proto::PermissionPart {
+        text: part.text,
+        arguments: part.arguments,
+        patterns: part.patterns,
+        always: part.always,
+        paths: part.paths,
+        unclear: part.unclear.unwrap_or_default(),
+        action: proto::PermissionAction::from(verdict.action).into(),
+        rule: verdict.rule.map(proto::PermissionRule::from),
+        granted: verdict.granted,
     }
 }
 

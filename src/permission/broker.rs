@@ -14,10 +14,11 @@ use tracing::Instrument as _;
 
 use super::Refusal;
 pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights};
-use super::rules::{self, Judgement};
+use super::judgement::{self, Judgement};
+use super::rules;
 use crate::call::{
-    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply,
-    Rule, ServiceEvent, ServiceEventKind, Timestamp,
+    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, PartVerdict, Prompt, PromptId, PromptOutcome,
+    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -109,19 +110,13 @@ impl Broker {
     }
 
     /// Judges a request without asking anybody.
-    pub fn judge(&self, workspace: &str, rights: &Rights, permission: &str, patterns: &[String]) -> Judgement {
-        rules::judge(
-            permission,
-            patterns,
-            &rights.worktree,
-            &rights.rules,
-            &self.granted(workspace),
-        )
+    pub fn judge(&self, workspace: &str, rights: &Rights, ask: &Ask) -> Judgement {
+        judgement::judge(ask, rights, &self.granted(workspace))
     }
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
     ///
-    /// `make` makes the prompt from the rule that asked.
+    /// `make` makes the prompt from the rule that asked, the verdicts on the parts and the time when it expires.
     ///
     /// # Errors
     /// A rule denies it, nobody is there and the policy refuses then, or the store failed.
@@ -130,22 +125,26 @@ impl Broker {
         ask: &Ask,
         workspace: &str,
         rights: &Rights,
-        make: impl FnOnce(Option<Rule>, Option<Timestamp>) -> Prompt + Send,
+        make: impl FnOnce(Option<Rule>, Vec<PartVerdict>, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Asked, Refusal> {
         // Most requests are allowed by rule and must not queue behind those that are not.
-        let judge = || self.judge(workspace, rights, &ask.permission, &ask.patterns);
+        let judge = || self.judge(workspace, rights, ask);
         match judge() {
             Judgement::Allow => return Ok(Asked::Allowed),
             Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
             Judgement::Ask { .. } => {}
         }
         let gate = self.gate.clone().lock_owned().await;
-        let rule = match judge() {
+        let (rule, verdicts) = match judge() {
             Judgement::Allow => return Ok(Asked::Allowed),
             Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-            Judgement::Ask { rule } => rule,
+            Judgement::Ask { rule, verdicts } => (rule, verdicts),
         };
-        let prompt = make(rule, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
+        let prompt = make(
+            rule,
+            verdicts,
+            self.policy.timeout.map(|wait| Timestamp::now().after(wait)),
+        );
         if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
             return Err(Refusal::Unattended);
         }
@@ -347,9 +346,7 @@ impl Broker {
                     .map(as_rule)
                     .collect();
                 let covered = |other: &&Waiting| {
-                    let ask = &other.prompt.ask;
-                    let Rights { rules, worktree } = &other.rights;
-                    let judged = rules::judge(&ask.permission, &ask.patterns, worktree, rules, &granted);
+                    let judged = judgement::judge(&other.prompt.ask, &other.rights, &granted);
                     other.prompt.workspace == prompt.workspace && judged == Judgement::Allow
                 };
                 (

@@ -22,8 +22,17 @@ pub struct PromptPolicy {
 pub struct Rights {
     /// The agent's rules.
     pub rules: Arc<[Rule]>,
+    /// The rules of the calls on whose behalf it is made, the nearest first. Each holds as well.
+    pub ancestors: Vec<Arc<[Rule]>>,
     /// The folder that relative paths among the patterns are relative to.
     pub worktree: Arc<Path>,
+}
+
+impl Rights {
+    /// Returns all rulesets that hold, the agent's own first.
+    pub fn layers(&self) -> impl Iterator<Item = &[Rule]> {
+        std::iter::once(&*self.rules).chain(self.ancestors.iter().map(|rules| &**rules))
+    }
 }
 
 /// A change that listeners are told of.

@@ -1,11 +1,13 @@
 //! Who may do what: rules from configuration, their evaluation, agents, and the prompts that wait for a person.
 //!
-//! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`] and [`agents`] are pure; only [`broker`]
+//! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`], [`judgement`] and [`agents`] are
+//! pure; only [`broker`]
 //! holds state, and keeps it in the store first.
 
 pub mod agents;
 pub mod broker;
 pub mod exchange;
+pub mod judgement;
 pub mod rules;
 pub mod wildcard;
 

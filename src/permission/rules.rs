@@ -153,51 +153,6 @@ fn absolute(worktree: &Path, pattern: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// What the rules and the approvals say about one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// Every pattern is allowed.
-    Allow,
-    /// A person must be asked.
-    Ask {
-        /// The rule that asks first; none if no rule matched.
-        rule: Option<Rule>,
-    },
-    /// A rule forbids one of the patterns.
-    Deny {
-        /// The rules for the permission, for the text that the model reads.
-        relevant: Vec<Rule>,
-    },
-}
-
-/// Judges a request. All patterns are looked at before anybody is asked, and a deny among them always wins; grants
-/// answer only where the rules would ask (`spec/permission.md` §13, P1 and P2). Without patterns nothing is asked.
-///
-/// `worktree` is what relative paths among the patterns are relative to; see [`evaluate_in`].
-pub fn judge(permission: &str, patterns: &[String], worktree: &Path, rules: &[Rule], grants: &[Rule]) -> Judgement {
-    let mut asking: Option<Option<&Rule>> = None;
-    for pattern in patterns {
-        let (action, rule) = evaluate_in(worktree, permission, pattern, &[rules]);
-        match action {
-            Action::Allow => {}
-            Action::Deny => {
-                let relevant = relevant(permission, rules);
-                return Judgement::Deny { relevant };
-            }
-            Action::Ask => {
-                let (granted, _) = evaluate_in(worktree, permission, pattern, &[grants]);
-                if granted != Action::Allow && asking.is_none() {
-                    asking = Some(rule);
-                }
-            }
-        }
-    }
-    match asking {
-        Some(rule) => Judgement::Ask { rule: rule.cloned() },
-        None => Judgement::Allow,
-    }
-}
-
 /// Returns the rules whose permission side matches, whatever their patterns and actions.
 pub fn relevant(permission: &str, rules: &[Rule]) -> Vec<Rule> {
     rules
@@ -423,34 +378,6 @@ mod tests {
     }
 
     #[test]
-    fn grants_answer_questions_and_lift_no_deny() {
-        let rules = list(&[("edit", "*", Ask), ("edit", "locked", Deny)]);
-        let grant = list(&[("edit", "*", Allow)]);
-        let asks = Judgement::Ask {
-            rule: Some(rules[0].clone()),
-        };
-        let denies = Judgement::Deny {
-            relevant: rules.clone(),
-        };
-        let cases: [(&[&str], &[Rule], &Judgement); 6] = [
-            (&["a"], &[], &asks),
-            (&["a"], &grant, &Judgement::Allow),
-            (&["a", "locked"], &grant, &denies),
-            (&["a", "locked"], &[], &denies),
-            (&["a", "b"], &list(&[("edit", "a", Allow)]), &asks),
-            (&[], &[], &Judgement::Allow),
-        ];
-        for (patterns, grants, expected) in cases {
-            let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
-            assert_eq!(
-                &judge("edit", &patterns, Path::new("/w"), &rules, grants),
-                expected,
-                "{patterns:?}"
-            );
-        }
-    }
-
-    #[test]
     fn json_is_compact_and_in_order() {
         assert_eq!(
             to_json(&list(&[("bash", "git push *", Deny)])),
@@ -468,33 +395,11 @@ mod tests {
         prop::collection::vec(one, 0..8)
     }
 
-    fn any_patterns() -> impl Strategy<Value = Vec<String>> {
-        prop::collection::vec("[ab/ ]{0,3}", 0..4)
-    }
-
     proptest! {
         #[test]
         fn joining_is_concatenation(first in any_rules(), second in any_rules(), pattern in "[ab/ ]{0,3}") {
             let joined = [first.clone(), second.clone()].concat();
             prop_assert_eq!(evaluate("a", &pattern, &[&first, &second]), evaluate("a", &pattern, &[&joined]));
-        }
-
-        #[test]
-        fn no_grant_lifts_a_deny(rules in any_rules(), grants in any_rules(), patterns in any_patterns()) {
-            let denied = patterns.iter().any(|pattern| evaluate("a", pattern, &[&rules]).0 == Deny);
-            let judged = judge("a", &patterns, Path::new("/"), &rules, &grants);
-            prop_assert_eq!(denied, matches!(judged, Judgement::Deny { .. }));
-        }
-
-        #[test]
-        fn grants_only_turn_questions_into_allow(rules in any_rules(), grants in any_rules(), patterns in any_patterns()) {
-            let grants: Vec<Rule> = grants.into_iter().filter(|grant| grant.action == Allow).collect();
-            let without = judge("a", &patterns, Path::new("/"), &rules, &[]);
-            let with = judge("a", &patterns, Path::new("/"), &rules, &grants);
-            match (&without, &with) {
-                (Judgement::Ask { .. }, Judgement::Allow | Judgement::Ask { .. }) => {}
-                (without, with) => prop_assert_eq!(without, with),
-            }
         }
 
         #[test]

@@ -165,6 +165,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
             ..Ask::default()
         },
         rule: None,
+        verdicts: Vec::new(),
         decision: None,
     }
 }

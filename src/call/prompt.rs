@@ -1,0 +1,233 @@
+//! The vocabulary of permission: what is asked, by which rule, what people reply, what a reply leaves behind.
+//!
+//! *Invariant:* plain data, like the rest of the vocabulary.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CallId, GrantId, InstanceId, JsonMap, PromptId, SessionId, Timestamp};
+
+/// What a tool hands in when it must ask.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The permission's name: `bash`, `edit`, `external_directory`, …
+    pub permission: String,
+    /// What the tool is about to touch. Every pattern must be allowed.
+    pub patterns: Vec<String>,
+    /// The patterns that an `always` reply would allow from now on.
+    pub always: Vec<String>,
+    /// A short line for the person.
+    pub title: String,
+    /// What the person should see, such as a diff.
+    pub metadata: JsonMap,
+    /// The parts of a compound request, such as the commands of a shell line, in their order. Each is judged by
+    /// its own patterns on top of those above; one answer is for all of them.
+    #[serde(default)]
+    pub parts: Vec<AskPart>,
+}
+
+/// One part of a compound request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskPart {
+    /// The source text.
+    pub text: String,
+    /// The words that the program gets, its name first; what only the shell can know stands as it is written.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Everything that this part is judged as: its text, its canonical form, the command inside a wrapper. A deny
+    /// for one of them denies the request, and each must be allowed.
+    #[serde(default)]
+    pub patterns: Vec<String>,
+    /// What of the request's `always` patterns comes from this part.
+    #[serde(default)]
+    pub always: Vec<String>,
+    /// The paths that it touches, absolute where that is known.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// Why nobody can say what this part does, in a few words. Such a part is asked for wherever the rules allow less
+    /// than everything, and no grant ever covers it.
+    #[serde(default)]
+    pub unclear: Option<String>,
+}
+
+impl Ask {
+    /// Makes a bare request: nothing to show, nothing to remember.
+    pub fn of(permission: &str, patterns: Vec<String>) -> Self {
+        Self {
+            permission: permission.to_owned(),
+            patterns,
+            ..Self::default()
+        }
+    }
+}
+
+/// What rules and grants say about one part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartVerdict {
+    /// The verdict, grants included. A prompt never shows deny: a denied request is not asked for.
+    pub action: Action,
+    /// The rule that decided; none if no rule matched.
+    #[serde(default)]
+    pub rule: Option<Rule>,
+    /// Whether the rules would ask, and a grant allows it.
+    #[serde(default)]
+    pub granted: bool,
+}
+
+/// One permission rule's verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Goes on without a question.
+    #[default]
+    Allow,
+    /// Asks a person.
+    Ask,
+    /// Refuses.
+    Deny,
+}
+
+/// One permission rule; both sides are wildcards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rule {
+    /// Matches permission names.
+    pub permission: String,
+    /// Matches what a tool touches.
+    pub pattern: String,
+    /// The verdict.
+    pub action: Action,
+}
+
+/// A question to a person that a call waits on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The prompt's id.
+    pub id: PromptId,
+    /// The waiting call.
+    pub call: CallId,
+    /// The run of the service that waits.
+    pub owner: InstanceId,
+    /// The call's session.
+    pub session: SessionId,
+    /// The call's workspace.
+    pub workspace: String,
+    /// The call's agent.
+    pub agent: String,
+    /// The call's tool.
+    pub tool: String,
+    /// Who made the call: the principal, or empty without authentication.
+    #[serde(default)]
+    pub requester: String,
+    /// When it was asked.
+    pub created: Timestamp,
+    /// When it ends by itself.
+    #[serde(default)]
+    pub expires: Option<Timestamp>,
+    /// Whether and how it ended.
+    pub state: PromptState,
+    /// SHA-256 of the call's frozen input, hexadecimal.
+    pub input_digest: String,
+    /// What is asked.
+    pub ask: Ask,
+    /// The rule that made it a question; none if no rule matched.
+    #[serde(default)]
+    pub rule: Option<Rule>,
+    /// The verdict on each part of what is asked, in their order.
+    #[serde(default)]
+    pub verdicts: Vec<PartVerdict>,
+    /// What was decided; there exactly when the state is not open.
+    #[serde(default)]
+    pub decision: Option<Decision>,
+}
+
+/// Whether a prompt still waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptState {
+    /// Waits for a reply.
+    Open,
+    /// Somebody replied.
+    Resolved,
+    /// Nobody replied in time.
+    Expired,
+    /// Its call is gone.
+    Withdrawn,
+}
+
+impl PromptState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Resolved, Self::Expired, Self::Withdrawn];
+
+    /// Returns the stored word for the state.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Resolved => "resolved",
+            Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// What a person may reply to a permission prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// This call only.
+    Once,
+    /// This call, and from now on what the prompt's `always` patterns match.
+    Always,
+    /// Not this call; the message, if any, is for the model.
+    Reject {
+        /// Feedback for the model; empty for none.
+        message: String,
+    },
+}
+
+/// The recorded end of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What was decided.
+    pub outcome: PromptOutcome,
+    /// When.
+    pub time: Timestamp,
+    /// The client's id of the reply, so that a repeated reply is known; empty when nobody replied.
+    #[serde(default)]
+    pub reply_id: String,
+    /// Who replied: the approver's name, or empty.
+    #[serde(default)]
+    pub by: String,
+    /// The prompt whose reply settled this one too.
+    #[serde(default)]
+    pub because_of: Option<PromptId>,
+}
+
+/// How a prompt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptOutcome {
+    /// A person replied, or the reply to another prompt covered it.
+    Replied(Reply),
+    /// Nobody replied in time.
+    Expired,
+    /// The call ended first; the text says why.
+    Withdrawn(String),
+}
+
+/// What an `always` reply left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The grant's id.
+    pub id: GrantId,
+    /// The run of the service that it holds for.
+    pub owner: InstanceId,
+    /// The workspace that it holds for.
+    pub workspace: String,
+    /// The permission.
+    pub permission: String,
+    /// The pattern that is allowed.
+    pub pattern: String,
+    /// The prompt whose reply made it.
+    pub prompt: PromptId,
+    /// When.
+    pub created: Timestamp,
+}

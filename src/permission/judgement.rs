@@ -1,0 +1,330 @@
+//! What rules and grants say about a request, and about each of its parts (`spec/permission.md` §6, §13).
+//!
+//! *Invariant:* pure. A deny wins over everything, whichever ruleset it stands in and whatever was granted. With the
+//! rules of ancestors in play the strictest ruleset decides, so nobody gains a right by delegating.
+
+use super::broker::Rights;
+use super::rules::{evaluate_in, relevant};
+use super::wildcard;
+use crate::call::{Action, Ask, PartVerdict, Rule};
+
+/// What the rules and the grants say about one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Every pattern is allowed.
+    Allow,
+    /// A person must be asked.
+    Ask {
+        /// The rule that asks first; none if no rule matched.
+        rule: Option<Rule>,
+        /// The verdict on each part, in their order.
+        verdicts: Vec<PartVerdict>,
+    },
+    /// A rule forbids one of the patterns.
+    Deny {
+        /// The rules for the permission, for the text that the model reads.
+        relevant: Vec<Rule>,
+    },
+}
+
+/// Judges a request. All patterns are looked at before anybody is asked, and a deny among them always wins; grants
+/// answer only where the rules would ask (`spec/permission.md` §13, P1 and P2). Without patterns nothing is asked.
+pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
+    let mut asking = None;
+    let mut verdicts = Vec::with_capacity(ask.parts.len());
+    let whole = (&ask.patterns, None);
+    let parts = ask.parts.iter().map(|part| (&part.patterns, part.unclear.as_deref()));
+    for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
+        let mut verdict = PartVerdict::default();
+        for pattern in patterns {
+            match judge_pattern(&ask.permission, pattern, rights, grants) {
+                Verdict::Allow { rule, granted } => verdict.note(Action::Allow, rule, granted),
+                Verdict::Ask { rule } => verdict.note(Action::Ask, rule, false),
+                Verdict::Deny { rules } => {
+                    let relevant = relevant(&ask.permission, rules);
+                    return Judgement::Deny { relevant };
+                }
+            }
+        }
+        if let Some(rule) = unclear.and_then(|_| anything(&ask.permission, rights)) {
+            verdict.note(Action::Ask, rule, false);
+        }
+        if verdict.action == Action::Ask && asking.is_none() {
+            asking = Some(verdict.rule.clone());
+        }
+        if index > 0 {
+            verdicts.push(verdict);
+        }
+    }
+    match asking {
+        Some(rule) => Judgement::Ask { rule, verdicts },
+        None => Judgement::Allow,
+    }
+}
+
+/// The verdict on one pattern.
+enum Verdict<'r> {
+    Allow { rule: Option<&'r Rule>, granted: bool },
+    Ask { rule: Option<&'r Rule> },
+    Deny { rules: &'r [Rule] },
+}
+
+fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants: &[Rule]) -> Verdict<'r> {
+    let mut allowing = None;
+    let mut asking = None;
+    for rules in rights.layers() {
+        let (action, rule) = evaluate_in(&rights.worktree, permission, pattern, &[rules]);
+        match action {
+            Action::Allow => allowing = rule,
+            Action::Ask => asking = asking.or(Some(rule)),
+            Action::Deny => return Verdict::Deny { rules },
+        }
+    }
+    let Some(rule) = asking else {
+        return Verdict::Allow {
+            rule: allowing,
+            granted: false,
+        };
+    };
+    match evaluate_in(&rights.worktree, permission, pattern, &[grants]) {
+        (Action::Allow, _) => Verdict::Allow { rule, granted: true },
+        (Action::Ask | Action::Deny, _) => Verdict::Ask { rule },
+    }
+}
+
+/// Returns the rule that stands against doing just anything under a permission, none inside if it is that no rule
+/// allows it; none at all if everything is allowed.
+fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {
+    rights.layers().find_map(|rules| {
+        for rule in rules.iter().rev() {
+            if !wildcard::matches(permission, &rule.permission) {
+                continue;
+            }
+            if rule.action != Action::Allow {
+                return Some(Some(rule));
+            }
+            if !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*') {
+                return None;
+            }
+        }
+        Some(None)
+    })
+}
+
+impl PartVerdict {
+    /// Takes in the verdict on one more pattern; the first of the strictest stays.
+    fn note(&mut self, action: Action, rule: Option<&Rule>, granted: bool) {
+        let is_stricter = self.action == Action::Allow && action == Action::Ask;
+        if is_stricter || self.rule.is_none() {
+            self.rule = rule.cloned();
+        }
+        if is_stricter {
+            self.action = action;
+        }
+        self.granted = self.action == Action::Allow && (self.granted || granted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::call::Action::{Allow, Ask as Asks, Deny};
+    use crate::call::AskPart;
+    use crate::permission::rules::{evaluate, rule};
+
+    fn list(rows: &[(&str, &str, Action)]) -> Vec<Rule> {
+        rows.iter()
+            .map(|&(name, pattern, action)| rule(name, pattern, action))
+            .collect()
+    }
+
+    fn rights(layers: &[&[Rule]]) -> Rights {
+        let mut layers = layers.iter().map(|&rules| Arc::from(rules));
+        Rights {
+            rules: layers.next().unwrap(),
+            ancestors: layers.collect(),
+            worktree: Path::new("/w").into(),
+        }
+    }
+
+    fn ask(permission: &str, patterns: &[&str]) -> Ask {
+        Ask::of(permission, patterns.iter().map(|&pattern| pattern.to_owned()).collect())
+    }
+
+    fn is_ask(judgement: &Judgement) -> bool {
+        matches!(judgement, Judgement::Ask { .. })
+    }
+
+    #[test]
+    fn grants_answer_questions_and_lift_no_deny() {
+        let rules = list(&[("edit", "*", Asks), ("edit", "locked", Deny)]);
+        let grant = list(&[("edit", "*", Allow)]);
+        let asks = Judgement::Ask {
+            rule: Some(rules[0].clone()),
+            verdicts: Vec::new(),
+        };
+        let denies = Judgement::Deny {
+            relevant: rules.clone(),
+        };
+        let cases: [(&[&str], &[Rule], &Judgement); 6] = [
+            (&["a"], &[], &asks),
+            (&["a"], &grant, &Judgement::Allow),
+            (&["a", "locked"], &grant, &denies),
+            (&["a", "locked"], &[], &denies),
+            (&["a", "b"], &list(&[("edit", "a", Allow)]), &asks),
+            (&[], &[], &Judgement::Allow),
+        ];
+        for (patterns, grants, expected) in cases {
+            let judged = judge(&ask("edit", patterns), &rights(&[&rules]), grants);
+            assert_eq!(&judged, expected, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn parts_are_judged_by_all_that_they_are() {
+        let part = |patterns: &[&str], unclear: Option<&str>| AskPart {
+            patterns: patterns.iter().map(|&pattern| pattern.to_owned()).collect(),
+            unclear: unclear.map(str::to_owned),
+            ..AskPart::default()
+        };
+        let asking = Ask {
+            parts: vec![
+                part(&["ls"], None),
+                part(&["sudo git push", "git push"], None),
+                part(&["eval x"], Some("eval")),
+            ],
+            ..ask("bash", &["ls", "sudo git push", "eval x"])
+        };
+        let check = |rules: &[(&str, &str, Action)], granted: &[&str], expected: Option<[Action; 3]>| {
+            let rules = list(rules);
+            let grants: Vec<Rule> = granted.iter().map(|pattern| rule("bash", pattern, Allow)).collect();
+            let found = match judge(&asking, &rights(&[&rules]), &grants) {
+                Judgement::Allow => None,
+                Judgement::Ask { verdicts, .. } => Some([0, 1, 2].map(|part| verdicts[part].action)),
+                Judgement::Deny { .. } => Some([Deny; 3]),
+            };
+            assert_eq!(found, expected, "{rules:?} {granted:?}");
+        };
+        check(&[("*", "*", Allow)], &[], None);
+        check(&[("bash", "*", Asks)], &[], Some([Asks; 3]));
+        check(&[("bash", "*", Asks)], &["ls *"], Some([Allow, Asks, Asks]));
+        check(
+            &[("bash", "*", Asks)],
+            &["ls *", "sudo *", "git push *", "eval *"],
+            Some([Allow, Allow, Asks]),
+        );
+        check(
+            &[("*", "*", Allow), ("bash", "git push *", Asks)],
+            &[],
+            Some([Allow, Asks, Asks]),
+        );
+        check(
+            &[("*", "*", Allow), ("bash", "rm *", Deny)],
+            &[],
+            Some([Allow, Allow, Asks]),
+        );
+        check(
+            &[("*", "*", Allow), ("bash", "git push *", Deny)],
+            &["*"],
+            Some([Deny; 3]),
+        );
+        check(&[("bash", "rm *", Deny), ("*", "*", Allow)], &[], None);
+    }
+
+    #[test]
+    fn the_strictest_layer_decides() {
+        let check = |layers: &[&[Rule]], grants: &[Rule], expected: Action| {
+            let found = match judge(&ask("bash", &["x"]), &rights(layers), grants) {
+                Judgement::Allow => Allow,
+                Judgement::Ask { .. } => Asks,
+                Judgement::Deny { .. } => Deny,
+            };
+            assert_eq!(found, expected, "{layers:?}");
+        };
+        let [allow, asks, deny] = [Allow, Asks, Deny].map(|action| list(&[("*", "*", action)]));
+        check(&[&allow, &allow], &[], Allow);
+        check(&[&allow, &asks], &[], Asks);
+        check(&[&asks, &allow], &allow, Allow);
+        check(&[&allow, &deny], &allow, Deny);
+        check(&[&deny, &allow], &allow, Deny);
+        check(&[&allow, &allow, &asks], &[], Asks);
+    }
+
+    fn any_rules() -> impl Strategy<Value = Vec<Rule>> {
+        let action = prop_oneof![Just(Allow), Just(Asks), Just(Deny)];
+        let one = ("[ab*]{1,2}", "[ab*/ ]{1,3}", action).prop_map(|(name, pattern, action)| Rule {
+            permission: name,
+            pattern,
+            action,
+        });
+        prop::collection::vec(one, 0..8)
+    }
+
+    fn any_ask() -> impl Strategy<Value = Ask> {
+        let patterns = || prop::collection::vec("[ab/ ]{0,3}", 0..4);
+        let part = (patterns(), any::<bool>()).prop_map(|(patterns, unclear)| AskPart {
+            patterns,
+            unclear: unclear.then(String::new),
+            ..AskPart::default()
+        });
+        (patterns(), prop::collection::vec(part, 0..3)).prop_map(|(patterns, parts)| Ask {
+            parts,
+            ..Ask::of("a", patterns)
+        })
+    }
+
+    fn strictness(judgement: &Judgement) -> u8 {
+        match judgement {
+            Judgement::Allow => 0,
+            Judgement::Ask { .. } => 1,
+            Judgement::Deny { .. } => 2,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_grant_lifts_a_deny(rules in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let mut patterns = ask.patterns.iter().chain(ask.parts.iter().flat_map(|part| &part.patterns));
+            let denied = patterns.any(|pattern| evaluate("a", pattern, &[&rules]).0 == Deny);
+            let judged = judge(&ask, &rights(&[&rules]), &grants);
+            let is_deny = matches!(judged, Judgement::Deny { .. });
+            prop_assert_eq!(denied, is_deny);
+        }
+
+        #[test]
+        fn grants_only_turn_questions_into_allow(rules in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let grants: Vec<Rule> = grants.into_iter().filter(|grant| grant.action == Allow).collect();
+            let without = judge(&ask, &rights(&[&rules]), &[]);
+            let with = judge(&ask, &rights(&[&rules]), &grants);
+            if is_ask(&without) {
+                prop_assert!(strictness(&with) <= 1);
+            } else {
+                prop_assert_eq!(without, with);
+            }
+        }
+
+        #[test]
+        fn nothing_unclear_is_ever_granted(rules in any_rules(), grants in any_rules(), patterns in prop::collection::vec("[ab/ ]{0,3}", 0..4)) {
+            let part = AskPart { patterns, unclear: Some(String::new()), ..AskPart::default() };
+            let ask = Ask { parts: vec![part], ..Ask::of("a", Vec::new()) };
+            let everything = Ask::of("a", vec!["something that no rule of this test names".to_owned()]);
+            if judge(&everything, &rights(&[&rules]), &[]) != Judgement::Allow {
+                prop_assert_ne!(judge(&ask, &rights(&[&rules]), &grants), Judgement::Allow);
+            }
+        }
+
+        #[test]
+        fn no_child_has_more_than_its_parent(own in any_rules(), parent in any_rules(), above in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let child = judge(&ask, &rights(&[&own, &parent, &above]), &grants);
+            for ancestor in [&parent, &above] {
+                prop_assert!(strictness(&child) >= strictness(&judge(&ask, &rights(&[ancestor]), &grants)));
+            }
+            prop_assert!(strictness(&child) >= strictness(&judge(&ask, &rights(&[&own]), &grants)));
+        }
+    }
+}
