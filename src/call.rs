@@ -14,7 +14,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use prompt::{Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptState, Reply, Rule};
+pub use prompt::{
+    Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question,
+    QuestionOption, Reply, Rule,
+};
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.
 pub type JsonMap = Map<String, Value>;

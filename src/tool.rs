@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
+use crate::call::{
+    Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, ToolOutput,
+};
 use crate::permission::Refusal;
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
@@ -277,6 +279,9 @@ pub trait CallPort: Send + Sync + 'static {
     /// Evaluates the request and waits for a person where the rules say so.
     async fn ask(&self, ask: Ask) -> Result<(), Refusal>;
 
+    /// Asks a person questions and waits for the answers: one list for each question.
+    async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal>;
+
     /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
     async fn progress(&self, title: Option<String>, patch: JsonMap);
 
@@ -349,6 +354,15 @@ impl CallContext {
     /// A rule denies it, a person refused it, nobody answered in time, or the call was cancelled meanwhile.
     pub async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.port.ask(ask).await
+    }
+
+    /// Asks a person questions and waits, without a limit of time of its own, for the answers: for each question, in
+    /// their order, what was chosen or written. There may be fewer lists than questions.
+    ///
+    /// # Errors
+    /// The person dismissed the questions, nobody answered in time, or the call was cancelled meanwhile.
+    pub async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        self.port.ask_questions(questions).await
     }
 
     /// Asks for `external_directory` if the path leads out of the workspace (`spec/file-tools.md` §1.3).

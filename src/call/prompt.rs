@@ -127,16 +127,75 @@ pub struct Prompt {
     /// SHA-256 of the call's frozen input, hexadecimal.
     pub input_digest: String,
     /// What is asked.
-    pub ask: Ask,
-    /// The rule that made it a question; none if no rule matched.
-    #[serde(default)]
-    pub rule: Option<Rule>,
-    /// The verdict on each part of what is asked, in their order.
-    #[serde(default)]
-    pub verdicts: Vec<PartVerdict>,
+    pub request: PromptRequest,
     /// What was decided; there exactly when the state is not open.
     #[serde(default)]
     pub decision: Option<Decision>,
+}
+
+impl Prompt {
+    /// Returns what a permission prompt asks for, none for questions.
+    pub fn ask(&self) -> Option<&Ask> {
+        match &self.request {
+            PromptRequest::Permission { ask, .. } => Some(ask),
+            PromptRequest::Questions(_) => None,
+        }
+    }
+
+    /// Says whether this kind of reply answers this kind of prompt.
+    pub fn takes(&self, reply: &Reply) -> bool {
+        match (&self.request, reply) {
+            (_, Reply::Reject { .. })
+            | (PromptRequest::Permission { .. }, Reply::Once | Reply::Always)
+            | (PromptRequest::Questions(_), Reply::Answers(_)) => true,
+            (PromptRequest::Permission { .. }, Reply::Answers(_))
+            | (PromptRequest::Questions(_), Reply::Once | Reply::Always) => false,
+        }
+    }
+}
+
+/// What a prompt asks a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PromptRequest {
+    /// Whether the call may do something.
+    Permission {
+        /// What.
+        ask: Box<Ask>,
+        /// The rule that made it a question; none if no rule matched.
+        #[serde(default)]
+        rule: Option<Rule>,
+        /// The verdict on each part of what is asked, in their order.
+        #[serde(default)]
+        verdicts: Vec<PartVerdict>,
+    },
+    /// What the call wants to know.
+    Questions(Vec<Question>),
+}
+
+/// One question to a person (`spec/interactive-tools.md` §2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The whole question.
+    pub question: String,
+    /// A very short label.
+    pub header: String,
+    /// What may be chosen; possibly nothing, and then only an own answer is left.
+    pub options: Vec<QuestionOption>,
+    /// Whether several options may be chosen.
+    #[serde(default)]
+    pub multiple: bool,
+    /// Whether an own answer makes sense beside the options. For the front end: answers are not held against it.
+    pub custom: bool,
+}
+
+/// One choice of a question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuestionOption {
+    /// What is chosen, and what the answer says then.
+    pub label: String,
+    /// What it means.
+    pub description: String,
 }
 
 /// Whether a prompt still waits.
@@ -168,7 +227,7 @@ impl PromptState {
     }
 }
 
-/// What a person may reply to a permission prompt.
+/// What a person may reply to a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -176,6 +235,8 @@ pub enum Reply {
     Once,
     /// This call, and from now on what the prompt's `always` patterns match.
     Always,
+    /// To questions: for each, in their order, the chosen labels and own answers; missing or empty is unanswered.
+    Answers(Vec<Vec<String>>),
     /// Not this call; the message, if any, is for the model.
     Reject {
         /// Feedback for the model; empty for none.

@@ -28,7 +28,7 @@ use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
 use crate::grpc::proto::{
     ChannelOpen, ChannelRequest, ChannelResponse, Prompt, PromptDecision, PromptFilter, PromptReply, PromptReplyResult,
-    PromptState, ReplyResult,
+    PromptState, QuestionAnswer, ReplyResult,
 };
 
 /// Replies that may wait for the network; one person does not type faster, and a program is held back.
@@ -39,6 +39,7 @@ const REPLIES: usize = 16;
 #[command(after_help = "\
 With --json, each message of the channel is one line of standard output, and standard input has one reply per line:
   {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
+  {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Only prompts of this workspace.
@@ -348,7 +349,11 @@ impl Approver {
         };
         self.terminal
             .note(&format!("\n{}{more}", prompt::render(prompt, self.terminal.err)));
-        self.asking = Some(Box::pin(prompt::ask(keyboard.clone(), self.terminal.clone())));
+        self.asking = Some(Box::pin(prompt::ask(
+            prompt.clone(),
+            keyboard.clone(),
+            self.terminal.clone(),
+        )));
     }
 
     /// Reads a reply from a line; a line that is none is reported and passed over.
@@ -385,6 +390,8 @@ struct RawReply {
     reply_id: Option<String>,
     #[serde(default)]
     input_digest: String,
+    #[serde(default)]
+    answers: Vec<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -393,6 +400,7 @@ enum RawDecision {
     Once,
     Always,
     Reject,
+    Answer,
 }
 
 fn parse_reply(line: &str) -> Result<PromptReply, String> {
@@ -401,6 +409,7 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
         RawDecision::Once => PromptDecision::Once,
         RawDecision::Always => PromptDecision::Always,
         RawDecision::Reject => PromptDecision::Reject,
+        RawDecision::Answer => PromptDecision::Answer,
     };
     Ok(PromptReply {
         prompt_id: reply.prompt_id,
@@ -408,6 +417,11 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
         decision: decision.into(),
         message: reply.message,
         input_digest: reply.input_digest,
+        answers: reply
+            .answers
+            .into_iter()
+            .map(|values| QuestionAnswer { values })
+            .collect(),
     })
 }
 

@@ -26,6 +26,7 @@ use super::view::{self, CallView};
 use super::{Globals, arguments};
 use crate::grpc::proto::call_event::Event;
 use crate::grpc::proto::execute_tool_request::Arguments;
+use crate::grpc::proto::prompt::Request as Asked;
 use crate::grpc::proto::{
     CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
     ReplyPromptRequest, ReplyResult,
@@ -369,15 +370,20 @@ impl Conversation {
     async fn open(&mut self, prompt: Prompt) -> Result<(), Failure> {
         self.view.rest();
         self.terminal.note(&prompt::render(&prompt, self.terminal.err));
-        self.waiting = Some(prompt);
+        let asks_questions = matches!(prompt.request, Some(Asked::Questions(_)));
+        self.waiting = Some(prompt.clone());
         match &self.prompts {
             Prompts::Ask(keyboard) => {
-                self.asking = Some(Box::pin(prompt::ask(keyboard.clone(), self.terminal.clone())));
+                self.asking = Some(Box::pin(prompt::ask(prompt, keyboard.clone(), self.terminal.clone())));
                 Ok(())
             }
             Prompts::Leave => {
                 self.terminal.note("  waiting for an approver (toolgate approve)");
                 Ok(())
+            }
+            Prompts::Allow if asks_questions => {
+                self.terminal.note("  dismissed, because --yes answers no questions");
+                self.reply(&Answer::plain(PromptDecision::Reject)).await
             }
             Prompts::Allow => {
                 self.terminal.note("  allowed once, because of --yes");

@@ -13,9 +13,9 @@ use serde_json::{Map, Number, Value, json};
 use crate::grpc::proto::{
     Attachment, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse, Event,
     FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionPart,
-    PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState, ReplyResult, Session,
-    Timing, ToolDefinition, ToolEffect, ToolSource, Truncation, attachment, call, call_event, channel_response, event,
-    prompt,
+    PermissionRequest, PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState,
+    QuestionRequest, ReplyResult, Session, Timing, ToolDefinition, ToolEffect, ToolSource, Truncation, attachment,
+    call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -354,7 +354,9 @@ impl ToJson for PromptResolution {
             "because_of_prompt_id": self.because_of_prompt_id,
             "withdrawn_because": self.withdrawn_because,
         });
-        with(object, [("time", time(&self.time))])
+        let answers: Vec<&[String]> = self.answers.iter().map(|answer| answer.values.as_slice()).collect();
+        let answers = (!answers.is_empty()).then(|| json!(answers));
+        with(object, [("time", time(&self.time)), ("answers", answers)])
     }
 }
 
@@ -371,29 +373,59 @@ impl ToJson for Prompt {
             "state": prompt_state(self.state),
             "input_digest": self.input_digest,
         });
-        let permission = self.request.as_ref().map(|prompt::Request::Permission(request)| {
-            let object = json!({
-                "permission": request.permission,
-                "patterns": request.patterns,
-                "always": request.always,
-                "title": request.title,
-            });
-            let parts: Vec<Value> = request.parts.iter().map(ToJson::to_json).collect();
-            let parts = (!parts.is_empty()).then_some(Value::Array(parts));
-            let members = [
-                ("metadata", set(&request.metadata)),
-                ("rule", set(&request.rule)),
-                ("parts", parts),
-            ];
-            with(object, members)
-        });
+        let (permission, questions) = match &self.request {
+            Some(prompt::Request::Permission(request)) => (Some(request.to_json()), None),
+            Some(prompt::Request::Questions(request)) => (None, Some(request.to_json())),
+            None => (None, None),
+        };
         let members = [
             ("create_time", time(&self.create_time)),
             ("expire_time", time(&self.expire_time)),
             ("permission", permission),
+            ("questions", questions),
             ("resolution", set(&self.resolution)),
         ];
         with(object, members)
+    }
+}
+
+impl ToJson for PermissionRequest {
+    fn to_json(&self) -> Value {
+        let object = json!({
+            "permission": self.permission,
+            "patterns": self.patterns,
+            "always": self.always,
+            "title": self.title,
+        });
+        let parts: Vec<Value> = self.parts.iter().map(ToJson::to_json).collect();
+        let parts = (!parts.is_empty()).then_some(Value::Array(parts));
+        let members = [
+            ("metadata", set(&self.metadata)),
+            ("rule", set(&self.rule)),
+            ("parts", parts),
+        ];
+        with(object, members)
+    }
+}
+
+impl ToJson for QuestionRequest {
+    fn to_json(&self) -> Value {
+        let questions = self.questions.iter().map(|question| {
+            let options = question.options.iter().map(|option| {
+                json!({
+                    "label": option.label,
+                    "description": option.description,
+                })
+            });
+            json!({
+                "question": question.question,
+                "header": question.header,
+                "options": options.collect::<Vec<_>>(),
+                "multiple": question.multiple,
+                "custom": question.custom,
+            })
+        });
+        Value::Array(questions.collect())
     }
 }
 

@@ -12,7 +12,7 @@ use super::keyboard::Keyboard;
 use super::terminal::{Look, Paint, Terminal, visible};
 use crate::grpc::proto::{
     PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution,
-    PromptState, prompt,
+    PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
 };
 
 const OTHER_METADATA: usize = 400;
@@ -22,6 +22,7 @@ const OTHER_METADATA: usize = 400;
 pub(super) struct Answer {
     pub(super) decision: PromptDecision,
     pub(super) message: String,
+    pub(super) answers: Vec<QuestionAnswer>,
 }
 
 impl Answer {
@@ -30,6 +31,7 @@ impl Answer {
         Self {
             decision,
             message: String::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -41,6 +43,7 @@ impl Answer {
             decision: self.decision.into(),
             message: self.message.clone(),
             input_digest: prompt.input_digest.clone(),
+            answers: self.answers.clone(),
         }
     }
 }
@@ -54,6 +57,14 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
             let head = format!("{tool} asks for permission: {permission}");
             let mut text = paint.text(Look::Yellow, &head);
             render_permission(&mut text, request, paint);
+            text
+        }
+        Some(prompt::Request::Questions(request)) => {
+            let mut text = paint.text(Look::Yellow, &format!("{tool} asks you"));
+            for question in &request.questions {
+                let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&question.header)));
+                let _ = write!(text, "\n  {}", indented(&visible(&question.question), "  "));
+            }
             text
         }
         None => paint.text(
@@ -186,8 +197,70 @@ fn diff_line(line: &str, paint: Paint) -> String {
     }
 }
 
+/// Asks for what the prompt needs: a decision by one key, or a line for each question.
+pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    match prompt.request {
+        Some(prompt::Request::Questions(request)) => ask_questions(request, keyboard, terminal).await,
+        Some(prompt::Request::Permission(_)) | None => ask_decision(keyboard, terminal).await,
+    }
+}
+
+async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    let mut answers = Vec::with_capacity(request.questions.len());
+    for question in &request.questions {
+        terminal.note(&choices(question, terminal.err));
+        let line = keyboard.line().await?;
+        if line == "!" {
+            return Ok(Answer::plain(PromptDecision::Reject));
+        }
+        answers.push(QuestionAnswer {
+            values: chosen(&line, question),
+        });
+    }
+    Ok(Answer {
+        answers,
+        ..Answer::plain(PromptDecision::Answer)
+    })
+}
+
+/// Shows a question with its options, numbered, and how to answer.
+fn choices(question: &Question, paint: Paint) -> String {
+    let mut text = format!("  {}", paint.text(Look::Bold, &visible(&question.question)));
+    for (number, option) in (1..).zip(&question.options) {
+        let description = paint.text(Look::Dim, &visible(&option.description));
+        let _ = write!(text, "\n    {number}  {}  {description}", visible(&option.label));
+    }
+    let how = match (question.options.is_empty(), question.multiple) {
+        (true, _) => "your answer",
+        (false, true) => "numbers with commas between, or your own answer",
+        (false, false) => "a number, or your own answer",
+    };
+    let _ = write!(
+        text,
+        "\n  {}",
+        paint.text(Look::Dim, &format!("{how}; Enter for none, ! to dismiss"))
+    );
+    text
+}
+
+/// Reads a line as numbers of options or, if it is anything else, as an answer of its own.
+fn chosen(line: &str, question: &Question) -> Vec<String> {
+    if line.is_empty() {
+        return Vec::new();
+    }
+    let label = |number: &str| {
+        let index = number.trim().parse::<usize>().ok()?.checked_sub(1)?;
+        Some(question.options.get(index)?.label.clone())
+    };
+    let labels: Option<Vec<String>> = line.split(',').map(label).collect();
+    match labels {
+        Some(labels) if question.multiple || labels.len() == 1 => labels,
+        Some(_) | None => vec![line.to_owned()],
+    }
+}
+
 /// Asks until a key that means something is pressed.
-pub(super) async fn ask(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
     let keys = "[o]nce  [a]lways  [r]eject  reject with a [m]essage";
     terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
     loop {
@@ -198,8 +271,8 @@ pub(super) async fn ask(keyboard: Keyboard, terminal: Terminal) -> io::Result<An
             'm' => {
                 terminal.note("  What should the model be told? (end with Enter)");
                 return Ok(Answer {
-                    decision: PromptDecision::Reject,
                     message: keyboard.line().await?,
+                    ..Answer::plain(PromptDecision::Reject)
                 });
             }
             _ => continue,
@@ -229,13 +302,16 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
     if !resolution.message.is_empty() {
         let _ = write!(text, ": {}", visible(&resolution.message));
     }
+    for answer in &resolution.answers {
+        let _ = write!(text, " [{}]", visible(&answer.values.join(", ")));
+    }
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::proto::PermissionRule;
+    use crate::grpc::proto::{PermissionRule, QuestionOption};
 
     fn text(value: &str) -> prost_types::Value {
         prost_types::Value {
@@ -302,6 +378,29 @@ mod tests {
             part("sudo git push", PermissionAction::Ask, false, "why"),
             "\n    asks    sudo git push\n            unclear: why\n            as git push\n            touches /x",
         );
+    }
+
+    #[test]
+    fn answers_are_numbers_or_words() {
+        let option = |label: &str| QuestionOption {
+            label: label.into(),
+            description: String::new(),
+        };
+        let check = |line: &str, multiple: bool, expected: &[&str]| {
+            let question = Question {
+                options: vec![option("red"), option("blue")],
+                multiple,
+                ..Question::default()
+            };
+            assert_eq!(chosen(line, &question), expected, "{line}");
+        };
+        check("", true, &[]);
+        check("1", false, &["red"]);
+        check("2, 1", true, &["blue", "red"]);
+        check("2, 1", false, &["2, 1"]);
+        check("3", true, &["3"]);
+        check("0", true, &["0"]);
+        check("red, and more", true, &["red, and more"]);
     }
 
     #[test]

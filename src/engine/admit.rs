@@ -319,7 +319,7 @@ impl Engine {
         let asks_first = record.started.is_none();
         let prompts = self.store.prompts(&filter, usize::MAX).await?;
         // The loop question is not asked again once the tool has started.
-        let comes_again = |prompt: &Prompt| asks_first || prompt.ask.permission != DOOM_LOOP;
+        let comes_again = |prompt: &Prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP);
         for prompt in prompts.into_iter().filter(comes_again) {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }

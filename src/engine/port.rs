@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, PartVerdict, Prompt, PromptId,
-    PromptOutcome, PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
+    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
@@ -36,7 +36,8 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    async fn wait(&self, opened: Opened) -> Result<(), Refusal> {
+    /// Waits for the decision on a prompt, records it and returns the reply.
+    async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
         let prompt = opened.prompt;
         let stored = self
@@ -66,7 +67,7 @@ impl Port {
     }
 
     /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
-    async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<(), Refusal> {
+    async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<Reply, Refusal> {
         let outcome = decision.outcome.clone();
         let stored = self
             .tell(|stored| Command::Resumed {
@@ -94,11 +95,11 @@ impl Port {
 
     /// Finds the prompt that this call opened for the same question before the service died. A different question means
     /// that the world has changed: prompts left open then are for something that will not run.
-    async fn asked_before(&self, ask: &Ask) -> Result<Option<Opened>, Refusal> {
+    async fn asked_before(&self, is_same: impl Fn(&PromptRequest) -> bool) -> Result<Option<Opened>, Refusal> {
         {
             let mut earlier = lock(&self.earlier);
             let Some(first) = earlier.first() else { return Ok(None) };
-            if first.prompt.ask == *ask {
+            if is_same(&first.prompt.request) {
                 return Ok(Some(earlier.remove(0)));
             }
         }
@@ -109,7 +110,7 @@ impl Port {
     }
 
     /// Goes on from a prompt of before a restart: with its decision, or waiting for it.
-    async fn go_on_from(&self, earlier: Opened) -> Result<(), Refusal> {
+    async fn go_on_from(&self, earlier: Opened) -> Result<Reply, Refusal> {
         let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
         match earlier.prompt.decision.clone() {
             // The log has it already.
@@ -181,7 +182,7 @@ impl Port {
         self.store.record_changes(&self.record.id, changes).await
     }
 
-    fn prompt(&self, ask: Ask, rule: Option<Rule>, verdicts: Vec<PartVerdict>, expires: Option<Timestamp>) -> Prompt {
+    fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         Prompt {
             id: PromptId::generate(),
@@ -196,9 +197,7 @@ impl Port {
             expires,
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
-            ask,
-            rule,
-            verdicts,
+            request,
             decision: None,
         }
     }
@@ -213,7 +212,11 @@ impl CallPort for Port {
         let workspace = &self.record.origin.workspace;
         // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
         let judged = self.broker.judge(workspace, &self.rights, &ask);
-        let earlier = self.asked_before(&ask).await?;
+        let same_ask = |request: &PromptRequest| match request {
+            PromptRequest::Permission { ask: before, .. } => **before == ask,
+            PromptRequest::Questions(_) => false,
+        };
+        let earlier = self.asked_before(same_ask).await?;
         match (judged, earlier) {
             (Judgement::Allow, None) => Ok(()),
             (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
@@ -226,14 +229,34 @@ impl CallPort for Port {
                 }
                 Err(Refusal::Denied { relevant })
             }
-            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await,
+            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await.map(drop),
             (Judgement::Ask { .. }, None) => {
-                let make = |rule, verdicts, expires| self.prompt(ask.clone(), rule, verdicts, expires);
+                let make = |request, expires| self.prompt(request, expires);
                 match self.broker.ask(&ask, workspace, &self.rights, make).await? {
                     Asked::Allowed => Ok(()),
-                    Asked::Opened(opened) => self.wait(opened).await,
+                    Asked::Opened(opened) => self.wait(opened).await.map(drop),
                 }
             }
+        }
+    }
+
+    async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        if self.call.stopping().is_cancelled() {
+            return Err(Refusal::Withdrawn);
+        }
+        let request = PromptRequest::Questions(questions);
+        let reply = match self.asked_before(|before| *before == request).await? {
+            Some(earlier) => self.go_on_from(earlier).await?,
+            None => {
+                let make = |request, expires| self.prompt(request, expires);
+                let opened = self.broker.open(request, &self.rights, make).await?;
+                self.wait(opened).await?
+            }
+        };
+        match reply {
+            Reply::Answers(answers) => Ok(answers),
+            // The broker takes no such reply to a question.
+            Reply::Once | Reply::Always | Reply::Reject { .. } => Err(Refusal::Rejected),
         }
     }
 
@@ -332,9 +355,9 @@ impl CallPort for Port {
 }
 
 /// Says what the end of a prompt means for its call.
-fn verdict(outcome: PromptOutcome) -> Result<(), Refusal> {
+fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
     match outcome {
-        PromptOutcome::Replied(Reply::Once | Reply::Always) => Ok(()),
+        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always | Reply::Answers(_))) => Ok(reply),
         PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
         PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
         PromptOutcome::Expired => Err(Refusal::Expired),

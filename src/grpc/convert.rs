@@ -1,5 +1,7 @@
 //! Between the wire's types and the core's: `TryFrom` in, `From` out, and errors that name the proto field.
 
+mod prompts;
+
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,6 +14,7 @@ pub(crate) use super::values::{
 };
 use crate::call;
 use crate::store::OutputInfo;
+pub(crate) use prompts::outcome_state;
 
 /// The agent of a call that names none.
 pub(crate) const DEFAULT_AGENT: &str = "build";
@@ -428,138 +431,6 @@ impl From<call::Timing> for proto::Timing {
             queued: Some(duration(timing.queued)),
             waited: Some(duration(timing.waited)),
             ran: Some(duration(timing.ran)),
-        }
-    }
-}
-
-// ---------------------------------------------------------------------------------------------------------- prompts
-
-impl From<call::Action> for proto::PermissionAction {
-    fn from(action: call::Action) -> Self {
-        match action {
-            call::Action::Allow => Self::Allow,
-            call::Action::Ask => Self::Ask,
-            call::Action::Deny => Self::Deny,
-        }
-    }
-}
-
-impl From<call::Rule> for proto::PermissionRule {
-    fn from(rule: call::Rule) -> Self {
-        Self {
-            permission: rule.permission,
-            pattern: rule.pattern,
-            action: proto::PermissionAction::from(rule.action).into(),
-        }
-    }
-}
-
-impl From<call::PromptState> for proto::PromptState {
-    fn from(state: call::PromptState) -> Self {
-        match state {
-            call::PromptState::Open => Self::Open,
-            call::PromptState::Resolved => Self::Resolved,
-            call::PromptState::Expired => Self::Expired,
-            call::PromptState::Withdrawn => Self::Withdrawn,
-        }
-    }
-}
-
-impl From<call::PromptOutcome> for proto::PromptResolution {
-    fn from(outcome: call::PromptOutcome) -> Self {
-        let decision = |decision: proto::PromptDecision| Self {
-            decision: decision.into(),
-            ..Self::default()
-        };
-        match outcome {
-            call::PromptOutcome::Replied(call::Reply::Once) => decision(proto::PromptDecision::Once),
-            call::PromptOutcome::Replied(call::Reply::Always) => decision(proto::PromptDecision::Always),
-            call::PromptOutcome::Replied(call::Reply::Reject { message }) => Self {
-                message,
-                ..decision(proto::PromptDecision::Reject)
-            },
-            call::PromptOutcome::Expired => Self::default(),
-            call::PromptOutcome::Withdrawn(why) => Self {
-                withdrawn_because: why,
-                ..Self::default()
-            },
-        }
-    }
-}
-
-impl From<call::Decision> for proto::PromptResolution {
-    fn from(decision: call::Decision) -> Self {
-        Self {
-            time: Some(timestamp(decision.time)),
-            resolved_by: decision.by,
-            because_of_prompt_id: decision.because_of.map(|prompt| prompt.to_string()).unwrap_or_default(),
-            ..Self::from(decision.outcome)
-        }
-    }
-}
-
-/// Returns the state that a prompt with this outcome is in.
-pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
-    match outcome {
-        call::PromptOutcome::Replied(_) => proto::PromptState::Resolved,
-        call::PromptOutcome::Expired => proto::PromptState::Expired,
-        call::PromptOutcome::Withdrawn(_) => proto::PromptState::Withdrawn,
-    }
-}
-
-impl From<call::Prompt> for proto::Prompt {
-    fn from(prompt: call::Prompt) -> Self {
-        let parts = prompt.ask.parts.into_iter().zip(prompt.verdicts);
-        let request = proto::PermissionRequest {
-            permission: prompt.ask.permission,
-            patterns: prompt.ask.patterns,
-            always: prompt.ask.always,
-            title: prompt.ask.title,
-            metadata: Some(to_struct(prompt.ask.metadata)),
-            rule: prompt.rule.map(proto::PermissionRule::from),
-            parts: parts.map(|(part, verdict)| permission_part(part, verdict)).collect(),
-        };
-        Self {
-            prompt_id: prompt.id.to_string(),
-            call_id: prompt.call.to_string(),
-            session_id: prompt.session.to_string(),
-            workspace: prompt.workspace,
-            agent: prompt.agent,
-            tool: prompt.tool,
-            requester: prompt.requester,
-            create_time: Some(timestamp(prompt.created)),
-            expire_time: prompt.expires.map(timestamp),
-            state: proto::PromptState::from(prompt.state).into(),
-            input_digest: prompt.input_digest,
-            request: Some(proto::prompt::Request::Permission(request)),
-            resolution: prompt.decision.map(proto::PromptResolution::from),
-        }
-    }
-}
-
-fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::PermissionPart {
-    proto::PermissionPart {
-        text: part.text,
-        arguments: part.arguments,
-        patterns: part.patterns,
-        always: part.always,
-        paths: part.paths,
-        unclear: part.unclear.unwrap_or_default(),
-        action: proto::PermissionAction::from(verdict.action).into(),
-        rule: verdict.rule.map(proto::PermissionRule::from),
-        granted: verdict.granted,
-    }
-}
-
-impl From<call::Grant> for proto::Grant {
-    fn from(grant: call::Grant) -> Self {
-        Self {
-            grant_id: grant.id.to_string(),
-            workspace: grant.workspace,
-            permission: grant.permission,
-            pattern: grant.pattern,
-            create_time: Some(timestamp(grant.created)),
-            prompt_id: grant.prompt.to_string(),
         }
     }
 }

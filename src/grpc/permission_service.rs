@@ -250,6 +250,9 @@ impl PermissionService for Permissions {
                 );
                 return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
             }
+            Replied::WrongKind(prompt) => {
+                return Err(bad_field("reply.decision", wrong_kind(&prompt)));
+            }
             Replied::DigestMismatch(_) => {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
@@ -360,6 +363,13 @@ fn to_verdict(
     }
 }
 
+fn wrong_kind(prompt: &Prompt) -> &'static str {
+    match prompt.ask() {
+        Some(_) => "this prompt asks for a permission: reply ONCE, ALWAYS or REJECT",
+        None => "this prompt asks questions: reply ANSWER or REJECT",
+    }
+}
+
 fn prompt_id(id: String) -> Result<PromptId, Status> {
     let id = convert::name("prompt_id", id)?;
     if id.is_empty() {
@@ -392,14 +402,23 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
     if reply.message.len() > MAX_MESSAGE {
         return problem("message", "longer than 64 KiB");
     }
+    let answers: Vec<Vec<String>> = reply.answers.into_iter().map(|answer| answer.values).collect();
+    // An answer costs a little even if it is empty.
+    if answers.iter().flatten().map(|value| value.len() + 1).sum::<usize>() + answers.len() > MAX_MESSAGE {
+        return problem("answers", "longer than 64 KiB");
+    }
+    if !answers.is_empty() && reply.decision != i32::from(PromptDecision::Answer) {
+        return problem("answers", "only the decision PROMPT_DECISION_ANSWER carries answers");
+    }
     let decision = match PromptDecision::try_from(reply.decision) {
         Ok(PromptDecision::Once) => Reply::Once,
         Ok(PromptDecision::Always) => Reply::Always,
         Ok(PromptDecision::Reject) => Reply::Reject {
             message: reply.message.clone(),
         },
+        Ok(PromptDecision::Answer) => Reply::Answers(answers),
         Ok(PromptDecision::Unspecified) | Err(_) => {
-            return problem("decision", "say PROMPT_DECISION_ONCE, _ALWAYS or _REJECT");
+            return problem("decision", "say PROMPT_DECISION_ONCE, _ALWAYS, _REJECT or _ANSWER");
         }
     };
     if !reply.message.is_empty() && !matches!(decision, Reply::Reject { .. }) {
@@ -431,6 +450,10 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<Pr
             Ok(Replied::Elsewhere(prompt)) => {
                 let message = format!("another instance of the service ({}) waits for it", prompt.owner);
                 (ReplyResult::OtherInstance, Some(prompt), message)
+            }
+            Ok(Replied::WrongKind(prompt)) => {
+                let message = wrong_kind(&prompt).to_owned();
+                (ReplyResult::Invalid, Some(prompt), message)
             }
             Ok(Replied::DigestMismatch(prompt)) => {
                 let message = "what was shown is not what would run".to_owned();

@@ -17,7 +17,7 @@ pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, R
 use super::judgement::{self, Judgement};
 use super::rules;
 use crate::call::{
-    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, PartVerdict, Prompt, PromptId, PromptOutcome,
+    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptRequest,
     PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
@@ -116,7 +116,7 @@ impl Broker {
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
     ///
-    /// `make` makes the prompt from the rule that asked, the verdicts on the parts and the time when it expires.
+    /// `make` makes the prompt from what is asked and the time when it expires.
     ///
     /// # Errors
     /// A rule denies it, nobody is there and the policy refuses then, or the store failed.
@@ -125,7 +125,7 @@ impl Broker {
         ask: &Ask,
         workspace: &str,
         rights: &Rights,
-        make: impl FnOnce(Option<Rule>, Vec<PartVerdict>, Option<Timestamp>) -> Prompt + Send,
+        make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Asked, Refusal> {
         // Most requests are allowed by rule and must not queue behind those that are not.
         let judge = || self.judge(workspace, rights, ask);
@@ -140,11 +140,36 @@ impl Broker {
             Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
             Judgement::Ask { rule, verdicts } => (rule, verdicts),
         };
-        let prompt = make(
+        let request = PromptRequest::Permission {
+            ask: Box::new(ask.clone()),
             rule,
             verdicts,
-            self.policy.timeout.map(|wait| Timestamp::now().after(wait)),
-        );
+        };
+        self.open_within(gate, request, rights, make).await.map(Asked::Opened)
+    }
+
+    /// Stores and announces a prompt, whatever the rules say.
+    ///
+    /// # Errors
+    /// Nobody is there and the policy refuses then, or the store failed.
+    pub async fn open(
+        self: &Arc<Self>,
+        request: PromptRequest,
+        rights: &Rights,
+        make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
+    ) -> Result<Opened, Refusal> {
+        let gate = self.gate.clone().lock_owned().await;
+        self.open_within(gate, request, rights, make).await
+    }
+
+    async fn open_within(
+        self: &Arc<Self>,
+        gate: OwnedMutexGuard<()>,
+        request: PromptRequest,
+        rights: &Rights,
+        make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
+    ) -> Result<Opened, Refusal> {
+        let prompt = make(request, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
         if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
             return Err(Refusal::Unattended);
         }
@@ -155,7 +180,7 @@ impl Broker {
             Ok(broker.announce(prompt, &rights))
         };
         let opened = self.to_its_end(opening).await;
-        opened.map(Asked::Opened).map_err(|error| unavailable(&id, &error))
+        opened.map_err(|error| unavailable(&id, &error))
     }
 
     /// Passes the gate and does `change` to its end, even if the future that waits for it is dropped: a client may be
@@ -270,6 +295,9 @@ impl Broker {
         {
             return Ok(Replied::DigestMismatch(prompt));
         }
+        if !prompt.takes(&given.reply) {
+            return Ok(Replied::WrongKind(prompt));
+        }
         let (also, grants) = self.consequences(&prompt, &given.reply);
         let decision = Decision {
             outcome: PromptOutcome::Replied(given.reply.clone()),
@@ -321,14 +349,17 @@ impl Broker {
             },
         };
         let state = self.state();
-        let others = state
-            .waiting
-            .values()
-            .filter(|other| other.prompt.session == prompt.session && other.prompt.id != prompt.id);
+        // Questions neither settle permission prompts nor are settled with them.
+        let Some(ask) = prompt.ask() else {
+            return (Vec::new(), Vec::new());
+        };
+        let others = state.waiting.values().filter(|other| {
+            other.prompt.session == prompt.session && other.prompt.id != prompt.id && other.prompt.ask().is_some()
+        });
         match reply {
-            Reply::Once => (Vec::new(), Vec::new()),
+            Reply::Once | Reply::Answers(_) => (Vec::new(), Vec::new()),
             // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
-            Reply::Reject { .. } if prompt.ask.permission == DOOM_LOOP => (Vec::new(), Vec::new()),
+            Reply::Reject { .. } if ask.permission == DOOM_LOOP => (Vec::new(), Vec::new()),
             Reply::Reject { .. } => {
                 let plain = Reply::Reject { message: String::new() };
                 (
@@ -337,7 +368,7 @@ impl Broker {
                 )
             }
             Reply::Always => {
-                let grants: Vec<Grant> = prompt.ask.always.iter().map(|pattern| grant(prompt, pattern)).collect();
+                let grants: Vec<Grant> = ask.always.iter().map(|pattern| grant(prompt, ask, pattern)).collect();
                 let granted: Vec<Rule> = state
                     .grants
                     .iter()
@@ -346,8 +377,11 @@ impl Broker {
                     .map(as_rule)
                     .collect();
                 let covered = |other: &&Waiting| {
-                    let judged = judgement::judge(&other.prompt.ask, &other.rights, &granted);
-                    other.prompt.workspace == prompt.workspace && judged == Judgement::Allow
+                    let judged = other
+                        .prompt
+                        .ask()
+                        .map(|ask| judgement::judge(ask, &other.rights, &granted));
+                    other.prompt.workspace == prompt.workspace && judged == Some(Judgement::Allow)
                 };
                 (
                     others
@@ -545,12 +579,12 @@ impl Broker {
     }
 }
 
-fn grant(prompt: &Prompt, pattern: &str) -> Grant {
+fn grant(prompt: &Prompt, ask: &Ask, pattern: &str) -> Grant {
     Grant {
         id: GrantId::generate(),
         owner: prompt.owner.clone(),
         workspace: prompt.workspace.clone(),
-        permission: prompt.ask.permission.clone(),
+        permission: ask.permission.clone(),
         pattern: pattern.to_owned(),
         prompt: prompt.id.clone(),
         created: Timestamp::now(),

@@ -81,6 +81,8 @@ pub enum Replied {
     Unknown,
     /// The prompt is open, and another run of the service waits for it.
     Elsewhere(Arc<Prompt>),
+    /// The prompt is of another kind than the reply: answers to a permission prompt, say.
+    WrongKind(Arc<Prompt>),
     /// The reply cites another input than the prompt's.
     DigestMismatch(Arc<Prompt>),
 }

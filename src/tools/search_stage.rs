@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
+use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput};
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
 use crate::workspace::Workspace;
@@ -27,6 +27,10 @@ impl CallPort for Port {
     async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.asks.lock().unwrap().push(ask);
         Ok(())
+    }
+
+    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        panic!("this tool asks no questions")
     }
 
     async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, SessionId, ToolOutput};
+use crate::call::{
+    Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput,
+};
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
 use crate::workspace::Workspace;
@@ -39,6 +41,10 @@ impl CallPort for Port {
         }
         self.asks.lock().unwrap().push(ask);
         self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
+    }
+
+    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        Err(Refusal::Unattended)
     }
 
     async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}

@@ -197,6 +197,7 @@ impl Approver {
                     seen = begin.elapsed();
                     let prompt = added.prompt.context("a prompt")?;
                     let reply = PromptReply {
+                        answers: Vec::new(),
                         reply_id: prompt.prompt_id.clone(),
                         prompt_id: prompt.prompt_id,
                         decision: PromptDecision::Once.into(),

@@ -89,6 +89,7 @@ impl Approver {
             };
             for (prompt, decision, message) in due {
                 let reply = PromptReply {
+                    answers: Vec::new(),
                     reply_id: format!("reply-to-{}", prompt.prompt_id),
                     prompt_id: prompt.prompt_id,
                     decision: decision.into(),

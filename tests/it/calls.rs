@@ -93,6 +93,7 @@ fn an_attached_start_is_no_third_call_in_a_row() {
         let prompt = waiting(&mut stream).await;
         match prompt.request.unwrap() {
             prompt::Request::Permission(permission) => assert_eq!(permission.permission, "doom_loop"),
+            other @ prompt::Request::Questions(_) => panic!("{other:?}"),
         }
         let no = ReplyPromptRequest {
             reply: Some(reply(&prompt.prompt_id, PromptDecision::Reject)),

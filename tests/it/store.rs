@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use toolgate::call::{
     Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin, Outcome,
-    Prompt, PromptId, PromptState, SessionId, Timestamp, Truncation, json_map,
+    Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, json_map,
 };
 use toolgate::store::{CallLog, Created, Store};
 
@@ -156,16 +156,15 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
         expires: None,
         state: PromptState::Open,
         input_digest: "11".to_owned(),
-        ask: Ask {
-            permission: "bash".to_owned(),
-            patterns: vec!["ls".to_owned()],
-            always: vec!["ls *".to_owned()],
-            title: "ls".to_owned(),
-            metadata: JsonMap::new(),
-            ..Ask::default()
+        request: PromptRequest::Permission {
+            ask: Box::new(Ask {
+                always: vec!["ls *".to_owned()],
+                title: "ls".to_owned(),
+                ..Ask::of("bash", vec!["ls".to_owned()])
+            }),
+            rule: None,
+            verdicts: Vec::new(),
         },
-        rule: None,
-        verdicts: Vec::new(),
         decision: None,
     }
 }

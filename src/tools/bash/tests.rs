@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::Preview;
 use super::*;
-use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, SessionId};
+use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId};
 use crate::permission::Refusal;
 use crate::process::Environment;
 use crate::tool::{CallPort, Tool};
@@ -38,6 +38,10 @@ impl CallPort for Port {
     async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.seen.lock().unwrap().asks.push(ask);
         if self.refuses { Err(Refusal::Rejected) } else { Ok(()) }
+    }
+
+    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        panic!("this tool asks no questions")
     }
 
     async fn progress(&self, _title: Option<String>, patch: JsonMap) {

@@ -1,0 +1,173 @@
+//! Prompts, their decisions and grants in the wire's words.
+//!
+//! *Invariant:* outward only; replies are read by the service that takes them.
+
+use super::{proto, timestamp, to_struct};
+use crate::call;
+
+impl From<call::Action> for proto::PermissionAction {
+    fn from(action: call::Action) -> Self {
+        match action {
+            call::Action::Allow => Self::Allow,
+            call::Action::Ask => Self::Ask,
+            call::Action::Deny => Self::Deny,
+        }
+    }
+}
+
+impl From<call::Rule> for proto::PermissionRule {
+    fn from(rule: call::Rule) -> Self {
+        Self {
+            permission: rule.permission,
+            pattern: rule.pattern,
+            action: proto::PermissionAction::from(rule.action).into(),
+        }
+    }
+}
+
+impl From<call::PromptState> for proto::PromptState {
+    fn from(state: call::PromptState) -> Self {
+        match state {
+            call::PromptState::Open => Self::Open,
+            call::PromptState::Resolved => Self::Resolved,
+            call::PromptState::Expired => Self::Expired,
+            call::PromptState::Withdrawn => Self::Withdrawn,
+        }
+    }
+}
+
+impl From<call::PromptOutcome> for proto::PromptResolution {
+    fn from(outcome: call::PromptOutcome) -> Self {
+        let decision = |decision: proto::PromptDecision| Self {
+            decision: decision.into(),
+            ..Self::default()
+        };
+        match outcome {
+            call::PromptOutcome::Replied(call::Reply::Once) => decision(proto::PromptDecision::Once),
+            call::PromptOutcome::Replied(call::Reply::Always) => decision(proto::PromptDecision::Always),
+            call::PromptOutcome::Replied(call::Reply::Answers(answers)) => Self {
+                answers: answers
+                    .into_iter()
+                    .map(|values| proto::QuestionAnswer { values })
+                    .collect(),
+                ..decision(proto::PromptDecision::Answer)
+            },
+            call::PromptOutcome::Replied(call::Reply::Reject { message }) => Self {
+                message,
+                ..decision(proto::PromptDecision::Reject)
+            },
+            call::PromptOutcome::Expired => Self::default(),
+            call::PromptOutcome::Withdrawn(why) => Self {
+                withdrawn_because: why,
+                ..Self::default()
+            },
+        }
+    }
+}
+
+impl From<call::Decision> for proto::PromptResolution {
+    fn from(decision: call::Decision) -> Self {
+        Self {
+            time: Some(timestamp(decision.time)),
+            resolved_by: decision.by,
+            because_of_prompt_id: decision.because_of.map(|prompt| prompt.to_string()).unwrap_or_default(),
+            ..Self::from(decision.outcome)
+        }
+    }
+}
+
+/// Returns the state that a prompt with this outcome is in.
+pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
+    match outcome {
+        call::PromptOutcome::Replied(_) => proto::PromptState::Resolved,
+        call::PromptOutcome::Expired => proto::PromptState::Expired,
+        call::PromptOutcome::Withdrawn(_) => proto::PromptState::Withdrawn,
+    }
+}
+
+impl From<call::Prompt> for proto::Prompt {
+    fn from(prompt: call::Prompt) -> Self {
+        Self {
+            prompt_id: prompt.id.to_string(),
+            call_id: prompt.call.to_string(),
+            session_id: prompt.session.to_string(),
+            workspace: prompt.workspace,
+            agent: prompt.agent,
+            tool: prompt.tool,
+            requester: prompt.requester,
+            create_time: Some(timestamp(prompt.created)),
+            expire_time: prompt.expires.map(timestamp),
+            state: proto::PromptState::from(prompt.state).into(),
+            input_digest: prompt.input_digest,
+            request: Some(prompt.request.into()),
+            resolution: prompt.decision.map(proto::PromptResolution::from),
+        }
+    }
+}
+
+impl From<call::PromptRequest> for proto::prompt::Request {
+    fn from(request: call::PromptRequest) -> Self {
+        match request {
+            call::PromptRequest::Permission { ask, rule, verdicts } => Self::Permission(proto::PermissionRequest {
+                permission: ask.permission,
+                patterns: ask.patterns,
+                always: ask.always,
+                title: ask.title,
+                metadata: Some(to_struct(ask.metadata)),
+                rule: rule.map(proto::PermissionRule::from),
+                parts: ask
+                    .parts
+                    .into_iter()
+                    .zip(verdicts)
+                    .map(|(part, verdict)| permission_part(part, verdict))
+                    .collect(),
+            }),
+            call::PromptRequest::Questions(questions) => Self::Questions(proto::QuestionRequest {
+                questions: questions.into_iter().map(proto::Question::from).collect(),
+            }),
+        }
+    }
+}
+
+impl From<call::Question> for proto::Question {
+    fn from(question: call::Question) -> Self {
+        let option = |option: call::QuestionOption| proto::QuestionOption {
+            label: option.label,
+            description: option.description,
+        };
+        Self {
+            question: question.question,
+            header: question.header,
+            options: question.options.into_iter().map(option).collect(),
+            multiple: question.multiple,
+            custom: question.custom,
+        }
+    }
+}
+
+fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::PermissionPart {
+    proto::PermissionPart {
+        text: part.text,
+        arguments: part.arguments,
+        patterns: part.patterns,
+        always: part.always,
+        paths: part.paths,
+        unclear: part.unclear.unwrap_or_default(),
+        action: proto::PermissionAction::from(verdict.action).into(),
+        rule: verdict.rule.map(proto::PermissionRule::from),
+        granted: verdict.granted,
+    }
+}
+
+impl From<call::Grant> for proto::Grant {
+    fn from(grant: call::Grant) -> Self {
+        Self {
+            grant_id: grant.id.to_string(),
+            workspace: grant.workspace,
+            permission: grant.permission,
+            pattern: grant.pattern,
+            create_time: Some(timestamp(grant.created)),
+            prompt_id: grant.prompt.to_string(),
+        }
+    }
+}
