@@ -103,14 +103,10 @@ impl Engine {
     /// # Errors
     /// The call is not admitted; no record of it exists.
     pub async fn start(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
-        self.start_for(call, Maker::Client).await
-    }
-
-    pub(super) async fn start_for(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
         // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
         // is always run or ended, and the drain waits for it.
         let engine = self.clone();
-        let admission = async move { engine.admit(call, maker).await };
+        let admission = async move { engine.admit(call, Maker::Client).await };
         let admitted = self.tasks.spawn(admission.in_current_span()).await;
         admitted.unwrap_or_else(|panicked| {
             Err(AdmitError::Store(StoreError::Failed {
@@ -120,7 +116,7 @@ impl Engine {
         })
     }
 
-    async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tracing::Instrument as _;
 
 use super::Engine;
 use super::admit::{AdmitError, Maker};
@@ -14,24 +15,34 @@ use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, JsonMap, OnDisconnect, Origin, Outcome, RawInput, ToolCall,
 };
 use crate::store::StoreError;
-use crate::tool::{ChildCall, ChildPort, ToolError};
+use crate::tool::{Child, ChildCall, ChildPort, ToolError};
 
 /// How many calls may hang on each other, the first one included.
 const MAX_DEPTH: usize = 8;
 
 /// A call that was made by another one, as its maker holds it.
-pub(super) struct Handle {
-    pub(super) child: Arc<LiveCall>,
-    pub(super) parent: Arc<LiveCall>,
+struct Handle {
+    child: Arc<LiveCall>,
+    parent: Arc<LiveCall>,
 }
 
 impl Engine {
-    /// Admits a call that another one makes.
-    pub(super) async fn admit_child(
+    /// Starts a call that another one makes.
+    pub(super) async fn start_child(
         self: &Arc<Self>,
-        parent: &CallRecord,
+        parent: &Arc<LiveCall>,
         call: ChildCall,
-    ) -> Result<Arc<LiveCall>, ToolError> {
+    ) -> Result<Child, ToolError> {
+        let (engine, parent) = (self.clone(), parent.clone());
+        // The maker may be dropped at any await. The task goes on, and a handle that nobody takes stops its call.
+        let admission = async move { engine.admit_child(parent, call).await };
+        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        admitted.unwrap_or_else(|panicked| Err(ToolError::Internal(panicked.into())))
+    }
+
+    async fn admit_child(self: &Arc<Self>, maker: Arc<LiveCall>, call: ChildCall) -> Result<Child, ToolError> {
+        let record = maker.record();
+        let parent = &*record;
         let internal = |error: StoreError| ToolError::Internal(Box::new(error));
         if self.depth_of(parent).await.map_err(internal)? >= MAX_DEPTH {
             return Err(ToolError::Quota(format!(
@@ -56,9 +67,15 @@ impl Engine {
             timeout: None,
             on_disconnect: OnDisconnect::Keep,
         };
-        let started = self.start_for(call, Maker::Call).await.map_err(refused)?;
-        let live = started.attached.map(|attached| attached.call().clone());
-        live.ok_or_else(|| ToolError::Internal("a new call was taken for an old one".into()))
+        let started = self.admit(call, Maker::Call).await.map_err(refused)?;
+        let Some(attached) = started.attached else {
+            return Err(ToolError::Internal("a new call was taken for an old one".into()));
+        };
+        let handle = Handle {
+            child: attached.call().clone(),
+            parent: maker,
+        };
+        Ok(Child::new(started.id, Box::new(handle)))
     }
 
     /// Returns how many calls hang on each other down to this one, as far as it matters.

@@ -9,7 +9,6 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Engine;
-use super::child::Handle;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
@@ -332,14 +331,9 @@ impl CallPort for Port {
             return Err(ToolError::Cancelled);
         }
         let tool = call.tool.clone();
-        let child = self.engine.admit_child(&self.record, call).await?;
-        let id = child.id.clone();
-        let handle = Handle {
-            child,
-            parent: self.call.clone(),
-        };
-        let child = Child::new(id.clone(), Box::new(handle));
-        let _ = self.log.send(Command::Child { call: id, tool }).await;
+        let child = self.engine.start_child(&self.call, call).await?;
+        let call = child.call.clone();
+        let _ = self.log.send(Command::Child { call, tool }).await;
         Ok(child)
     }
 

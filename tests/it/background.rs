@@ -1,11 +1,15 @@
 //! Commands in the background: started by one call as another, watched, read, written to, and ended with what they
 //! belong to.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tonic::{Code, Status, Streaming};
 
+use toolgate::call::{CallId, EndReason, OnDisconnect, Outcome};
 use toolgate::grpc::proto::call_event::Event;
 use toolgate::grpc::proto::*;
+use toolgate::store::{CallFilter, PageRequest};
 
 use crate::support::*;
 
@@ -118,6 +122,17 @@ async fn cancel(server: &Server, call: &str) -> Call {
         .unwrap()
 }
 
+fn result_of(ending: call::Ending) -> CallCompleted {
+    match ending {
+        call::Ending::Completed(result) => result,
+        call::Ending::Failed(failed) => panic!("{failed:?}"),
+    }
+}
+
+fn exit_of(result: CallCompleted) -> Option<prost_types::value::Kind> {
+    result.metadata.unwrap().fields["exit"].kind.clone()
+}
+
 fn reason_of(ending: &call::Ending) -> FailureReason {
     match ending {
         call::Ending::Failed(failed) => failed.reason(),
@@ -161,9 +176,7 @@ fn it_returns_at_once_and_is_a_call_like_any_other() {
         let events = server.execute(request).await.unwrap();
         check_log(0, &events);
         let id = child_of(&events);
-        let call::Ending::Completed(result) = end_of(&events) else {
-            panic!("{events:?}")
-        };
+        let result = result_of(end_of(&events));
         let metadata = result.metadata.unwrap().fields;
         let text = |key: &str| match metadata[key].kind.clone() {
             Some(prost_types::value::Kind::StringValue(text)) => text,
@@ -201,14 +214,9 @@ fn it_returns_at_once_and_is_a_call_like_any_other() {
             accepted(5, false)
         );
         screen.shows("two more\n").await;
-        let call::Ending::Completed(end) = screen.end().await else {
-            panic!("it failed")
-        };
+        let end = result_of(screen.end().await);
         assert_eq!(end.output, "one\ntwo more\n");
-        assert_eq!(
-            end.metadata.unwrap().fields["exit"].kind,
-            Some(prost_types::value::Kind::NumberValue(3.0))
-        );
+        assert_eq!(exit_of(end), Some(prost_types::value::Kind::NumberValue(3.0)));
         let late = send(&server, &id, 5, "x", false).await;
         refused(late, Code::FailedPrecondition, "CALL_ENDED");
         assert!(!server.get(&id).await.accepts_input);
@@ -244,10 +252,8 @@ fn every_byte_arrives_once() {
         if let Ok(again) = again {
             assert!(again.closed);
         }
-        let call::Ending::Completed(end) = Screen::of(&server, &id).await.end().await else {
-            panic!("it failed")
-        };
-        assert!(end.output.starts_with("abcd"), "{}", end.output);
+        let end = result_of(Screen::of(&server, &id).await.end().await);
+        assert_eq!(end.output, "abcd€\n");
     });
 }
 
@@ -310,13 +316,8 @@ fn a_shell_is_answered_step_by_step() {
             screen.shows(&format!("<{}>", step * (step + 1) / 2)).await;
         }
         send(&server, &id, offset, "exit 5\n", false).await.unwrap();
-        let call::Ending::Completed(end) = screen.end().await else {
-            panic!("it failed")
-        };
-        assert_eq!(
-            end.metadata.unwrap().fields["exit"].kind,
-            Some(prost_types::value::Kind::NumberValue(5.0))
-        );
+        let end = result_of(screen.end().await);
+        assert_eq!(exit_of(end), Some(prost_types::value::Kind::NumberValue(5.0)));
     });
 }
 
@@ -357,9 +358,7 @@ fn a_program_that_does_not_read_fills_a_bounded_buffer() {
             send(&server, &id, MIB, &whole, true).await.is_ok()
         })
         .await;
-        let call::Ending::Completed(end) = Screen::of(&server, &id).await.end().await else {
-            panic!("it failed")
-        };
+        let end = result_of(Screen::of(&server, &id).await.end().await);
         assert!(end.output.contains(&(2 * MIB).to_string()), "{}", end.output);
     });
 }
@@ -485,6 +484,64 @@ fn a_stopped_maker_takes_what_it_waits_for_along() {
 }
 
 #[test]
+fn the_makers_time_stands_still_while_a_person_is_asked() {
+    test(async {
+        let server = Server::with(Setup::permission(json!({ "bash": "ask" }))).await;
+        let limited = ExecuteToolRequest {
+            timeout: Some(prost_types::Duration {
+                seconds: 0,
+                nanos: 500_000_000,
+            }),
+            ..kept("maker", background("true"))
+        };
+        let mut stream = server.tools().execute_tool(limited).await.unwrap().into_inner();
+        let child = next_such(&mut stream, |event| matches!(event, Event::Child(_))).await;
+        let prompt = open_prompt(&server, &child_of(&[child])).await;
+        // The wait is longer than the limit: that is what is tested.
+        tokio::time::sleep(Duration::from_millis(800)).await;
+        answer(&server, &prompt, PromptDecision::Once).await;
+        let events = collect(stream).await.unwrap();
+        assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
+    });
+}
+
+#[test]
+fn a_call_may_wait_for_the_end_of_one_that_it_made() {
+    test(async {
+        let inside = Inside::new();
+        let make = async |id: &str| {
+            let mut call = Inside::call(id, OnDisconnect::Keep);
+            call.tool = "maker".to_owned();
+            inside.engine.start(call).await.unwrap();
+            eventually("both run", async || inside.engine.running() == 2).await;
+        };
+        let end = async |id: &str| {
+            eventually("both have ended", async || inside.engine.running() == 0).await;
+            let record = inside.engine.get(&CallId::from(id)).await.unwrap().unwrap();
+            record.ending.unwrap().outcome
+        };
+        make("stopped").await;
+        inside.engine.cancel(&CallId::from("stopped")).await.unwrap();
+        let page = PageRequest { size: 9, after: None };
+        let calls = inside.engine.list(&CallFilter::default(), &page).await.unwrap().items;
+        let ended = calls.iter().filter(|call| call.state.is_terminal()).count();
+        assert_eq!((calls.len(), ended), (2, 2), "the call that it made ends first");
+        assert!(matches!(
+            end("stopped").await,
+            Outcome::Failed {
+                reason: EndReason::Cancelled,
+                ..
+            }
+        ));
+        make("finished").await;
+        inside.gate.add_permits(2);
+        inside.gate.close();
+        let output = "line\nline\n".to_owned();
+        assert_eq!(end("finished").await, Outcome::Completed { output });
+    });
+}
+
+#[test]
 fn input_before_the_answer_waits_for_it() {
     test(async {
         let server = Server::with(Setup::permission(json!({ "bash": "ask" }))).await;
@@ -502,9 +559,7 @@ fn input_before_the_answer_waits_for_it() {
         );
         answer(&server, &prompt, PromptDecision::Once).await;
         let events = collect(stream).await.unwrap();
-        let call::Ending::Completed(end) = end_of(&events) else {
-            panic!("{events:?}")
-        };
+        let end = result_of(end_of(&events));
         assert_eq!(end.output, "early\n");
     });
 }
@@ -517,9 +572,7 @@ fn its_time_limit_is_its_own() {
         let maker = server.run("bash", limited).await;
         completed(&maker);
         let id = child_of(&server.watch(&maker.call_id, 0).await.unwrap());
-        let call::Ending::Completed(end) = Screen::of(&server, &id).await.end().await else {
-            panic!("it failed")
-        };
+        let end = result_of(Screen::of(&server, &id).await.end().await);
         assert!(end.output.contains("exceeding timeout 300 ms"), "{}", end.output);
         assert_eq!(processes("86405"), Vec::<u32>::new());
     });
