@@ -112,14 +112,8 @@ async fn cancel(server: &Server, call: &str) -> Call {
     let request = CancelCallRequest {
         call_id: call.to_owned(),
     };
-    server
-        .tools()
-        .cancel_call(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .call
-        .unwrap()
+    let response = server.tools().cancel_call(request).await.unwrap();
+    response.into_inner().call.unwrap()
 }
 
 fn result_of(ending: call::Ending) -> CallCompleted {
@@ -535,6 +529,8 @@ fn a_call_may_wait_for_the_end_of_one_that_it_made() {
         ));
         make("finished").await;
         inside.gate.add_permits(2);
+        let all_taken = async || inside.gate.available_permits() == 0;
+        eventually("both lines are written", all_taken).await;
         inside.gate.close();
         let output = "line\nline\n".to_owned();
         assert_eq!(end("finished").await, Outcome::Completed { output });
