@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.CallOutput")
         .bytes(".toolgate.v1.ReadOutputResponse")
         .bytes(".toolgate.v1.Attachment")
+        .bytes(".toolgate.v1.SendInputRequest")
         .emit_rerun_if_changed(false)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

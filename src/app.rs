@@ -36,6 +36,7 @@ use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, St
 use crate::tool::Tool;
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::Bash;
+use crate::tools::bash::background::Background;
 use crate::tools::edit::Edit;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
@@ -310,7 +311,7 @@ impl Running {
 fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 10] = [
+    let tools: [Arc<dyn Tool>; 11] = [
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
@@ -320,6 +321,7 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
         Arc::new(Revert::new(files.clone())),
+        Arc::new(Background::new(programs.clone())),
         Arc::new(ApplyPatch::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)

@@ -600,6 +600,13 @@ pub enum EventKind {
         /// What was decided.
         outcome: PromptOutcome,
     },
+    /// The call made another one.
+    Child {
+        /// Which.
+        call: CallId,
+        /// The tool that it asked for.
+        tool: String,
+    },
     /// Something a person should know that does not end the call.
     Warning {
         /// A stable word.

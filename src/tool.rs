@@ -3,6 +3,8 @@
 //! *Invariant:* imports `call`, `permission` and `workspace` only. A tool sees neither gRPC nor a store nor another
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
+mod child;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +16,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+pub use child::{Child, ChildCall, ChildPort};
+
 use crate::call::{
-    Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, ToolOutput,
+    Ask, CallId, Definition, Effect, EndReason, FileChange, JsonMap, Model, Origin, Question, SessionId, Source,
+    ToolOutput,
 };
 use crate::permission::Refusal;
 use crate::workspace::changes::PlannedChange;
@@ -69,6 +74,11 @@ pub trait Tool: Send + Sync + 'static {
     /// person when the service dies is run again from its frozen input, and finds its prompts as they were.
     fn is_resumable(&self) -> bool;
 
+    /// Says whether clients may send more input to a running call of the tool: see [`CallContext::next_input`].
+    fn takes_input(&self) -> bool {
+        false
+    }
+
     /// Runs the tool. The input has been validated against the schema, and is frozen.
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -107,6 +117,11 @@ pub trait TypedTool: Send + Sync + 'static {
         true
     }
 
+    /// Says whether clients may send more input to a running call: see [`Tool::takes_input`].
+    fn takes_input(&self) -> bool {
+        false
+    }
+
     /// Runs the tool.
     async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -127,6 +142,10 @@ impl<T: TypedTool> Tool for T {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         TypedTool::is_offered(self, offer)
+    }
+
+    fn takes_input(&self) -> bool {
+        TypedTool::takes_input(self)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {
@@ -222,6 +241,14 @@ pub enum ToolError {
     /// A limit of the service was reached.
     #[error("{0}")]
     Quota(String),
+    /// A call that this one made failed, and this one fails for the same reason and with the same text.
+    #[error("{error}")]
+    Child {
+        /// Why the other call failed.
+        reason: EndReason,
+        /// Its text for the model.
+        error: String,
+    },
     /// A fault of the service: the model reads "internal error", the cause goes to the log.
     #[error("internal error")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -308,6 +335,27 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Returns a content that a change refers to, or `None` if it is not kept any more.
     async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError>;
+
+    /// Starts another call on behalf of this one.
+    async fn start_child(&self, _call: ChildCall) -> Result<Child, ToolError> {
+        Err(ToolError::failed("No other call can be started from here."))
+    }
+
+    /// Makes the call's stored output, empty, unless it is there, and returns its path.
+    async fn open_output(&self) -> Result<String, ToolError> {
+        Err(ToolError::failed("No output can be stored here."))
+    }
+
+    /// Says that what the call starts is under way, and what the call that waits for this should know of it.
+    fn launched(&self, _facts: JsonMap) {}
+
+    /// Returns the next piece of what clients send to the call; none at its end.
+    async fn next_input(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Takes no more input: what was sent and not fetched is dropped, and clients are told.
+    fn end_input(&self) {}
 }
 
 /// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
@@ -484,6 +532,42 @@ impl CallContext {
     /// The store failed.
     pub async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
         self.port.blob(sha256).await
+    }
+
+    /// Starts another call on behalf of this one: an ordinary one, with a record, prompts and an end of its own, that
+    /// names this one as its parent. It is not tied to any client.
+    ///
+    /// # Errors
+    /// The tool is not there for this agent, too many calls run, or calls that make calls are nested too deeply.
+    pub async fn start_child(&self, call: ChildCall) -> Result<Child, ToolError> {
+        self.port.start_child(call).await
+    }
+
+    /// Makes the call's stored output, unless it is there, and returns the path at which the service's own tools can
+    /// read it while it grows.
+    ///
+    /// # Errors
+    /// The output cannot be stored.
+    pub async fn open_output(&self) -> Result<String, ToolError> {
+        self.port.open_output().await
+    }
+
+    /// Says that what the call starts is under way: everything was asked, and it runs. The call that made this one may
+    /// wait for that ([`Child::launched`]), and is told `facts`.
+    pub fn launched(&self, facts: JsonMap) {
+        self.port.launched(facts);
+    }
+
+    /// Returns the next piece of what clients send to the call, and waits for it; none once a client has said that
+    /// nothing follows. For tools that [take input](Tool::takes_input), by one reader. Nothing is lost if the future is
+    /// dropped. A piece counts as waiting to be read until the next one is asked for.
+    pub async fn next_input(&self) -> Option<Bytes> {
+        self.port.next_input().await
+    }
+
+    /// Takes no more input: what was sent and not fetched is dropped, and clients that send more are told.
+    pub fn end_input(&self) {
+        self.port.end_input();
     }
 }
 

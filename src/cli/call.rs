@@ -264,11 +264,14 @@ pub(super) struct Conversation {
     waiting: Option<Prompt>,
     /// The question to the person, while it is open.
     asking: Option<Asking>,
+    /// Follows the call that this one made last, for what that one asks.
+    child: Option<Follower>,
     command_exit_code: bool,
 }
 
 enum Step {
     Event(Box<Result<CallEvent, Failure>>),
+    Child(Box<Result<CallEvent, Failure>>),
     Answer(std::io::Result<Answer>),
     Cancelled(Result<(), Failure>),
     Interrupt,
@@ -290,6 +293,7 @@ impl Conversation {
             prompts: prompts.prompts(terminal),
             waiting: None,
             asking: None,
+            child: None,
             command_exit_code: false,
         }
     }
@@ -305,6 +309,7 @@ impl Conversation {
         loop {
             let step = tokio::select! {
                 event = follower.next() => Step::Event(Box::new(event)),
+                event = next_of(&mut self.child) => Step::Child(Box::new(event)),
                 answer = pending_if_none(&mut self.asking) => Step::Answer(answer),
                 cancelled = pending_if_none(&mut cancelling) => Step::Cancelled(cancelled),
                 () = interrupts.next() => Step::Interrupt,
@@ -320,6 +325,7 @@ impl Conversation {
                         return Ok(self.exit(exit, &event, interrupted));
                     }
                 }
+                Step::Child(event) => self.follow_child((*event)?).await?,
                 Step::Answer(answer) => {
                     self.asking = None;
                     self.answered(answer).await?;
@@ -343,6 +349,24 @@ impl Conversation {
     /// Shows an event and does what it asks for.
     async fn handle(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
         let shown = self.view.show(event)?;
+        if let Some(Event::Child(child)) = &event.event {
+            let (client, id) = (self.client.clone(), child.call_id.clone());
+            self.child = Some(Follower::watch(client, id, 0, OutputMode::None.into()));
+        }
+        self.attend(event).await?;
+        Ok(shown)
+    }
+
+    /// Looks at an event of the call that this one made. What it prints is for whoever watches it.
+    async fn follow_child(&mut self, event: CallEvent) -> Result<(), Failure> {
+        if matches!(event.event, Some(Event::Completed(_) | Event::Failed(_))) {
+            self.child = None;
+        }
+        self.attend(&event).await
+    }
+
+    /// Takes a question up, or lets it go.
+    async fn attend(&mut self, event: &CallEvent) -> Result<(), Failure> {
         match &event.event {
             Some(Event::Waiting(waiting)) => {
                 if let Some(prompt) = &waiting.prompt {
@@ -359,12 +383,13 @@ impl Conversation {
                 | Event::Running(_)
                 | Event::Metadata(_)
                 | Event::Output(_)
+                | Event::Child(_)
                 | Event::Warning(_)
                 | Event::Heartbeat(_)
                 | Event::Gap(_),
             ) => {}
         }
-        Ok(shown)
+        Ok(())
     }
 
     async fn open(&mut self, prompt: Prompt) -> Result<(), Failure> {
@@ -451,6 +476,13 @@ impl Conversation {
 pub(super) fn on_disconnect(keep: bool) -> i32 {
     let meaning = if keep { OnDisconnect::Keep } else { OnDisconnect::Cancel };
     meaning.into()
+}
+
+async fn next_of(follower: &mut Option<Follower>) -> Result<CallEvent, Failure> {
+    match follower {
+        Some(follower) => follower.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {

@@ -236,6 +236,8 @@ impl ToJson for Call {
             "last_sequence": self.last_sequence,
             "title": self.title,
             "waiting_prompt_id": self.waiting_prompt_id,
+            "accepts_input": self.accepts_input,
+            "next_input_offset": self.next_input_offset,
         });
         let ending = match &self.ending {
             None => ("completed", None),
@@ -316,6 +318,7 @@ fn call_event_member(event: &call_event::Event) -> (&'static str, Option<Value>)
             let object = json!({ "prompt_id": it.prompt_id, "state": prompt_state(it.state) });
             ("resumed", with(object, [("resolution", set(&it.resolution))]))
         }
+        E::Child(it) => ("child", json!({ "call_id": it.call_id, "tool": it.tool })),
         E::Warning(it) => ("warning", json!({ "kind": it.kind, "text": it.text })),
         E::Heartbeat(it) => {
             let object = json!({ "last_sequence": it.last_sequence, "state": call_state(it.state) });

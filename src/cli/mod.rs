@@ -28,6 +28,7 @@ mod keyboard;
 mod output;
 mod prompt;
 mod revert;
+mod send;
 mod serve;
 mod service;
 mod session;
@@ -126,6 +127,8 @@ enum Command {
     Watch(calls::WatchArgs),
     /// Cancel a call and wait for its end.
     Cancel(calls::CancelArgs),
+    /// Send input to a command that runs in the background.
+    Send(send::SendArgs),
     /// Take back what a call did to files.
     Revert(revert::RevertArgs),
     /// Read, search or delete the whole output of a call.
@@ -195,6 +198,7 @@ impl Command {
             Self::Calls(args) => args.run(globals, terminal).await,
             Self::Watch(args) => args.run(globals, terminal).await,
             Self::Cancel(args) => args.run(globals, terminal).await,
+            Self::Send(args) => args.run(globals, terminal).await,
             Self::Revert(args) => args.run(globals, terminal).await,
             Self::Output(args) => args.run(globals, terminal).await,
             Self::Grants(args) => args.run(globals, terminal).await,

@@ -127,6 +127,15 @@ impl CallView {
                 self.status("", &format!("waits; {} approvers are connected", waiting.approvers))
             }
             Some(Event::Resumed(resumed)) => self.resumed(resumed),
+            Some(Event::Child(child)) => {
+                let end = if self.outlives {
+                    ""
+                } else {
+                    "; it ends with this program"
+                };
+                let text = format!("started {} as call {}{end}", child.tool, child.call_id);
+                self.note(&self.terminal.err.text(Look::Dim, &visible(&text)));
+            }
             Some(Event::Warning(warning)) => {
                 let mark = self.terminal.err.text(Look::Yellow, "warning:");
                 self.note(&format!("{mark} {}", visible(&warning.text)));
@@ -327,6 +336,7 @@ fn end_of(event: &CallEvent) -> Option<Exit> {
             | Event::Output(_)
             | Event::Waiting(_)
             | Event::Resumed(_)
+            | Event::Child(_)
             | Event::Warning(_)
             | Event::Heartbeat(_)
             | Event::Gap(_),

@@ -79,6 +79,15 @@ pub struct Started {
     pub attached: Option<Attached>,
 }
 
+/// Who makes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// A client, in a model's name or its own.
+    Client,
+    /// Another call: it is not a step of the model's, so it counts in no row of identical calls.
+    Call,
+}
+
 /// What a request turned into, before it is recorded.
 pub(super) struct Prepared {
     pub(super) entry: Entry,
@@ -97,7 +106,7 @@ impl Engine {
         // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
         // is always run or ended, and the drain waits for it.
         let engine = self.clone();
-        let admission = async move { engine.admit(call).await };
+        let admission = async move { engine.admit(call, Maker::Client).await };
         let admitted = self.tasks.spawn(admission.in_current_span()).await;
         admitted.unwrap_or_else(|panicked| {
             Err(AdmitError::Store(StoreError::Failed {
@@ -107,7 +116,7 @@ impl Engine {
         })
     }
 
-    async fn admit(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
+    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -140,7 +149,7 @@ impl Engine {
         let rights = place.rights(agent);
         let prepared = prepare(place, &call, &rights);
         let record = self.new_record(&call, place.workspace.directory(), &prepared, digest);
-        self.record_and_run(place, record, prepared, rights).await
+        self.record_and_run(place, record, prepared, rights, maker).await
     }
 
     fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
@@ -176,8 +185,21 @@ impl Engine {
         }
     }
 
+    /// Says whether the agent of a call may call a tool of this name.
+    pub(super) fn may_call(&self, record: &CallRecord, tool: &str) -> bool {
+        let Some(place) = self.place(&record.origin.workspace) else {
+            return false;
+        };
+        let Some(agent) = place.agent(&record.origin.agent) else {
+            return false;
+        };
+        let rights = place.rights(agent);
+        let offer = offer(place, &record.origin);
+        place.registry.resolve(tool, &offer, &rights.rules).is_some()
+    }
+
     /// Takes the id for a call that is about to be recorded; `None` if another one came first.
-    fn reserve(&self, record: &CallRecord) -> Result<Option<Arc<LiveCall>>, AdmitError> {
+    fn reserve(&self, record: &CallRecord, takes_input: bool) -> Result<Option<Arc<LiveCall>>, AdmitError> {
         let mut calls = lock(&self.live);
         // Under the lock: a call is either here when the drain looks, or refused.
         if self.is_draining() {
@@ -191,7 +213,7 @@ impl Engine {
                 limit: self.limits.max_running_calls,
             });
         }
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        let live = Arc::new(LiveCall::new(record.clone(), takes_input, self.stop_all.child_token()));
         calls.insert(record.id.clone(), live.clone());
         Ok(Some(live))
     }
@@ -226,18 +248,19 @@ impl Engine {
         mut record: CallRecord,
         prepared: Prepared,
         rights: Rights,
+        maker: Maker,
     ) -> Result<Started, AdmitError> {
         let live = loop {
             if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
                 return Ok(started);
             }
-            if let Some(live) = self.reserve(&record)? {
+            if let Some(live) = self.reserve(&record, prepared.entry.tool.takes_input())? {
                 break live;
             }
         };
         let attached = live.attach();
         // Remembered even if its arguments do not fit: it is a call of the row all the same.
-        let in_a_row = self.asks_doom_loop(&record, &rights).await;
+        let in_a_row = maker == Maker::Client && self.asks_doom_loop(&record, &rights).await;
         let asks_first = in_a_row && prepared.problem.is_none();
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
@@ -323,7 +346,11 @@ impl Engine {
         for prompt in prompts.into_iter().filter(comes_again) {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        let live = Arc::new(LiveCall::new(
+            record.clone(),
+            entry.tool.takes_input(),
+            self.stop_all.child_token(),
+        ));
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);

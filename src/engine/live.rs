@@ -9,7 +9,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, OnDisconnect};
+use super::stdin::Stdin;
+use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
 
 /// How much of a call's recent log is kept in memory for watchers that keep up.
 const RECENT_EVENTS: usize = 64;
@@ -34,9 +35,11 @@ impl Recorded {
 }
 
 /// How far a call's log has come. Everything up to `last` is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) last: u64,
+    /// The tool has said that what it starts is under way.
+    pub(crate) launched: bool,
     pub(crate) ended: bool,
 }
 
@@ -52,6 +55,10 @@ pub(crate) struct LiveCall {
     pub(crate) request_digest: String,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) clock: Clock,
+    /// What clients send to the call, if its tool reads that.
+    pub(crate) stdin: Option<Stdin>,
+    /// What the tool said when what it starts was under way.
+    pub(crate) launched: Mutex<Option<JsonMap>>,
     stop: CancellationToken,
     /// The first reason to stop; later ones do not replace it.
     stop_reason: Mutex<Option<EndReason>>,
@@ -65,13 +72,15 @@ pub(crate) struct LiveCall {
 }
 
 impl LiveCall {
-    pub(crate) fn new(record: CallRecord, stop: CancellationToken) -> Self {
-        let (progress, _) = watch::channel(Progress { last: 0, ended: false });
+    pub(crate) fn new(record: CallRecord, takes_input: bool, stop: CancellationToken) -> Self {
+        let (progress, _) = watch::channel(Progress::default());
         Self {
             id: record.id.clone(),
             request_digest: record.request_digest.clone(),
             on_disconnect: record.on_disconnect,
             clock: Clock::default(),
+            stdin: takes_input.then(Stdin::default),
+            launched: Mutex::default(),
             stop,
             stop_reason: Mutex::default(),
             record: Mutex::new(Arc::new(record)),
@@ -123,7 +132,14 @@ impl LiveCall {
                 recent.bytes -= weight(&oldest);
             }
         }
-        self.progress.send_replace(Progress { last, ended });
+        self.progress
+            .send_modify(|progress| (progress.last, progress.ended) = (last, ended));
+    }
+
+    /// Lets whoever waits for it know that what the call starts is under way.
+    pub(crate) fn launch(&self, facts: JsonMap) {
+        lock(&self.launched).get_or_insert(facts);
+        self.progress.send_modify(|progress| progress.launched = true);
     }
 
     /// Waits until the call is recorded; false if it did not come into being.
@@ -140,7 +156,7 @@ impl LiveCall {
 
     /// Gives watchers up: the call could not be recorded.
     pub(crate) fn abandon(&self) {
-        self.progress.send_replace(Progress { last: 0, ended: true });
+        self.progress.send_modify(|progress| progress.ended = true);
     }
 
     /// Returns the event after `after`, if it is still in memory.
@@ -171,6 +187,7 @@ fn weight(recorded: &Recorded) -> usize {
         | EventKind::Output { .. }
         | EventKind::Waiting { .. }
         | EventKind::Resumed { .. }
+        | EventKind::Child { .. }
         | EventKind::Warning { .. }
         | EventKind::Ended(_) => 0,
     };
@@ -181,6 +198,12 @@ fn weight(recorded: &Recorded) -> usize {
 /// the call is stopped, unless its policy is to keep it.
 pub struct Attached {
     call: Arc<LiveCall>,
+}
+
+impl Attached {
+    pub(crate) fn call(&self) -> &Arc<LiveCall> {
+        &self.call
+    }
 }
 
 impl Drop for Attached {

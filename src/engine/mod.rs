@@ -5,6 +5,7 @@
 //! clients or the service.
 
 mod admit;
+mod child;
 mod cursor;
 mod input;
 mod live;
@@ -12,6 +13,7 @@ pub mod outputs;
 mod port;
 mod registry;
 mod run;
+mod stdin;
 pub mod truncate;
 mod writer;
 
@@ -21,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +31,7 @@ pub use admit::{AdmitError, Started};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use live::Attached;
 pub use registry::{Registry, SchemaError};
+pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
 use crate::call::{
@@ -203,6 +207,42 @@ impl Engine {
             let _ = progress.wait_for(|progress| progress.ended).await;
         }
         self.get(id).await
+    }
+
+    /// Sends input to a running call: see [`InputState`]. Never waits for the program that reads it.
+    ///
+    /// # Errors
+    /// Nothing was accepted: see [`InputError`].
+    pub async fn send_input(
+        &self,
+        id: &CallId,
+        offset: u64,
+        data: Bytes,
+        close: bool,
+    ) -> Result<InputState, InputError> {
+        let live = lock(&self.live).get(id).cloned();
+        if let Some(call) = live.filter(|call| !call.record().state.is_terminal()) {
+            let Some(stdin) = &call.stdin else {
+                let tool = call.record().tool.clone();
+                return Err(InputError::NotTaken { call: id.clone(), tool });
+            };
+            return stdin.send(offset, data, close);
+        }
+        let call = id.clone();
+        Err(match self.get(id).await? {
+            None => InputError::NotFound(call),
+            Some(record) if record.state.is_terminal() || record.owner == self.instance => InputError::Ended(call),
+            Some(record) => InputError::Elsewhere {
+                call,
+                owner: record.owner,
+            },
+        })
+    }
+
+    /// Returns how far the input of a call has come; none if it does not run here or reads none.
+    pub fn input_state(&self, id: &CallId) -> Option<InputState> {
+        let live = lock(&self.live).get(id).cloned();
+        live.and_then(|call| call.stdin.as_ref().map(stdin::Stdin::state))
     }
 
     /// Ends a session: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.

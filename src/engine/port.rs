@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Engine;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
@@ -18,11 +19,12 @@ use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
 use crate::permission::judgement::Judgement;
 use crate::store::{Store, StoreError};
-use crate::tool::{CallPort, ToolError};
+use crate::tool::{CallPort, Child, ChildCall, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
 
 /// Serves one running call.
 pub(crate) struct Port {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) broker: Arc<Broker>,
     pub(crate) call: Arc<LiveCall>,
@@ -266,14 +268,7 @@ impl CallPort for Port {
     }
 
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
-        match self.tell(|stored| Command::Output { bytes, stored }).await {
-            Some(Ok(())) => Ok(()),
-            Some(Err(StoreError::Full(what))) => Err(ToolError::Quota(format!(
-                "The output could not be stored, so the call was stopped: {what}."
-            ))),
-            Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
-            None => Err(ToolError::Cancelled),
-        }
+        stored(self.tell(|stored| Command::Output { bytes, stored }).await)
     }
 
     async fn warn(&self, kind: &str, text: String) {
@@ -351,6 +346,50 @@ impl CallPort for Port {
     async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
         let blob = self.store.blob(sha256).await;
         blob.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+
+    async fn start_child(&self, call: ChildCall) -> Result<Child, ToolError> {
+        if self.call.stopping().is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let tool = call.tool.clone();
+        let child = self.engine.start_child(&self.call, call).await?;
+        let call = child.call.clone();
+        let _ = self.log.send(Command::Child { call, tool }).await;
+        Ok(child)
+    }
+
+    async fn open_output(&self) -> Result<String, ToolError> {
+        stored(self.tell(|opened| Command::OpenOutput { opened }).await)
+    }
+
+    fn launched(&self, facts: JsonMap) {
+        self.call.launch(facts);
+    }
+
+    async fn next_input(&self) -> Option<Bytes> {
+        match &self.call.stdin {
+            Some(stdin) => stdin.next().await,
+            None => None,
+        }
+    }
+
+    fn end_input(&self) {
+        if let Some(stdin) = &self.call.stdin {
+            stdin.end();
+        }
+    }
+}
+
+/// Says what it means for the tool whether its output could be stored.
+fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
+    match result {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(StoreError::Full(what))) => Err(ToolError::Quota(format!(
+            "The output could not be stored, so the call was stopped: {what}."
+        ))),
+        Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
+        None => Err(ToolError::Cancelled),
     }
 }
 

@@ -100,6 +100,7 @@ impl Run {
     async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
         let record = Arc::new(self.record.clone());
         let port = Arc::new(Port {
+            engine: self.engine.clone(),
             store: self.engine.store.clone(),
             broker: self.engine.broker.clone(),
             call: self.live.clone(),
@@ -250,9 +251,14 @@ impl Run {
         match error {
             ToolError::Refused(refusal) => self.explain_refusal(refusal),
             ToolError::Cancelled => self.stopped(),
-            ToolError::Failed(_) | ToolError::Quota(_) if self.live.stop_reason().is_some() => self.stopped(),
+            ToolError::Failed(_) | ToolError::Quota(_) | ToolError::Child { .. }
+                if self.live.stop_reason().is_some() =>
+            {
+                self.stopped()
+            }
             ToolError::Failed(text) => failed(EndReason::ToolError, text),
             ToolError::Quota(text) => failed(EndReason::Quota, text),
+            ToolError::Child { reason, error } => failed(reason, error),
             ToolError::Internal(cause) => {
                 tracing::error!(
                     error = &*cause as &dyn std::error::Error,
@@ -486,6 +492,7 @@ pub(super) fn apply(record: &mut CallRecord, kinds: Vec<EventKind>) -> Vec<CallE
             | EventKind::Output { .. }
             | EventKind::Waiting { .. }
             | EventKind::Resumed { .. }
+            | EventKind::Child { .. }
             | EventKind::Warning { .. } => {}
         }
         events.push(CallEvent {

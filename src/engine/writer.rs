@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::live::{LiveCall, Recorded};
 use super::run::{self, running};
 use crate::call::{
-    CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
+    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
@@ -57,6 +57,12 @@ pub(crate) enum Command {
         bytes: Bytes,
         stored: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Output is expected: answered with the path of what there is of it, or will be.
+    OpenOutput {
+        opened: oneshot::Sender<Result<String, StoreError>>,
+    },
+    /// The call made another one.
+    Child { call: CallId, tool: String },
     /// The call waits; answered with whether that is durable.
     Waiting {
         prompt: Box<Prompt>,
@@ -179,6 +185,14 @@ impl LogWriter {
                 let _ = stored.send(result);
                 self.flush_due().await;
             }
+            Command::OpenOutput { opened } => {
+                let result = self.output_writer().await.map(|writer| writer.path().to_owned());
+                let _ = opened.send(result);
+            }
+            Command::Child { call, tool } => {
+                self.flush().await;
+                self.append(vec![EventKind::Child { call, tool }]).await;
+            }
             Command::Waiting { prompt, stored } => {
                 self.flush().await;
                 self.open_prompts.push(prompt.id.clone());
@@ -253,23 +267,28 @@ impl LogWriter {
                 self.max_output_bytes
             )));
         }
-        let writer = match &mut self.output.writer {
-            Some(writer) => writer,
-            None => {
-                let owner = OutputOwner {
-                    call: self.record.id.clone(),
-                    session: self.record.origin.session.clone(),
-                    workspace: self.record.origin.workspace.clone(),
-                };
-                let writer = self.store.create_output(owner).await?;
-                self.output.id = Some(writer.id().clone());
-                self.output.writer.insert(writer)
-            }
-        };
-        writer.append(bytes).await?;
+        self.output_writer().await?.append(bytes).await?;
         self.output.stored += bytes.len() as u64;
         self.output.unannounced.extend_from_slice(bytes);
         Ok(())
+    }
+
+    /// Returns the writer of the output, which comes into being with its first use.
+    async fn output_writer(&mut self) -> Result<&mut Box<dyn OutputWriter>, StoreError> {
+        if self.output.writer.is_none() {
+            let owner = OutputOwner {
+                call: self.record.id.clone(),
+                session: self.record.origin.session.clone(),
+                workspace: self.record.origin.workspace.clone(),
+            };
+            let writer = self.store.create_output(owner).await?;
+            self.output.id = Some(writer.id().clone());
+            self.output.writer = Some(writer);
+        }
+        self.output
+            .writer
+            .as_mut()
+            .ok_or_else(|| StoreError::Full("the output of the call cannot be opened".to_owned()))
     }
 
     /// When something that waits must be announced.

@@ -327,6 +327,8 @@ impl From<call::CallRecord> for proto::Call {
             ending,
             // Stored apart from the record; only some answers carry them.
             changes: Vec::new(),
+            accepts_input: false,
+            next_input_offset: 0,
         }
     }
 }

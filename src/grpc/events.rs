@@ -167,6 +167,10 @@ fn to_kind(kind: &EventKind, data: Bytes, broker: &Broker) -> Event {
             state: convert::outcome_state(&outcome).into(),
             resolution: Some(outcome.into()),
         }),
+        EventKind::Child { call, tool } => Event::Child(proto::CallChild {
+            call_id: call.to_string(),
+            tool,
+        }),
         EventKind::Warning { kind, text } => Event::Warning(proto::CallWarning { kind, text }),
         EventKind::Ended(ending) => match convert::to_end(*ending) {
             convert::End::Completed(completed) => Event::Completed(completed),

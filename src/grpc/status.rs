@@ -9,7 +9,7 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::engine::{AdmitError, WatchError};
+use crate::engine::{AdmitError, InputError, WatchError};
 use crate::store::StoreError;
 
 const DOMAIN: &str = "toolgate";
@@ -129,6 +129,32 @@ pub(crate) fn admit(error: AdmitError) -> Status {
             Status::with_error_details(Code::ResourceExhausted, message, details)
         }
         AdmitError::Store(error) => store(error),
+    }
+}
+
+/// Input for a call was not accepted.
+pub(crate) fn input(error: InputError) -> Status {
+    let message = error.to_string();
+    match error {
+        InputError::NotFound(id) => not_found("call", id.as_str()),
+        InputError::NotTaken { call, .. } => precondition("NO_INPUT", call.as_str(), message),
+        InputError::Ended(call) => precondition("CALL_ENDED", call.as_str(), message),
+        InputError::Elsewhere { call, .. } => precondition("OTHER_INSTANCE", call.as_str(), message),
+        InputError::Closed { .. } => precondition("INPUT_CLOSED", "input", message),
+        InputError::Ahead { next_offset } => {
+            let mut details = ErrorDetails::new();
+            let metadata = HashMap::from([("next_offset".to_owned(), next_offset.to_string())]);
+            details.set_error_info("INPUT_OFFSET", DOMAIN, metadata);
+            details.add_bad_request_violation("offset", message.clone());
+            Status::with_error_details(Code::OutOfRange, format!("offset: {message}"), details)
+        }
+        InputError::Full { .. } => {
+            let mut details = details("INPUT_NOT_READ");
+            details.set_retry_info(Some(Duration::from_secs(1)));
+            details.add_quota_failure_violation("input", message.clone());
+            Status::with_error_details(Code::ResourceExhausted, message, details)
+        }
+        InputError::Store(error) => store(error),
     }
 }
 

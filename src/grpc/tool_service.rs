@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::json;
 use tonic::{Request, Response, Status};
 
-use super::convert::{self, WireCall, non_empty, page_size, unsigned};
+use super::convert::{self, WireCall, int, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
 use super::proto::tool_service_server::ToolService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::{CallId, CallRecord, Definition};
-use crate::engine::{Attached, Cursor, Item, OutputMode, digest_of};
+use crate::engine::{Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, digest_of};
 use crate::store::{CallFilter, PageRequest};
 use crate::tool::Offer;
 
@@ -174,7 +174,11 @@ impl ToolService for Tools {
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
         let id = convert::call_id("call_id", &request.get_ref().call_id)?;
-        let call = self.find(&id).await?;
+        let mut call = self.find(&id).await?;
+        if let Some(input) = self.0.engine.input_state(&id) {
+            call.accepts_input = call.ending.is_none() && !input.closed;
+            call.next_input_offset = int(input.next_offset);
+        }
         Ok(Response::new(GetCallResponse { call: Some(call) }))
     }
 
@@ -208,6 +212,22 @@ impl ToolService for Tools {
         }
         Ok(Response::new(CancelCallResponse {
             call: Some(record.into()),
+        }))
+    }
+
+    async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
+        let request = request.into_inner();
+        let id = convert::call_id("call_id", &request.call_id)?;
+        let offset = unsigned("offset", request.offset)?;
+        if request.data.len() > MAX_WAITING_INPUT {
+            return Err(bad_field("data", format!("more than {MAX_WAITING_INPUT} bytes")));
+        }
+        let engine = &self.0.engine;
+        let sent = engine.send_input(&id, offset, request.data, request.close).await;
+        let state = sent.map_err(status::input)?;
+        Ok(Response::new(SendInputResponse {
+            next_offset: int(state.next_offset),
+            closed: state.closed,
         }))
     }
 

@@ -1,7 +1,7 @@
 //! Programs: the only place that starts one, reads what it prints, and ends it with all that it started.
 //!
-//! A started program leads a session and a process group of its own, reads nothing, prints into two pipes and is killed
-//! by the kernel when the service dies. Everything that descends from it is found again by a mark that it cannot shed
+//! A started program leads a session and a process group of its own, reads nothing or what a pipe brings it, prints into
+//! two pipes and is killed by the kernel when the service dies. Everything that descends from it is found again by a mark that it cannot shed
 //! by leaving the group, forgetting its parents or emptying its environment (see `sys::mark_of`), so ending a call ends
 //! all of it. Requires Linux 5.4; the service should adopt orphans ([`adopt_orphans`]).
 //!
@@ -13,6 +13,7 @@
 
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
+mod input;
 mod output;
 mod spawn;
 mod sys;
@@ -35,6 +36,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use input::Input;
 pub use output::Output;
 use spawn::{Child, Launcher, Order};
 use undertaker::{Mark, Undertaker};
@@ -70,6 +72,18 @@ pub struct Launch {
     pub directory: PathBuf,
     /// The same folder as the user knows it, links and all: the program's `PWD`.
     pub shown_directory: PathBuf,
+    /// What it reads.
+    pub stdin: Stdin,
+}
+
+/// What a program has as its standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stdin {
+    /// Nothing: `/dev/null`.
+    #[default]
+    Null,
+    /// What [`Running::take_input`] is given.
+    Pipe,
 }
 
 /// Why a program could not be started.
@@ -210,7 +224,15 @@ impl Programs {
         let (stderr, program_stderr) = io::pipe().map_err(streams)?;
         let (ended, was_ended) = oneshot::channel();
         let output = Output::new(stdout.into(), stderr.into(), was_ended).map_err(streams)?;
-        let order = Order::new(launch, program_stdout.into(), program_stderr.into())?;
+        let (program_stdin, input) = match launch.stdin {
+            Stdin::Null => (None, None),
+            Stdin::Pipe => {
+                let (program_stdin, input) = io::pipe().map_err(streams)?;
+                let input = Input::new(input.into()).map_err(streams)?;
+                (Some(program_stdin.into()), Some(input))
+            }
+        };
+        let order = Order::new(launch, program_stdin, program_stdout.into(), program_stderr.into())?;
         let child = self.0.launcher.launch(order).await?;
         if self.0.closed.is_cancelled() {
             // The shutdown came in between and has not seen it; its guard ends it here.
@@ -219,6 +241,7 @@ impl Programs {
         Ok(Running {
             exit: sys::watch(child.pidfd()).map_err(streams)?,
             child,
+            input,
             output: Some(output),
             ended: Some(ended),
             programs: self.clone(),
@@ -258,6 +281,7 @@ impl Programs {
 pub struct Running {
     child: Child,
     exit: AsyncFd<Arc<OwnedFd>>,
+    input: Option<Input>,
     output: Option<Output>,
     ended: Option<oneshot::Sender<()>>,
     /// Keeps the starting thread alive, on which the program's life depends.
@@ -265,6 +289,17 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns the program's process id, which is that of its group too.
+    pub fn pid(&self) -> i32 {
+        self.child.pid()
+    }
+
+    /// Returns the program's standard input, once, if it was started with a pipe. Until it is dropped, the program waits
+    /// for more.
+    pub fn take_input(&mut self) -> Option<Input> {
+        self.input.take()
+    }
+
     /// Returns what the program prints, once. Somebody must read it, or the program blocks.
     pub fn take_output(&mut self) -> Option<Output> {
         self.output.take()

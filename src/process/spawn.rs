@@ -22,12 +22,14 @@ use super::{Exit, Launch, StartError, tree};
 /// Starts that may wait for the thread; further callers wait to hand theirs in.
 const QUEUE: usize = 64;
 
-/// A launch in the form that the kernel takes, with the pipes that the program writes to.
+/// A launch in the form that the kernel takes, with the program's ends of its pipes.
 pub(super) struct Order {
     program: CString,
     arguments: Vec<CString>,
     directory: CString,
     own_environment: Vec<CString>,
+    /// None for `/dev/null`.
+    stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
     launch: Launch,
@@ -35,7 +37,12 @@ pub(super) struct Order {
 
 impl Order {
     /// Checks a launch.
-    pub(super) fn new(launch: Launch, stdout: OwnedFd, stderr: OwnedFd) -> Result<Self, StartError> {
+    pub(super) fn new(
+        launch: Launch,
+        stdin: Option<OwnedFd>,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> Result<Self, StartError> {
         let program = c_string(launch.program.as_os_str().as_bytes(), "the program's path")?;
         let mut arguments = vec![program.clone()];
         for argument in &launch.arguments {
@@ -48,6 +55,7 @@ impl Order {
             arguments,
             directory,
             own_environment: vec![c_string(&shown, "the directory's path")?],
+            stdin: stdin.map(above_standard).transpose()?,
             stdout: above_standard(stdout)?,
             stderr: above_standard(stderr)?,
             launch,
@@ -123,7 +131,11 @@ fn launch(
         arguments: &order.arguments,
         environment: &environment,
         directory: &order.directory,
-        stdio: [null.as_fd(), order.stdout.as_fd(), order.stderr.as_fd()],
+        stdio: [
+            order.stdin.as_ref().unwrap_or(null).as_fd(),
+            order.stdout.as_fd(),
+            order.stderr.as_fd(),
+        ],
         mark: mark.0,
     };
     match sys::spawn(&plan, stack) {
@@ -167,6 +179,11 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Returns the program's process id.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
     /// Returns the descriptor that becomes readable when the program ends.
     pub(super) fn pidfd(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.pidfd)

@@ -44,7 +44,19 @@ impl Fixture {
             arguments: vec!["-c".into(), command.into()],
             directory: self.folder.path().to_path_buf(),
             shown_directory: self.folder.path().to_path_buf(),
+            stdin: Stdin::Null,
         }
+    }
+
+    /// Starts a command that reads from a pipe.
+    async fn start_fed(&self, command: &str) -> (Running, Input) {
+        let launch = Launch {
+            stdin: Stdin::Pipe,
+            ..self.launch(command)
+        };
+        let mut running = self.programs.start(launch).await.unwrap();
+        let input = running.take_input().unwrap();
+        (running, input)
     }
 
     /// Runs a command to its end.
@@ -134,6 +146,37 @@ async fn a_program_starts_clean() {
     )
     .await;
     check("env | grep -c TOOLGATE", "0\n").await;
+}
+
+#[tokio::test]
+async fn reads_what_it_is_given_to_the_end() {
+    let fixture = Fixture::new();
+    let (mut running, input) = fixture.start_fed("wc -c").await;
+    let output = running.take_output().unwrap();
+    let write = async move {
+        // More than a pipe holds: the writer waits for the reader.
+        input.write(&[b'x'; 300_000]).await.unwrap();
+    };
+    let (ending, output, ()) = tokio::join!(running.supervise(LONG, &fixture.token), read_all(output), write);
+    assert_eq!(
+        (ending.exit, output.as_slice()),
+        (Some(Exit::Code(0)), b"300000\n".as_slice())
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_is_gone_is_noticed() {
+    let fixture = Fixture::new();
+    let (running, input) = fixture.start_fed("exec <&-; exec sleep 60").await;
+    let abandoned = tokio::time::timeout(LONG, input.abandoned()).await;
+    assert!(abandoned.is_ok());
+    assert_eq!(input.write(b"x").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    // One that reads nothing makes only the writer wait.
+    let (reader, input) = fixture.start_fed("exec sleep 60").await;
+    let written = tokio::time::timeout(Duration::from_millis(50), input.write(&[b'x'; 300_000])).await;
+    assert!(written.is_err());
+    drop((running, reader));
+    assert_eq!(fixture.programs.shutdown().await, 0);
 }
 
 #[tokio::test]

@@ -301,7 +301,11 @@ fn verification_failed(detail: &str) -> ToolError {
 fn unfit(error: FileError, line: usize) -> ToolError {
     match ToolError::from(error) {
         ToolError::Failed(sentence) => verification_failed(&format!("{sentence} (line {line})")),
-        error @ (ToolError::Refused(_) | ToolError::Cancelled | ToolError::Quota(_) | ToolError::Internal(_)) => error,
+        error @ (ToolError::Refused(_)
+        | ToolError::Cancelled
+        | ToolError::Quota(_)
+        | ToolError::Child { .. }
+        | ToolError::Internal(_)) => error,
     }
 }
 

@@ -4,6 +4,7 @@
 //! stored output as it appears, and the program is made to wait while that is written.
 
 mod approval;
+pub mod background;
 mod report;
 
 use std::ffi::OsString;
@@ -17,7 +18,7 @@ use approval::{ask, enter};
 use report::{CANCELLED_DRAIN, Report};
 
 use crate::call::{Effect, ToolOutput};
-use crate::process::{Cause, Launch, Programs, StartError};
+use crate::process::{Cause, Launch, Programs, Running, StartError, Stdin};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -60,6 +61,8 @@ pub struct Input {
     workdir: Option<String>,
     /// What the command does, for people, in five to ten words
     description: String,
+    /// Starts the command and returns at once; the command goes on until it ends or is stopped
+    background: Option<bool>,
 }
 
 #[async_trait]
@@ -87,20 +90,30 @@ impl TypedTool for Bash {
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
         check_command(&input.command)?;
-        let workdir = enter(input.workdir.as_deref(), ctx).await?;
-        ask(&input, &workdir, ctx).await?;
-        if ctx.cancelled.is_cancelled() {
-            return Err(ToolError::Cancelled);
+        if input.background == Some(true) {
+            return background::start(input, ctx).await;
         }
-        let launch = Launch {
-            call: ctx.call.as_str().to_owned(),
-            program: self.programs.shell().to_path_buf(),
-            arguments: vec!["-c".into(), OsString::from(&input.command)],
-            directory: workdir.real,
-            shown_directory: workdir.shown,
-        };
-        execute(&self.programs, launch, input.description, limit, ctx).await
+        let launch = prepare(&self.programs, &input, Stdin::Null, ctx).await?;
+        let running = self.programs.start(launch).await.map_err(not_started)?;
+        execute(running, input.description, limit, ctx).await
     }
+}
+
+/// Asks for all that the command line needs, and says what to start then.
+async fn prepare(programs: &Programs, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Launch, ToolError> {
+    let workdir = enter(input.workdir.as_deref(), ctx).await?;
+    ask(input, &workdir, ctx).await?;
+    if ctx.cancelled.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    Ok(Launch {
+        call: ctx.call.as_str().to_owned(),
+        program: programs.shell().to_path_buf(),
+        arguments: vec!["-c".into(), OsString::from(&input.command)],
+        directory: workdir.real,
+        shown_directory: workdir.shown,
+        stdin,
+    })
 }
 
 /// Refuses what no shell can be started with, before a person is asked about it.
@@ -128,8 +141,17 @@ struct Limit {
 }
 
 impl Limit {
+    /// No limit: longer than any service runs.
+    const NONE: Self = Self {
+        shown_ms: MAX_TIMEOUT_MS,
+        time: Duration::MAX,
+    };
+
     fn new(given: Option<f64>, default: Duration) -> Result<Self, ToolError> {
-        let shown_ms = given.unwrap_or(default.as_secs_f64() * 1000.0);
+        Self::given(given.unwrap_or(default.as_secs_f64() * 1000.0))
+    }
+
+    fn given(shown_ms: f64) -> Result<Self, ToolError> {
         if shown_ms < 0.0 {
             return Err(ToolError::Failed(format!(
                 "Invalid timeout value: {shown_ms}. Timeout must be a positive number."
@@ -141,15 +163,13 @@ impl Limit {
     }
 }
 
-/// Runs the command line and hands over what it prints.
+/// Stays with a program to its end and hands over what it prints.
 async fn execute(
-    programs: &Programs,
-    launch: Launch,
+    mut running: Running,
     description: String,
     limit: Limit,
     ctx: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let mut running = programs.start(launch).await.map_err(not_started)?;
     let mut report = Report::new(description, ctx);
     report.publish().await;
     let output = running.take_output();

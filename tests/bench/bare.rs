@@ -108,6 +108,10 @@ impl ToolService for Canned {
         unmeasured()
     }
 
+    async fn send_input(&self, _request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
+        unmeasured()
+    }
+
     type RevertCallStream = ReceiverStream<Result<RevertCallResponse, Status>>;
 
     async fn revert_call(

@@ -234,6 +234,7 @@ pub(crate) async fn execute(
             | Event::Running(_)
             | Event::Metadata(_)
             | Event::Resumed(_)
+            | Event::Child(_)
             | Event::Warning(_)
             | Event::Heartbeat(_)
             | Event::Gap(_) => {}

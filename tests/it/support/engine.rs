@@ -11,14 +11,14 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use toolgate::call::{
-    CallId, InstanceId, Model, OnDisconnect, Origin, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
+    CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
 };
 use toolgate::engine::{Engine, Limits, Place, Registry};
 use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate::permission::broker::{Broker, PromptPolicy};
 use toolgate::store::Store;
 use toolgate::store::local::LocalStore;
-use toolgate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate::tool::{About, CallContext, ChildCall, Offer, Tool, ToolError, TypedTool};
 use toolgate::workspace::Workspace;
 
 /// A tool that writes one line for each permit and ends when the semaphore is closed.
@@ -58,6 +58,38 @@ impl TypedTool for Gate {
     }
 }
 
+/// A tool that makes a call of [`Gate`], waits for its end and returns its output.
+struct Maker;
+
+#[async_trait]
+impl TypedTool for Maker {
+    type Input = Nothing;
+
+    const ABOUT: About = About {
+        name: "maker",
+        ..Gate::ABOUT
+    };
+
+    fn description(&self, _: &Offer<'_>) -> String {
+        "makes a call".to_owned()
+    }
+
+    async fn run(&self, _: Nothing, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let gate = ChildCall {
+            tool: "gate".to_owned(),
+            input: serde_json::json!({}),
+        };
+        let ending = ctx.start_child(gate).await?.ended().await?;
+        match ending.outcome {
+            Outcome::Completed { output } => Ok(ToolOutput {
+                output: OutputText::Text(output),
+                ..ToolOutput::default()
+            }),
+            Outcome::Failed { reason, error } => Err(ToolError::Child { reason, error }),
+        }
+    }
+}
+
 /// An engine in this process.
 pub(crate) struct Inside {
     pub(crate) engine: Arc<Engine>,
@@ -86,7 +118,7 @@ impl Inside {
             registry: Arc::new(
                 Registry::new(
                     Arc::new(toolgate::tools::invalid::Invalid),
-                    [Arc::new(Gate(gate.clone())) as Arc<dyn toolgate::tool::Tool>],
+                    [Arc::new(Gate(gate.clone())) as Arc<dyn Tool>, Arc::new(Maker)],
                 )
                 .unwrap(),
             ),

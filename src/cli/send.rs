@@ -1,0 +1,143 @@
+//! `toolgate send`: brings input to a command that runs in the background.
+//!
+//! *Invariant:* nothing is sent twice: each message says which bytes of the call's whole input it carries, so one that is
+//! repeated after a lost connection counts once. Two programs that send to one call at the same moment are not told apart.
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::io::AsyncReadExt as _;
+use tonic::{Code, Status};
+
+use super::Globals;
+use super::client::Client;
+use super::exit::{Exit, Failure, is_lost_connection};
+use super::follow::backoff;
+use super::interrupts::Interrupts;
+use super::terminal::Terminal;
+use crate::grpc::proto::{SendInputRequest, SendInputResponse};
+
+/// Bytes in one message.
+const PIECE: usize = 256 * 1024;
+
+/// How often a lost connection is taken up again.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// How long to wait for a program that does not read.
+const NOT_READ: Duration = Duration::from_millis(200);
+
+/// What to send where.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolgate send CALL 'print(1 + 1)'
+  toolgate send CALL yes --close
+  toolgate send CALL - < script.sql
+
+Exit codes: 0 accepted, 2 usage, 5 no server, or the call reads no more, 130 interrupted.")]
+pub(super) struct SendArgs {
+    /// The call's id; `toolgate calls --tool background --state running` lists them.
+    call: String,
+    /// The text, which gets a newline at its end; - sends standard input as it is.
+    text: Option<String>,
+    /// End the input: the command reads the end after this.
+    #[arg(long)]
+    close: bool,
+    /// Send the text without a newline at its end.
+    #[arg(long)]
+    no_newline: bool,
+}
+
+impl SendArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if self.text.is_none() && !self.close {
+            return Err(Failure::Usage(
+                "give the text to send, - for standard input, or --close".to_owned(),
+            ));
+        }
+        let mut interrupts = Interrupts::listen()?;
+        let mut sender = Sender {
+            client: Client::connect(globals).await?,
+            request: SendInputRequest {
+                call_id: self.call.clone(),
+                ..SendInputRequest::default()
+            },
+        };
+        let state = tokio::select! {
+            state = self.send(&mut sender) => state?,
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+        };
+        if terminal.json {
+            terminal.record(&serde_json::json!({ "next_offset": state.next_offset, "closed": state.closed }))?;
+        }
+        Ok(Exit::Completed)
+    }
+
+    async fn send(&self, sender: &mut Sender) -> Result<SendInputResponse, Failure> {
+        // An empty message at the beginning asks how far the input is.
+        let mut state = sender.send(Vec::new(), false).await?;
+        match self.text.as_deref() {
+            None => {}
+            Some("-") => {
+                let mut stdin = tokio::io::stdin();
+                loop {
+                    let mut piece = Vec::with_capacity(PIECE);
+                    let read = stdin.read_buf(&mut piece).await;
+                    read.map_err(|source| Failure::Read {
+                        path: "standard input".into(),
+                        source,
+                    })?;
+                    if piece.is_empty() {
+                        break;
+                    }
+                    state = sender.send(piece, false).await?;
+                }
+            }
+            Some(text) => {
+                let newline = if self.no_newline { "" } else { "\n" };
+                let text = format!("{text}{newline}").into_bytes();
+                for piece in text.chunks(PIECE) {
+                    state = sender.send(piece.to_vec(), false).await?;
+                }
+            }
+        }
+        if self.close {
+            state = sender.send(Vec::new(), true).await?;
+        }
+        Ok(state)
+    }
+}
+
+/// Sends one piece after the other, each until it is accepted.
+struct Sender {
+    client: Client,
+    /// The next request, with the offset that it begins at.
+    request: SendInputRequest,
+}
+
+impl Sender {
+    async fn send(&mut self, data: Vec<u8>, close: bool) -> Result<SendInputResponse, Failure> {
+        self.request.data = data.into();
+        self.request.close = close;
+        let mut attempts = 0;
+        loop {
+            let status: Status = match self.client.tools().send_input(self.request.clone()).await {
+                Ok(response) => {
+                    let state = response.into_inner();
+                    self.request.offset = state.next_offset;
+                    return Ok(state);
+                }
+                Err(status) => status,
+            };
+            if status.code() == Code::ResourceExhausted {
+                tokio::time::sleep(NOT_READ).await;
+                continue;
+            }
+            attempts += 1;
+            if attempts > MAX_ATTEMPTS || !is_lost_connection(&status) {
+                return Err(status.into());
+            }
+            tokio::time::sleep(backoff(attempts)).await;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Calls that calls make: their admission, and what the maker may wait for.
+//!
+//! *Invariant:* such a call is an ordinary one, with every limit that others have. While its maker waits, a stop of the
+//! maker is one of both; the maker's time stands still while a person is asked about the other.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tracing::Instrument as _;
+
+use super::Engine;
+use super::admit::{AdmitError, Maker};
+use super::live::{LiveCall, Progress, lock};
+use crate::call::{
+    CallId, CallRecord, CallState, EndReason, Ending, JsonMap, OnDisconnect, Origin, Outcome, RawInput, ToolCall,
+};
+use crate::store::StoreError;
+use crate::tool::{Child, ChildCall, ChildPort, ToolError};
+
+/// How many calls may hang on each other, the first one included.
+const MAX_DEPTH: usize = 8;
+
+/// A call that was made by another one, as its maker holds it.
+struct Handle {
+    child: Arc<LiveCall>,
+    parent: Arc<LiveCall>,
+}
+
+impl Engine {
+    /// Starts a call that another one makes.
+    pub(super) async fn start_child(
+        self: &Arc<Self>,
+        parent: &Arc<LiveCall>,
+        call: ChildCall,
+    ) -> Result<Child, ToolError> {
+        let (engine, parent) = (self.clone(), parent.clone());
+        // The maker may be dropped at any await. The task goes on, and a handle that nobody takes stops its call.
+        let admission = async move { engine.admit_child(parent, call).await };
+        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        admitted.unwrap_or_else(|panicked| Err(ToolError::Internal(panicked.into())))
+    }
+
+    async fn admit_child(self: &Arc<Self>, maker: Arc<LiveCall>, call: ChildCall) -> Result<Child, ToolError> {
+        let record = maker.record();
+        let parent = &*record;
+        let internal = |error: StoreError| ToolError::Internal(Box::new(error));
+        if self.depth_of(parent).await.map_err(internal)? >= MAX_DEPTH {
+            return Err(ToolError::Quota(format!(
+                "Calls that make calls may be nested {MAX_DEPTH} deep, and this one would be deeper. Do the work in this \
+                 call, or make the next one from outside."
+            )));
+        }
+        if !self.may_call(parent, &call.tool) {
+            return Err(ToolError::Failed(format!(
+                "The tool {} is not available to the agent {}.",
+                call.tool, parent.origin.agent
+            )));
+        }
+        let call = ToolCall {
+            id: CallId::generate(),
+            origin: Origin {
+                parent: Some(parent.id.clone()),
+                ..parent.origin.clone()
+            },
+            tool: call.tool,
+            input: RawInput::Value(call.input),
+            timeout: None,
+            on_disconnect: OnDisconnect::Keep,
+        };
+        let started = self.admit(call, Maker::Call).await.map_err(refused)?;
+        let Some(attached) = started.attached else {
+            return Err(ToolError::Internal("a new call was taken for an old one".into()));
+        };
+        let handle = Handle {
+            child: attached.call().clone(),
+            parent: maker,
+        };
+        Ok(Child::new(started.id, Box::new(handle)))
+    }
+
+    /// Returns how many calls hang on each other down to this one, as far as it matters.
+    async fn depth_of(&self, record: &CallRecord) -> Result<usize, StoreError> {
+        let mut depth = 1;
+        let mut parent = record.origin.parent.clone();
+        while let Some(id) = parent.filter(|_| depth < MAX_DEPTH) {
+            depth += 1;
+            parent = self.get(&id).await?.and_then(|record| record.origin.parent);
+        }
+        Ok(depth)
+    }
+}
+
+fn refused(error: AdmitError) -> ToolError {
+    match error {
+        AdmitError::Draining => ToolError::Child {
+            reason: EndReason::Drained,
+            error: "The service is stopping and starts no more calls.".to_owned(),
+        },
+        AdmitError::TooManyCalls { .. } | AdmitError::InputTooLarge { .. } => {
+            ToolError::Quota(format!("The call could not be started: {error}."))
+        }
+        AdmitError::UnknownWorkspace { .. }
+        | AdmitError::UnknownAgent { .. }
+        | AdmitError::UnknownParent(_)
+        | AdmitError::IdTaken(_)
+        | AdmitError::Store(_) => ToolError::Internal(Box::new(error)),
+    }
+}
+
+impl Handle {
+    /// Waits until the child's log has come so far. If the parent is stopped first, so is the child, and its end is
+    /// waited for.
+    async fn until(&self, reached: impl Fn(&Progress) -> bool + Send) -> Result<(), ToolError> {
+        let mut progress = self.child.watch();
+        let mut pause = None;
+        loop {
+            if reached(&progress.borrow_and_update()) {
+                return Ok(());
+            }
+            let asks = self.child.record().state == CallState::Waiting;
+            pause = asks.then(|| pause.take().unwrap_or_else(|| self.parent.clock.pause()));
+            tokio::select! {
+                biased;
+                () = self.parent.stopping().cancelled() => break,
+                changed = progress.changed() => {
+                    // The sender lives in `child`.
+                    if changed.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.cancel();
+        let _ = progress.wait_for(|progress| progress.ended).await;
+        Err(ToolError::Cancelled)
+    }
+}
+
+#[async_trait]
+impl ChildPort for Handle {
+    async fn launched(&self) -> Result<JsonMap, ToolError> {
+        self.until(|progress| progress.launched || progress.ended).await?;
+        if let Some(facts) = lock(&self.child.launched).clone() {
+            return Ok(facts);
+        }
+        match self.child.record().ending.as_ref().map(|ending| &ending.outcome) {
+            Some(Outcome::Completed { .. }) | None => Ok(JsonMap::new()),
+            Some(Outcome::Failed { reason, error }) => Err(ToolError::Child {
+                reason: *reason,
+                error: error.clone(),
+            }),
+        }
+    }
+
+    async fn ended(&self) -> Result<Ending, ToolError> {
+        self.until(|progress| progress.ended).await?;
+        let ending = self.child.record().ending.clone();
+        ending.ok_or_else(|| ToolError::Internal("a call ended without an ending".into()))
+    }
+
+    fn cancel(&self) {
+        let reason = match self.parent.stop_reason() {
+            Some(EndReason::Drained) => EndReason::Drained,
+            Some(_) | None => EndReason::Cancelled,
+        };
+        self.child.stop(reason);
+    }
+}
