@@ -14,6 +14,7 @@
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
 mod output;
+pub mod sandbox;
 mod spawn;
 mod sys;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use output::Output;
+use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
 use undertaker::{Mark, Undertaker};
 
@@ -70,6 +72,8 @@ pub struct Launch {
     pub directory: PathBuf,
     /// The same folder as the user knows it, links and all: the program's `PWD`.
     pub shown_directory: PathBuf,
+    /// What it and all that it starts is confined to; none for the service's own rights.
+    pub sandbox: Option<Arc<Confinement>>,
 }
 
 /// Why a program could not be started.
@@ -106,6 +110,12 @@ pub enum StartError {
     /// The standard streams cannot be wired.
     #[error("cannot wire the standard streams: {source}")]
     Streams {
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be confined, so it was not run.
+    #[error("cannot confine the program: {source}")]
+    Confine {
         /// Why.
         source: io::Error,
     },

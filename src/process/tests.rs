@@ -44,6 +44,7 @@ impl Fixture {
             arguments: vec!["-c".into(), command.into()],
             directory: self.folder.path().to_path_buf(),
             shown_directory: self.folder.path().to_path_buf(),
+            sandbox: None,
         }
     }
 

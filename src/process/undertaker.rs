@@ -22,6 +22,7 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
+use super::sandbox::Confinement;
 use super::{sys, tree};
 
 /// How long killed processes may take to be gone before they are given up as survivors.
@@ -52,6 +53,8 @@ pub(super) struct Entry {
     pub(super) root: Option<Pid>,
     /// Whether a guard holds the root, so that it is not reaped here.
     pub(super) held: bool,
+    /// Kept until nothing of the call runs, because its temporary folder goes with it.
+    pub(super) sandbox: Option<Arc<Confinement>>,
 }
 
 /// What the callers and the thread share.

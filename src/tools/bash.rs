@@ -98,6 +98,7 @@ impl TypedTool for Bash {
             arguments: vec!["-c".into(), OsString::from(&input.command)],
             directory: workdir.real,
             shown_directory: workdir.shown,
+            sandbox: None,
         };
         execute(&self.programs, launch, input.description, limit, ctx).await
     }
@@ -179,7 +180,7 @@ fn not_started(error: StartError) -> ToolError {
         StartError::NulByte { .. } | StartError::Directory { .. } | StartError::Program { .. } => {
             ToolError::Failed(format!("The command could not be started: {error}"))
         }
-        StartError::Process { .. } | StartError::Closed => ToolError::Quota(format!(
+        StartError::Process { .. } | StartError::Confine { .. } | StartError::Closed => ToolError::Quota(format!(
             "The command could not be started: {error}. Nothing was run; try again later."
         )),
         StartError::Streams { .. } => ToolError::Internal(error.into()),
