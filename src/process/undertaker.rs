@@ -54,6 +54,7 @@ pub(super) struct Entry {
     /// Whether a guard holds the root, so that it is not reaped here.
     pub(super) held: bool,
     /// Kept until nothing of the call runs, because its temporary folder goes with it.
+    #[allow(dead_code, reason = "held for its end")]
     pub(super) sandbox: Option<Arc<Confinement>>,
 }
 

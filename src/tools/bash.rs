@@ -4,9 +4,11 @@
 //! stored output as it appears, and the program is made to wait while that is written.
 
 mod approval;
+mod confine;
 mod report;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,10 +16,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use approval::{ask, enter};
+use confine::Confined;
+pub use confine::{Confine, Confining, NetworkUse};
 use report::{CANCELLED_DRAIN, Report};
 
 use crate::call::{Effect, ToolOutput};
-use crate::process::{Cause, Launch, Programs, StartError};
+use crate::process::{Cause, Ending, Exit, Launch, Programs, StartError};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -37,6 +41,7 @@ const MAX_BYTES: usize = 51_200;
 pub struct Bash {
     programs: Programs,
     default_timeout: Duration,
+    confine: Option<Confine>,
 }
 
 impl Bash {
@@ -45,7 +50,14 @@ impl Bash {
         Self {
             programs,
             default_timeout,
+            confine: None,
         }
+    }
+
+    /// Confines the commands.
+    #[must_use]
+    pub fn confined(self, confine: Option<Confine>) -> Self {
+        Self { confine, ..self }
     }
 }
 
@@ -92,6 +104,8 @@ impl TypedTool for Bash {
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
+        let approved: Vec<PathBuf> = workdir.outside.clone().into_iter().collect();
+        let confined = Confined::new(self.confine.as_ref(), &workdir.real, &approved, ctx);
         let launch = Launch {
             call: ctx.call.as_str().to_owned(),
             program: self.programs.shell().to_path_buf(),
@@ -100,7 +114,7 @@ impl TypedTool for Bash {
             shown_directory: workdir.shown,
             sandbox: None,
         };
-        execute(&self.programs, launch, input.description, limit, ctx).await
+        execute(&self.programs, launch, &input, limit, confined, ctx).await
     }
 }
 
@@ -142,37 +156,63 @@ impl Limit {
     }
 }
 
-/// Runs the command line and hands over what it prints.
+/// Runs the command line and hands over what it prints; again if the sandbox was in its way and somebody allows it.
 async fn execute(
     programs: &Programs,
-    launch: Launch,
-    description: String,
+    mut launch: Launch,
+    input: &Input,
     limit: Limit,
+    mut confined: Confined,
     ctx: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
+    let mut report = Report::new(input.description.clone(), ctx);
+    loop {
+        launch.sandbox = confined.prepare().await?;
+        let ending = run_once(programs, launch.clone(), &mut report, limit, ctx).await?;
+        let again = if has_failed(&ending) {
+            confined.again(&input.command, report.printed(), ctx).await?
+        } else {
+            None
+        };
+        match again {
+            Some(allowed) => report.begin_again(&allowed).await?,
+            None => return report.finish(ending, limit, &confined).await,
+        }
+    }
+}
+
+fn has_failed(ending: &Ending) -> bool {
+    ending.cause == Cause::Ended && !matches!(ending.exit, Some(Exit::Code(0)) | None)
+}
+
+async fn run_once(
+    programs: &Programs,
+    launch: Launch,
+    report: &mut Report<'_>,
+    limit: Limit,
+    ctx: &CallContext,
+) -> Result<Ending, ToolError> {
     let mut running = programs.start(launch).await.map_err(not_started)?;
-    let mut report = Report::new(description, ctx);
     report.publish().await;
     let output = running.take_output();
     let mut pumping = Box::pin(report.pump(output));
     let mut supervising = Box::pin(running.supervise(limit.time, &ctx.cancelled));
-    let ending = tokio::select! {
+    tokio::select! {
         ending = &mut supervising => {
             match ending.cause {
                 Cause::Ended | Cause::TimedOut => pumping.await?,
                 // The engine waits only a moment for a cancelled call; what is left is given up.
                 Cause::Cancelled => tokio::time::timeout(CANCELLED_DRAIN, pumping).await.unwrap_or(Ok(()))?,
             }
-            ending
+            Ok(ending)
         }
         // An error drops the supervision, and that kills the program.
         pumped = &mut pumping => {
             pumped?;
             drop(pumping);
-            supervising.await
+            Ok(supervising.await)
         }
-    };
-    report.finish(ending, limit).await
+    }
 }
 
 fn not_started(error: StartError) -> ToolError {
@@ -180,7 +220,8 @@ fn not_started(error: StartError) -> ToolError {
         StartError::NulByte { .. } | StartError::Directory { .. } | StartError::Program { .. } => {
             ToolError::Failed(format!("The command could not be started: {error}"))
         }
-        StartError::Process { .. } | StartError::Confine { .. } | StartError::Closed => ToolError::Quota(format!(
+        StartError::Confine { .. } => ToolError::Failed(format!("The command was not run: {error}")),
+        StartError::Process { .. } | StartError::Closed => ToolError::Quota(format!(
             "The command could not be started: {error}. Nothing was run; try again later."
         )),
         StartError::Streams { .. } => ToolError::Internal(error.into()),
