@@ -1,6 +1,6 @@
 //! The sandbox: from its configuration and what the kernel has to what the shell tool confines commands with.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -43,10 +43,12 @@ pub(super) fn prepare(config: &Config, data_dir: &Path, kernel: Kernel) -> anyho
 }
 
 fn places(config: &Config, data_dir: &Path) -> Places {
-    let own: [Option<PathBuf>; 2] = [Some(data_dir.to_path_buf()), config.listen.unix.clone()];
     let output_dir = data_dir.join("tool-output");
     Places {
-        hidden: own.into_iter().flatten().chain(config.sandbox.hidden.iter().cloned()).collect(),
+        hidden: [data_dir.to_path_buf()]
+            .into_iter()
+            .chain(config.sandbox.hidden.iter().cloned())
+            .collect(),
         readable: config.sandbox.readable.iter().cloned().chain([output_dir]).collect(),
         writable: config.sandbox.writable.clone(),
     }
@@ -106,7 +108,9 @@ mod tests {
         let check = |landlock: u32, seccomp: bool, mode: &str, expected: &[&str]| {
             let kernel = Kernel { landlock, seccomp };
             let folder = tempfile::tempdir().unwrap();
-            let refused = prepare(&config("true", mode), folder.path(), kernel).err().map(|error| error.to_string());
+            let refused = prepare(&config("true", mode), folder.path(), kernel)
+                .err()
+                .map(|error| error.to_string());
             let refused = refused.unwrap_or_default();
             assert_eq!(refused.is_empty(), expected.is_empty(), "{refused}");
             for part in expected {
@@ -115,7 +119,12 @@ mod tests {
             assert!(prepare(&config("false", mode), folder.path(), kernel).is_ok());
         };
         check(0, true, "workspace-write", &["Landlock", "security modules"]);
-        check(2, true, "read-only", &["Landlock version 3", "this kernel has version 2"]);
+        check(
+            2,
+            true,
+            "read-only",
+            &["Landlock version 3", "this kernel has version 2"],
+        );
         check(7, false, "read-only", &["seccomp"]);
         check(0, false, "workspace-write", &["Landlock", " and ", "seccomp"]);
         check(3, true, "workspace-write", &[]);

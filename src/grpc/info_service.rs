@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::{SandboxFacts, Shared};
 use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
+use super::{SandboxFacts, Shared};
 use crate::engine::Place;
 
 /// The service.

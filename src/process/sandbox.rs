@@ -77,7 +77,8 @@ impl Kernel {
     pub fn lacks(self) -> Vec<String> {
         let mut missing = Vec::new();
         match self.landlock {
-            0 => missing.push("Landlock (Linux 5.13, and \"landlock\" in the kernel's list of security modules)".to_owned()),
+            0 => missing
+                .push("Landlock (Linux 5.13, and \"landlock\" in the kernel's list of security modules)".to_owned()),
             version if version < Self::NEEDED => missing.push(format!(
                 "Landlock version {} (Linux 6.2); this kernel has version {version}, which does not guard truncating",
                 Self::NEEDED
@@ -125,6 +126,14 @@ pub struct Demand {
     pub workspace: PathBuf,
     /// Folders elsewhere that were approved.
     pub approved: Vec<PathBuf>,
+}
+
+impl Demand {
+    /// Returns the workspace's folder if it may be written. A workspace of `/` contains nothing, as for the rules.
+    fn written_workspace(&self) -> Option<&Path> {
+        let is_written = self.mode == Mode::WorkspaceWrite && self.workspace.parent().is_some();
+        is_written.then_some(self.workspace.as_path())
+    }
 }
 
 /// Why a confinement could not be prepared.
@@ -230,7 +239,9 @@ impl Sandbox {
 
     fn rules(&self, demand: &Demand, slot: &Path) -> Result<Arc<Rules>, SandboxError> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = cache.iter().position(|entry| entry.slot == slot && entry.demand == *demand);
+        let found = cache
+            .iter()
+            .position(|entry| entry.slot == slot && entry.demand == *demand);
         if let Some(index) = found {
             let entry = cache.remove(index);
             if entry.stamps.hold() {
@@ -256,9 +267,11 @@ impl Sandbox {
     }
 
     fn writable(&self, demand: &Demand, slot: &Path) -> Vec<PathBuf> {
-        let workspace = (demand.mode == Mode::WorkspaceWrite).then(|| demand.workspace.clone());
+        let workspace = demand.written_workspace().map(Path::to_path_buf);
         let named = workspace.into_iter().chain(demand.approved.iter().cloned());
-        let named = named.chain(self.places.writable.iter().cloned()).chain([slot.to_path_buf()]);
+        let named = named
+            .chain(self.places.writable.iter().cloned())
+            .chain([slot.to_path_buf()]);
         named.map(|path| path.canonicalize().unwrap_or(path)).collect()
     }
 

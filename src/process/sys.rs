@@ -109,7 +109,10 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
     };
     let arguments = pointers(&mut plan.arguments.iter().map(CString::as_c_str));
     let environment = pointers(&mut plan.environment.iter().copied());
-    let filters = plan.restriction.as_ref().map_or(&[][..], |restriction| restriction.filters);
+    let filters = plan
+        .restriction
+        .as_ref()
+        .map_or(&[][..], |restriction| restriction.filters);
     let filters: Vec<libc::sock_fprog> = filters
         .iter()
         .map(|program| libc::sock_fprog {

@@ -68,7 +68,11 @@ fn agent(name: &str, raw: &RawSandboxAgent, general: SandboxRule) -> Result<(Str
     let of_agent = |message: String| format!("agent {name:?}: {message}");
     let rule = SandboxRule {
         mode: raw.mode.as_deref().map_or(Ok(general.mode), mode).map_err(of_agent)?,
-        network: raw.network.as_deref().map_or(Ok(general.network), network).map_err(of_agent)?,
+        network: raw
+            .network
+            .as_deref()
+            .map_or(Ok(general.network), network)
+            .map_err(of_agent)?,
     };
     Ok((name.to_owned(), rule))
 }
@@ -95,10 +99,15 @@ fn network(word: &(impl AsRef<str> + ?Sized)) -> Result<SandboxNetwork, String> 
 
 /// Writes agents as the variable has them.
 fn show_agents(agents: &BTreeMap<String, SandboxRule>) -> String {
-    let one = |(name, rule): (&String, &SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
+    let one =
+        |(name, rule): (&String, &SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
     or_none(agents.iter().map(one).collect())
 }
 
 fn or_none(list: Vec<String>) -> String {
-    if list.is_empty() { "none".to_owned() } else { list.join(",") }
+    if list.is_empty() {
+        "none".to_owned()
+    } else {
+        list.join(",")
+    }
 }

@@ -163,7 +163,8 @@ pub(super) fn filters(mode: Mode, network: bool, has_landlock: bool) -> Result<F
     if !network {
         // By what is allowed: each kernel brings new families, and TCP is not all that leads out of TCP's (fast open,
         // multipath).
-        let local = [libc::AF_UNIX, libc::AF_NETLINK].map(|family| (0, SeccompCmpOp::Ne, family.cast_unsigned().into()));
+        let local =
+            [libc::AF_UNIX, libc::AF_NETLINK].map(|family| (0, SeccompCmpOp::Ne, family.cast_unsigned().into()));
         calls.insert(libc::SYS_socket, vec![rule(local)?]);
     }
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());

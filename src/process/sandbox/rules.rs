@@ -18,7 +18,7 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode as Permissions, OFlags};
 
-use super::{Demand, Mode, Places, SandboxError};
+use super::{Demand, Places, SandboxError};
 
 /// The newest interface that these rules were written for; older kernels enforce what they know of it.
 const KNOWN: ABI = ABI::V9;
@@ -65,9 +65,8 @@ impl Stamp {
 impl Stamps {
     /// Says whether nothing has changed since.
     pub(super) fn hold(&self) -> bool {
-        let holds = |(path, stamp): &(PathBuf, Stamp)| {
-            Stamp::of(path, stamp.changed.is_some()).is_ok_and(|now| now == *stamp)
-        };
+        let holds =
+            |(path, stamp): &(PathBuf, Stamp)| Stamp::of(path, stamp.changed.is_some()).is_ok_and(|now| now == *stamp);
         self.0.iter().all(holds)
     }
 }
@@ -130,8 +129,8 @@ impl Builder<'_> {
         }
         self.allow_if_there(Path::new("/dev/shm"), write)?;
         self.allow(temporary, write)?;
-        if demand.mode == Mode::WorkspaceWrite {
-            self.root(&demand.workspace, write)?;
+        if let Some(workspace) = demand.written_workspace() {
+            self.root(workspace, write)?;
         }
         for path in demand.approved.iter().chain(&places.writable) {
             // What does not exist cannot be opened, and approving its parent instead would approve more.

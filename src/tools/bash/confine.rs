@@ -69,7 +69,8 @@ impl Confine {
             demand: Demand {
                 mode: mode?,
                 network: network == NetworkUse::Allow,
-                workspace: ctx.workspace.directory().to_path_buf(),
+                // What counts as inside for the rules: the whole checkout.
+                workspace: ctx.workspace.worktree().to_path_buf(),
                 approved: approved.to_vec(),
             },
             network,
@@ -108,8 +109,9 @@ impl Confined {
         let Some(active) = &mut self.0 else { return Ok(None) };
         let (sandbox, demand) = (Arc::clone(&active.sandbox), active.demand.clone());
         let prepared = blocking(move || sandbox.confine(&demand)).await?;
-        let prepared = prepared
-            .map_err(|error| ToolError::Failed(format!("The command was not run, because its sandbox failed: {error}")))?;
+        let prepared = prepared.map_err(|error| {
+            ToolError::Failed(format!("The command was not run, because its sandbox failed: {error}"))
+        })?;
         Ok(active.current.insert(Arc::new(prepared)).clone().into())
     }
 
@@ -122,7 +124,9 @@ impl Confined {
         ctx: &CallContext,
     ) -> Result<Option<String>, ToolError> {
         let Some(active) = &mut self.0 else { return Ok(None) };
-        let Some(current) = active.current.clone() else { return Ok(None) };
+        let Some(current) = active.current.clone() else {
+            return Ok(None);
+        };
         let (text, directory, demand) = (printed.to_owned(), active.directory.clone(), active.demand.clone());
         let mut found = blocking(move || find(&text, &directory, &demand, &current)).await?;
         found.folders.retain(|folder| !active.asked.contains(folder));
@@ -161,7 +165,10 @@ impl Confined {
                 Some("network") => "the network".to_owned(),
                 Some(_) | None => format!("writing to {}", refused["directory"].as_str().unwrap_or_default()),
             };
-            format!("The sandbox refused {what} ({})\n", refused["answer"].as_str().unwrap_or_default())
+            format!(
+                "The sandbox refused {what} ({})\n",
+                refused["answer"].as_str().unwrap_or_default()
+            )
         });
         let lines: String = lines.collect();
         (!lines.is_empty()).then(|| format!("\n\n<bash_metadata>\n{lines}</bash_metadata>"))
@@ -175,7 +182,11 @@ impl Active {
         found: Refused,
         ctx: &CallContext,
     ) -> Result<Option<String>, ToolError> {
-        let shown: Vec<String> = found.folders.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
+        let shown: Vec<String> = found
+            .folders
+            .iter()
+            .map(|folder| folder.to_string_lossy().into_owned())
+            .collect();
         let patterns: Vec<String> = shown.iter().map(|folder| format!("{folder}/*")).collect();
         // An approval is a wildcard, so a name that holds one would approve more than itself.
         let is_literal = shown.iter().all(|folder| !folder.contains(['*', '?']));
@@ -185,15 +196,23 @@ impl Active {
             always: if is_literal { patterns.clone() } else { Vec::new() },
             patterns,
             title: format!("Allow writing to {names} and run the command again"),
-            metadata: question(command, [("filepath", json!(found.paths.first())), ("parentDir", json!(shown.first()))]),
+            metadata: question(
+                command,
+                [
+                    ("filepath", json!(found.paths.first())),
+                    ("parentDir", json!(shown.first())),
+                ],
+            ),
             late: true,
             ..Ask::default()
         };
         self.asked.extend(found.folders.iter().cloned());
         let answer = self.put(ask, ctx).await?;
-        self.refused.extend(shown.iter().map(|folder| {
-            json!({ "kind": "write", "directory": folder, "paths": found.paths, "answer": answer })
-        }));
+        self.refused.extend(
+            shown
+                .iter()
+                .map(|folder| json!({ "kind": "write", "directory": folder, "paths": found.paths, "answer": answer })),
+        );
         if answer != "allowed" {
             return Ok(None);
         }
@@ -249,7 +268,10 @@ impl Active {
 fn question<const N: usize>(command: &str, more: [(&str, Value); N]) -> JsonMap {
     let mut metadata = json_map([
         ("command", json!(command)),
-        ("reason", json!("the sandbox refused it; the command ran once and would run again from its beginning")),
+        (
+            "reason",
+            json!("the sandbox refused it; the command ran once and would run again from its beginning"),
+        ),
     ]);
     metadata.extend(more.map(|(key, value)| (key.to_owned(), value)));
     metadata

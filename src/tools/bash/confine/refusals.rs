@@ -95,9 +95,14 @@ fn refused_folder(path: &Path, removes: bool, demand: &Demand, confinement: &Con
     if NO_PLACES.iter().any(|place| path.starts_with(place)) || confinement.may_write(path) {
         return None;
     }
-    let folder = if path.is_dir() && !removes { path } else { path.parent()? };
-    let opens_workspace = demand.mode == Mode::ReadOnly
-        && (demand.workspace.starts_with(folder) || folder.starts_with(&demand.workspace));
+    let folder = if path.is_dir() && !removes {
+        path
+    } else {
+        path.parent()?
+    };
+    let workspace = demand.workspace.canonicalize().ok()?;
+    let opens_workspace =
+        demand.mode == Mode::ReadOnly && (workspace.starts_with(folder) || folder.starts_with(&workspace));
     if folder.parent().is_none() || !folder.is_dir() || opens_workspace || confinement.touches_hidden(folder) {
         return None;
     }
@@ -137,7 +142,9 @@ fn mentioned(printed: &str) -> Vec<Mentioned> {
         if paths.is_empty() {
             continue;
         }
-        let removes = ["remove", "rename", "move", "unlink", "rmdir"].iter().any(|verb| lower.contains(verb));
+        let removes = ["remove", "rename", "move", "unlink", "rmdir"]
+            .iter()
+            .any(|verb| lower.contains(verb));
         found.push(Mentioned { paths, removes });
         if found.len() >= MAX_PATHS {
             break;
@@ -159,7 +166,9 @@ fn paths_of(text: &str) -> Vec<String> {
         if index % 2 == 1 {
             paths.extend(Some(part).filter(is_path).map(str::to_owned));
         } else {
-            let words = part.split_whitespace().map(|word| word.trim_matches([':', ',', ';', '(', ')', '[', ']', '<', '>']));
+            let words = part
+                .split_whitespace()
+                .map(|word| word.trim_matches([':', ',', ';', '(', ')', '[', ']', '<', '>']));
             paths.extend(words.filter(is_path).map(str::to_owned));
         }
     }
@@ -187,7 +196,10 @@ mod tests {
     #[test]
     fn finds_paths_beside_the_words() {
         let check = |printed: &str, expected: &[&str]| {
-            let found: Vec<String> = mentioned(printed).into_iter().filter_map(|line| line.paths.into_iter().next()).collect();
+            let found: Vec<String> = mentioned(printed)
+                .into_iter()
+                .filter_map(|line| line.paths.into_iter().next())
+                .collect();
             assert_eq!(found, expected, "{printed}");
         };
         check("/bin/bash: line 1: /o/x: Permission denied", &["/o/x"]);
@@ -197,8 +209,14 @@ mod tests {
         check("PermissionError: [Errno 13] Permission denied: '/o/x'", &["/o/x"]);
         check("Error: EACCES: permission denied, open '/o/x'", &["/o/x"]);
         check("open /o/x: permission denied", &["/o/x"]);
-        check("ln: failed to create hard link 'f' => '/o/x': Invalid cross-device link", &["/o/x"]);
-        check("error: failed to open: /o/x\n\nCaused by:\n  Permission denied (os error 13)", &["/o/x"]);
+        check(
+            "ln: failed to create hard link 'f' => '/o/x': Invalid cross-device link",
+            &["/o/x"],
+        );
+        check(
+            "error: failed to open: /o/x\n\nCaused by:\n  Permission denied (os error 13)",
+            &["/o/x"],
+        );
         check("tee: ../o: Read-only file system", &["../o"]);
         check("Permission denied", &[]);
         check("ssh: Permission denied (publickey).", &[]);
@@ -210,7 +228,10 @@ mod tests {
     fn knows_a_missing_network() {
         for (printed, expected) in [
             ("curl: (6) Could not resolve host: example.com", true),
-            ("socket.socket: PermissionError: [Errno 1] Operation not permitted", true),
+            (
+                "socket.socket: PermissionError: [Errno 1] Operation not permitted",
+                true,
+            ),
             ("npm error code EAI_AGAIN", true),
             ("the socket module", false),
             ("tests failed", false),
