@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, SessionId, Source, ToolOutput};
-use crate::permission::Refusal;
+pub use crate::permission::Refusal;
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::edit::EditError;

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::call::{Ask, JsonMap, json_map};
-use crate::permission::Refusal;
 use crate::process::sandbox::{Confinement, Demand, Mode, Sandbox};
-use crate::tool::{CallContext, ToolError};
+use crate::tool::{CallContext, Refusal, ToolError};
 
 use refusals::{Refused, find};
 

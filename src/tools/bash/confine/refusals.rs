@@ -20,19 +20,22 @@ const MAX_LINE: usize = 4096;
 /// How far above the words a path may stand.
 const LINES_ABOVE: usize = 3;
 
-/// How programs tell of a refusal, in lower case. Landlock refuses a link or a rename between folders as one between
-/// devices.
-const REFUSALS: [&str; 6] = [
+/// How programs tell of what Landlock refuses, in lower case: EACCES, and EXDEV for a link or a rename between folders.
+const REFUSALS: [&str; 4] = [
     "permission denied",
-    "operation not permitted",
+    "eacces",
     "read-only file system",
     "cross-device link",
-    "eacces",
-    "eperm",
 ];
 
+/// How programs tell of what seccomp refuses: EPERM. Approving a folder changes nothing about that.
+const FORBIDDEN: [&str; 2] = ["operation not permitted", "eperm"];
+
+/// What a line about a refused socket, or one shortly above, speaks of.
+const SOCKETS: [&str; 3] = ["socket", "connect", "bind"];
+
 /// How programs tell that they have no network, in lower case.
-const OFFLINE: [&str; 15] = [
+const OFFLINE: [&str; 14] = [
     "could not resolve",
     "couldn't resolve",
     "failed to resolve",
@@ -47,7 +50,6 @@ const OFFLINE: [&str; 15] = [
     "getaddrinfo",
     "eai_again",
     "enotfound",
-    "socket",
 ];
 
 /// Folders that are no places for files.
@@ -135,9 +137,10 @@ fn mentioned(printed: &str) -> Vec<Mentioned> {
             paths = paths_of(after);
         }
         // Some programs tell the path first and the reason lines below.
-        let above = &lines[at.saturating_sub(LINES_ABOVE)..at];
+        let above = lines[at.saturating_sub(LINES_ABOVE)..at].iter().rev();
+        let above = above.filter(|line| !is_frame(line));
         if paths.is_empty() {
-            paths = above.iter().rev().flat_map(|line| paths_of(line)).collect();
+            paths = above.flat_map(|line| paths_of(line)).collect();
         }
         if paths.is_empty() {
             continue;
@@ -151,6 +154,12 @@ fn mentioned(printed: &str) -> Vec<Mentioned> {
         }
     }
     found
+}
+
+/// Says whether a line is one of a stack trace: its path is that of a program.
+fn is_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("at ") || line.starts_with("File \"") || line.starts_with("from ")
 }
 
 /// Returns what looks like a path with a folder in it, in order.
@@ -177,13 +186,12 @@ fn paths_of(text: &str) -> Vec<String> {
 }
 
 fn misses_network(printed: &str) -> bool {
-    printed.lines().filter(|line| line.len() <= MAX_LINE).any(|line| {
-        let line = line.to_ascii_lowercase();
-        OFFLINE.iter().any(|words| match *words {
-            // A socket by itself says nothing; one that was refused does.
-            "socket" => line.contains("socket") && REFUSALS.iter().any(|refusal| line.contains(refusal)),
-            words => line.contains(words),
-        })
+    let lines = printed.lines().filter(|line| line.len() <= MAX_LINE);
+    let lines: Vec<String> = lines.map(str::to_ascii_lowercase).collect();
+    let has = |line: &String, words: &[&str]| words.iter().any(|words| line.contains(words));
+    lines.iter().enumerate().any(|(at, line)| {
+        let near = &lines[at.saturating_sub(LINES_ABOVE)..=at];
+        has(line, &OFFLINE) || has(line, &FORBIDDEN) && near.iter().any(|line| has(line, &SOCKETS))
     })
 }
 
@@ -219,6 +227,11 @@ mod tests {
         );
         check("tee: ../o: Read-only file system", &["../o"]);
         check("Permission denied", &[]);
+        check(
+            "  File \"/usr/lib/x.py\", line 1, in f\nPermissionError: [Errno 13] Permission denied",
+            &[],
+        );
+        check("chmod: changing permissions of '/o/x': Operation not permitted", &[]);
         check("ssh: Permission denied (publickey).", &[]);
         check("see https://x/y: permission denied", &[]);
         check("/o/x: No such file or directory", &[]);
