@@ -111,3 +111,73 @@ fn or_none(list: Vec<String>) -> String {
         list.join(",")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    fn load(file: &str, vars: &[(&str, &str)]) -> Result<SandboxConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("toolgate.toml");
+        std::fs::write(&path, file).unwrap();
+        let vars = [("HOME", "/nowhere/u")].iter().chain(vars);
+        let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(Some(&path), RawConfig::default(), &Environment::new(vars, "/nowhere/w"));
+        config.map(|config| config.sandbox).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn files_and_variables() {
+        assert!(!load("", &[]).unwrap().is_on());
+        let rule = |mode, network| SandboxRule { mode, network };
+        let text = "[sandbox]\nmode = \"workspace-write\"\nrequired = true\nhidden = [\"~/.ssh\"]\n\
+                    [sandbox.agents.plan]\nmode = \"read-only\"";
+        let config = load(
+            text,
+            &[
+                ("TOOLGATE_SANDBOX_NETWORK", "deny"),
+                ("TOOLGATE_SANDBOX_WRITABLE", "/a, /b"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.general, rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Deny));
+        assert_eq!(config.agents["plan"], rule(SandboxMode::ReadOnly, SandboxNetwork::Deny));
+        assert_eq!(config.hidden, [Path::new("/nowhere/u/.ssh")]);
+        assert_eq!(config.writable, [Path::new("/a"), Path::new("/b")]);
+        assert!(config.required);
+        let agents = [("TOOLGATE_SANDBOX_AGENTS", "build=workspace-write/allow, plan=read-only")];
+        let config = load("", &agents).unwrap();
+        assert_eq!(
+            config.agents["build"],
+            rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Allow)
+        );
+        assert!(config.is_on() && config.general.mode == SandboxMode::Off);
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        let check = |file: &str, vars: &[(&str, &str)], expected: &str| {
+            let error = load(file, vars).unwrap_err();
+            assert!(error.contains(expected), "{expected:?} is not in {error:?}");
+        };
+        check("[sandbox]\nmode = \"on\"", &[], "sandbox.mode");
+        check(
+            "[sandbox]\nnetwork = \"some\"",
+            &[],
+            "expected \"ask\", \"allow\" or \"deny\"",
+        );
+        check("[sandbox.agents.plan]\nmode = \"x\"", &[], "agent \"plan\"");
+        check(
+            "[sandbox.agents.plan]\nrequired = true",
+            &[],
+            "unknown field `required`",
+        );
+        check("", &[("TOOLGATE_SANDBOX_AGENTS", "plan")], "TOOLGATE_SANDBOX_AGENTS");
+        check(
+            "",
+            &[("TOOLGATE_SANDBOX_REQUIRED", "perhaps")],
+            "TOOLGATE_SANDBOX_REQUIRED",
+        );
+    }
+}

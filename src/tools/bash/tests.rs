@@ -135,7 +135,7 @@ async fn runs_a_command() {
     assert_eq!((&*result.title, &result.output), ("Says hi", &OutputText::Stored));
     assert_eq!(
         Value::Object(result.metadata),
-        json!({"output": "hi\n", "exit": 3, "description": "Says hi"})
+        json!({"output": "hi\n", "exit": 3, "description": "Says hi", "sandbox": {"mode": "off"}})
     );
     assert_eq!(fixture.output(), "hi\n");
     let seen = fixture.port.seen.lock().unwrap();
