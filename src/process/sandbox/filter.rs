@@ -158,7 +158,7 @@ pub(super) fn filters(mode: Mode, network: bool, has_landlock: bool) -> Result<F
     let with_time = new_namespace().chain([has_bit(0, CLONE_NEWTIME.cast_unsigned())]);
     calls.insert(libc::SYS_unshare, with_time.collect::<Result<_, _>>()?);
     // Typing into the terminal of somebody else.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request.into())]));
+    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
     calls.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
     if !network {
         // By what is allowed: each kernel brings new families, and TCP is not all that leads out of TCP's (fast open,
