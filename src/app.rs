@@ -7,6 +7,8 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod sandbox;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -30,13 +32,14 @@ use crate::engine::{self, Engine, Limits, Place, Registry, truncate};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{Broker, PromptPolicy};
+use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::store::local::LocalStore;
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
 use crate::tools::apply_patch::ApplyPatch;
-use crate::tools::bash::Bash;
 use crate::tools::bash::background::Background;
+use crate::tools::bash::{Bash, Shell};
 use crate::tools::edit::Edit;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
@@ -68,6 +71,7 @@ pub struct App {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
     listen: crate::config::service::ListenConfig,
@@ -90,6 +94,7 @@ struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
     drain_grace: Duration,
@@ -120,12 +125,15 @@ impl App {
             .collect();
         let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
         let flags = Flags::from_environment(environment);
-        let registry = Arc::new(builtin(&programs, &flags)?);
         // The store names its files by the real path, and so must the rules that let every agent read them.
         let data_dir = config
             .data_dir
             .canonicalize()
             .context("cannot find the data directory")?;
+        let kernel = Kernel::probe();
+        let (of_sandbox, folder) = (config.clone(), data_dir.clone());
+        let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
+        let registry = Arc::new(builtin(config, &programs, &flags, sandbox.as_ref())?);
         let places = places(config, &data_dir, environment, &registry)?;
 
         let policy = PromptPolicy {
@@ -147,6 +155,7 @@ impl App {
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
+            sandbox: sandbox::facts(&config.sandbox, kernel),
             closing: CancellationToken::new(),
         });
         let services = Services::new(shared.clone())
@@ -156,6 +165,7 @@ impl App {
             store,
             engine,
             programs,
+            sandbox,
             shared,
             services,
             listen: config.listen.clone(),
@@ -218,6 +228,7 @@ impl App {
             store: self.store,
             engine: self.engine,
             programs: self.programs,
+            sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
             drain_grace: self.drain_grace,
@@ -277,6 +288,7 @@ impl Running {
             store,
             engine,
             programs,
+            sandbox,
             shared,
             services,
             drain_grace,
@@ -298,6 +310,9 @@ impl Running {
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");
         }
+        if let Some(sandbox) = sandbox {
+            let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
+        }
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -308,11 +323,18 @@ impl Running {
 }
 
 /// Makes the built-in tools, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
+fn builtin(
+    config: &Config,
+    programs: &Programs,
+    flags: &Flags,
+    sandbox: Option<&Arc<Sandbox>>,
+) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
+    let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
+    let shell = Shell::new(programs.clone(), confine);
     let tools: [Arc<dyn Tool>; 11] = [
-        Arc::new(Bash::new(programs.clone(), command_timeout)),
+        Arc::new(Bash::new(shell.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
@@ -321,7 +343,7 @@ fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
         Arc::new(Revert::new(files.clone())),
-        Arc::new(Background::new(programs.clone())),
+        Arc::new(Background::new(shell)),
         Arc::new(ApplyPatch::new(files)),
     ];
     Ok(Registry::new(Arc::new(Invalid), tools)?)

@@ -22,7 +22,7 @@ use crate::call::{
     Ask, CallId, Definition, Effect, EndReason, FileChange, JsonMap, Model, Origin, Question, SessionId, Source,
     ToolOutput,
 };
-use crate::permission::Refusal;
+pub use crate::permission::Refusal;
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::edit::EditError;

@@ -23,6 +23,10 @@ pub struct Ask {
     /// its own patterns on top of those above; one answer is for all of them.
     #[serde(default)]
     pub parts: Vec<AskPart>,
+    /// Whether the call has already changed something when it asks. After a restart it is then not run again up to its
+    /// question.
+    #[serde(default)]
+    pub late: bool,
 }
 
 /// One part of a compound request.

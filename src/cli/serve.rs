@@ -36,6 +36,9 @@ pub(super) struct ServeArgs {
     /// Keep records, outputs and state in this folder [env: TOOLGATE_DATA_DIR]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// What commands may write: off (whatever you may), workspace-write or read-only [env: TOOLGATE_SANDBOX_MODE]
+    #[arg(long, value_name = "MODE")]
+    sandbox: Option<String>,
 }
 
 fn workspace(text: &str) -> Result<(String, PathBuf), String> {
@@ -59,6 +62,7 @@ impl ServeArgs {
             insecure: self.insecure,
             workspaces: self.workspace,
             data_dir: self.data_dir,
+            sandbox: self.sandbox,
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service, terminal)?;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::exit::Failure;
 use crate::app::{App, Emergency, Running};
-use crate::config::service::{LogConfig, RawListen, RawWorkspace};
+use crate::config::service::{LogConfig, RawListen, RawSandbox, RawWorkspace};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
 use crate::workspace::Workspace;
@@ -28,6 +28,7 @@ pub(super) struct Flags {
     pub(super) insecure: bool,
     pub(super) workspaces: Vec<(String, PathBuf)>,
     pub(super) data_dir: Option<PathBuf>,
+    pub(super) sandbox: Option<String>,
 }
 
 impl Flags {
@@ -47,6 +48,10 @@ impl Flags {
                 origins: None,
             },
             workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
+            sandbox: RawSandbox {
+                mode: self.sandbox.clone(),
+                ..RawSandbox::default()
+            },
             ..RawConfig::default()
         }
     }

@@ -4,6 +4,7 @@
 //! The variable of the key `limits.max_running_calls` is `TOOLGATE_LIMITS_MAX_RUNNING_CALLS`, and so on; workspaces are
 //! given as `TOOLGATE_WORKSPACES=name=/folder,other=/folder`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use super::error::ConfigError;
 use super::{read, toml_file};
 
 mod resolve;
+mod sandbox;
 mod variables;
 
 /// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.
@@ -36,6 +38,8 @@ pub struct RawConfig {
     pub permission: RawPermission,
     /// How long things are kept.
     pub retention: RawRetention,
+    /// What programs are confined to.
+    pub sandbox: RawSandbox,
     /// What is logged.
     pub log: RawLog,
 }
@@ -110,6 +114,36 @@ pub struct RawRetention {
     pub journal: Option<String>,
 }
 
+/// The part `sandbox`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSandbox {
+    /// `off`, `workspace-write` or `read-only`.
+    pub mode: Option<String>,
+    /// `ask`, `allow` or `deny`.
+    pub network: Option<String>,
+    /// Refuses to start where the kernel cannot enforce it.
+    pub required: Option<bool>,
+    /// Paths that programs may write in addition.
+    pub writable: Option<Vec<String>>,
+    /// Paths that programs may read although they are hidden.
+    pub readable: Option<Vec<String>>,
+    /// Paths that programs may neither read nor write, in addition to the service's own.
+    pub hidden: Option<Vec<String>>,
+    /// What differs for agents, by name.
+    pub agents: Option<BTreeMap<String, RawSandboxAgent>>,
+}
+
+/// What differs for one agent.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSandboxAgent {
+    /// `off`, `workspace-write` or `read-only`.
+    pub mode: Option<String>,
+    /// `ask`, `allow` or `deny`.
+    pub network: Option<String>,
+}
+
 /// The part `log`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -137,6 +171,8 @@ pub struct Config {
     pub permission: PermissionConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// What programs are confined to.
+    pub sandbox: SandboxConfig,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.
@@ -213,6 +249,84 @@ pub struct RetentionConfig {
     pub calls: Duration,
     /// Events of workspaces.
     pub journal: Duration,
+}
+
+/// What programs are confined to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// For every agent that is not named below.
+    pub general: SandboxRule,
+    /// Whether the service refuses to start where the kernel cannot enforce it.
+    pub required: bool,
+    /// Paths that programs may write in addition; absolute.
+    pub writable: Vec<PathBuf>,
+    /// Paths that programs may read although they are hidden; absolute.
+    pub readable: Vec<PathBuf>,
+    /// Paths that programs may neither read nor write, in addition to the service's own; absolute.
+    pub hidden: Vec<PathBuf>,
+    /// For agents, by name.
+    pub agents: BTreeMap<String, SandboxRule>,
+}
+
+impl SandboxConfig {
+    /// Says whether any program is confined.
+    pub fn is_on(&self) -> bool {
+        let mut rules = self.agents.values().chain([&self.general]);
+        rules.any(|rule| rule.mode != SandboxMode::Off)
+    }
+}
+
+/// How the programs of an agent are confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SandboxRule {
+    /// What they may write.
+    pub mode: SandboxMode,
+    /// Whether they may use the network.
+    pub network: SandboxNetwork,
+}
+
+/// What programs may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// Whatever the service may.
+    Off,
+    /// The workspace, a temporary folder, and what was approved.
+    WorkspaceWrite,
+    /// A temporary folder, and what was approved.
+    ReadOnly,
+}
+
+impl SandboxMode {
+    /// Returns configuration's word for the mode.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::ReadOnly => "read-only",
+        }
+    }
+}
+
+/// Whether confined programs may use the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxNetwork {
+    /// Not at first; somebody is asked when a command fails for it.
+    Ask,
+    /// Yes.
+    Allow,
+    /// No.
+    Deny,
+}
+
+impl SandboxNetwork {
+    /// Returns configuration's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// What is logged.

@@ -341,6 +341,9 @@ impl Engine {
         let mut earlier = Vec::new();
         let asks_first = record.started.is_none();
         let prompts = self.store.prompts(&filter, usize::MAX).await?;
+        if prompts.iter().filter_map(Prompt::ask).any(|ask| ask.late) {
+            return Ok(false);
+        }
         // The loop question is not asked again once the tool has started.
         let comes_again = |prompt: &Prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP);
         for prompt in prompts.into_iter().filter(comes_again) {

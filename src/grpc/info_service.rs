@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use super::Shared;
 use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
+use super::{SandboxFacts, Shared};
 use crate::engine::Place;
 
 /// The service.
@@ -44,9 +44,34 @@ impl InfoService for Info {
             start_time: Some(timestamp(self.0.started)),
             limits: Some(limits),
             workspaces: engine.places().iter().map(workspace).collect(),
-            sandbox: Sandbox::None.into(),
+            sandbox: in_force(&self.0.sandbox).into(),
+            sandbox_info: Some(sandbox_info(&self.0.sandbox)),
             running_calls: int32(engine.running()),
         }))
+    }
+}
+
+fn in_force(facts: &SandboxFacts) -> Sandbox {
+    if facts.is_on { available(facts) } else { Sandbox::None }
+}
+
+fn available(facts: &SandboxFacts) -> Sandbox {
+    match (facts.landlock, facts.seccomp) {
+        (0, false) => Sandbox::None,
+        (0, true) => Sandbox::Seccomp,
+        (_, false) => Sandbox::Landlock,
+        (_, true) => Sandbox::LandlockSeccomp,
+    }
+}
+
+fn sandbox_info(facts: &SandboxFacts) -> SandboxInfo {
+    SandboxInfo {
+        available: available(facts).into(),
+        landlock_version: int32(facts.landlock as usize),
+        missing: facts.missing.clone(),
+        mode: facts.mode.to_owned(),
+        network: facts.network.to_owned(),
+        required: facts.required,
     }
 }
 

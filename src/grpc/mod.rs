@@ -68,8 +68,29 @@ pub struct Shared {
     pub origins: Arc<[String]>,
     /// When this run began.
     pub started: Timestamp,
+    /// What confines programs.
+    pub sandbox: SandboxFacts,
     /// Ends the streams that have no end of their own.
     pub closing: CancellationToken,
+}
+
+/// What the service tells of its sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxFacts {
+    /// The version of Landlock's interface, 0 without it.
+    pub landlock: u32,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Whether any program is confined.
+    pub is_on: bool,
+    /// The configured mode, of agents that have none of their own.
+    pub mode: &'static str,
+    /// The configured use of the network, likewise.
+    pub network: &'static str,
+    /// Whether the service refuses to start without it.
+    pub required: bool,
+    /// What the kernel lacks for all of it.
+    pub missing: Vec<String>,
 }
 
 /// Where a server listens.

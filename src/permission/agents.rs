@@ -208,6 +208,8 @@ fn defaults(readable: &[Rule]) -> Vec<Rule> {
         rule("*", "*", Allow),
         rule("doom_loop", "*", Ask),
         rule("external_directory", "*", Ask),
+        // Asked only where programs run without the network until somebody allows it.
+        rule("network", "*", Ask),
     ];
     rules.extend(readable.iter().cloned());
     rules.extend([

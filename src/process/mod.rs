@@ -15,6 +15,7 @@
 
 mod input;
 mod output;
+pub mod sandbox;
 mod spawn;
 mod sys;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use tokio_util::task::TaskTracker;
 
 pub use input::Input;
 pub use output::Output;
+use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
 use undertaker::{Mark, Undertaker};
 
@@ -74,6 +76,8 @@ pub struct Launch {
     pub shown_directory: PathBuf,
     /// What it reads.
     pub stdin: Stdin,
+    /// What it and all that it starts is confined to; none for the service's own rights.
+    pub sandbox: Option<Arc<Confinement>>,
 }
 
 /// What a program has as its standard input.
@@ -120,6 +124,12 @@ pub enum StartError {
     /// The standard streams cannot be wired.
     #[error("cannot wire the standard streams: {source}")]
     Streams {
+        /// Why.
+        source: io::Error,
+    },
+    /// It cannot be confined, so it was not run.
+    #[error("cannot confine the program: {source}")]
+    Confine {
         /// Why.
         source: io::Error,
     },

@@ -22,6 +22,9 @@ use super::{Exit, Launch, StartError, tree};
 /// Starts that may wait for the thread; further callers wait to hand theirs in.
 const QUEUE: usize = 64;
 
+/// Set for confined programs, which can write to no other folder for temporary files.
+const TMPDIR: &[u8] = b"TMPDIR=";
+
 /// A launch in the form that the kernel takes, with the program's ends of its pipes.
 pub(super) struct Order {
     program: CString,
@@ -50,11 +53,16 @@ impl Order {
         }
         let directory = c_string(launch.directory.as_os_str().as_bytes(), "the directory's path")?;
         let shown = [b"PWD=", launch.shown_directory.as_os_str().as_bytes()].concat();
+        let mut own_environment = vec![c_string(&shown, "the directory's path")?];
+        if let Some(sandbox) = &launch.sandbox {
+            let temporary = [TMPDIR, sandbox.temporary().as_os_str().as_bytes()].concat();
+            own_environment.push(c_string(&temporary, "the temporary folder's path")?);
+        }
         Ok(Self {
             program,
             arguments,
             directory,
-            own_environment: vec![c_string(&shown, "the directory's path")?],
+            own_environment,
             stdin: stdin.map(above_standard).transpose()?,
             stdout: above_standard(stdout)?,
             stderr: above_standard(stderr)?,
@@ -113,8 +121,10 @@ fn launch(
     undertaker: &Arc<Undertaker>,
     stack: &mut Stack,
 ) -> Result<Child, StartError> {
+    let is_replaced = |text: &&CString| order.launch.sandbox.is_some() && text.as_bytes().starts_with(TMPDIR);
     let environment: Vec<&CStr> = environment
         .iter()
+        .filter(|text| !is_replaced(text))
         .chain(&order.own_environment)
         .map(CString::as_c_str)
         .collect();
@@ -124,6 +134,7 @@ fn launch(
         call: order.launch.call.clone(),
         root: None,
         held: true,
+        sandbox: order.launch.sandbox.clone(),
     };
     undertaker.calls().insert(mark, entry);
     let plan = Plan {
@@ -137,6 +148,7 @@ fn launch(
             order.stderr.as_fd(),
         ],
         mark: mark.0,
+        restriction: order.launch.sandbox.as_ref().map(|sandbox| sandbox.restriction()),
     };
     match sys::spawn(&plan, stack) {
         Ok((pid, pidfd)) => {
@@ -156,6 +168,7 @@ fn launch(
             Err(match step {
                 Step::Clone => StartError::Process { source },
                 Step::Streams => StartError::Streams { source },
+                Step::Confine => StartError::Confine { source },
                 Step::Directory => StartError::Directory {
                     path: order.launch.shown_directory,
                     source,

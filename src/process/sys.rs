@@ -1,4 +1,4 @@
-//! What needs `unsafe`: making a child process, reading the mark that it bears, and watching for its end.
+//! What needs `unsafe`: making a child process and confining it, reading the mark that it bears, and watching for its end.
 //!
 //! *Invariant:* the only unsafe code of the program.
 //!
@@ -8,7 +8,7 @@
 //! nothing but bare system calls on data that was prepared for it.
 #![allow(
     unsafe_code,
-    reason = "clone, prctl, prlimit of another process, and registering a descriptor have no safe form"
+    reason = "clone, prctl, prlimit of another process, confining, and registering a descriptor have no safe form"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -46,6 +46,16 @@ pub(super) struct Plan<'a> {
     pub(super) stdio: [BorrowedFd<'a>; 3],
     /// The mark that it and all its descendants bear.
     pub(super) mark: u64,
+    /// What it is confined to.
+    pub(super) restriction: Option<Restriction<'a>>,
+}
+
+/// What confines a child and all its descendants.
+pub(super) struct Restriction<'a> {
+    /// The Landlock ruleset.
+    pub(super) ruleset: Option<BorrowedFd<'a>>,
+    /// The filters of system calls, the first to be installed first.
+    pub(super) filters: &'a [Box<[libc::sock_filter]>],
 }
 
 /// At which step a child could not become its program.
@@ -57,6 +67,8 @@ pub(super) enum Step {
     Directory,
     /// Wiring its standard streams.
     Streams,
+    /// Confining it.
+    Confine,
     /// Executing the program.
     Execute,
 }
@@ -78,6 +90,11 @@ struct Order {
     directory: *const c_char,
     stdio: [c_int; 3],
     mark: Rlimit,
+    is_confined: bool,
+    /// The descriptor of the ruleset, or -1.
+    ruleset: c_int,
+    filters: *const libc::sock_fprog,
+    filter_count: usize,
     service: libc::pid_t,
     failed: AtomicI32,
     errno: AtomicI32,
@@ -92,6 +109,18 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
     };
     let arguments = pointers(&mut plan.arguments.iter().map(CString::as_c_str));
     let environment = pointers(&mut plan.environment.iter().copied());
+    let filters = plan
+        .restriction
+        .as_ref()
+        .map_or(&[][..], |restriction| restriction.filters);
+    let filters: Vec<libc::sock_fprog> = filters
+        .iter()
+        .map(|program| libc::sock_fprog {
+            len: u16::try_from(program.len()).unwrap_or(u16::MAX),
+            filter: program.as_ptr().cast_mut(),
+        })
+        .collect();
+    let ruleset = plan.restriction.as_ref().and_then(|restriction| restriction.ruleset);
     let order = Order {
         program: plan.program.as_ptr(),
         arguments: arguments.as_ptr(),
@@ -99,6 +128,10 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
         directory: plan.directory.as_ptr(),
         stdio: plan.stdio.map(|stream| stream.as_raw_fd()),
         mark: [plan.mark, u64::MAX],
+        is_confined: plan.restriction.is_some(),
+        ruleset: ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
+        filters: filters.as_ptr(),
+        filter_count: filters.len(),
         service: rustix::process::getpid().as_raw_nonzero().get(),
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
@@ -108,6 +141,7 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
         0 => return Ok((pid, pidfd)),
         1 => Step::Directory,
         2 => Step::Streams,
+        4 => Step::Confine,
         _ => Step::Execute,
     };
     // It has ended already, and nobody else knows of it.
@@ -191,9 +225,67 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
         }
         let none = no_signals();
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        if order.is_confined && !confine(order) {
+            return fail(order, 4);
+        }
         libc::execve(order.program, order.arguments, order.environment);
         fail(order, 3)
     }
+}
+
+/// The capabilities that a confined program of a root service keeps: over files and users, and low ports. The rest leads
+/// out of any confinement. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE.
+const KEPT_CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
+
+/// Confines the calling process for good; false leaves the reason in `errno`. Runs in the child, as [`become_program`].
+///
+/// # Safety
+/// `order` is as `become_program` has it.
+unsafe fn confine(order: &Order) -> bool {
+    const CAPABILITY_VERSION: u32 = 0x2008_0522;
+    // SAFETY: the structures are in the kernel's form and outlive the calls; the filters were prepared by the parent.
+    unsafe {
+        // What follows needs it, and it keeps dropped capabilities from coming back with the next program.
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return false;
+        }
+        let header = [CAPABILITY_VERSION, 0];
+        // Effective, permitted and inheritable, first the lower halves of all three.
+        let mut capabilities = [0_u32; 6];
+        if libc::syscall(libc::SYS_capget, &header, &mut capabilities) != 0 {
+            return false;
+        }
+        let kept = capabilities[1] & KEPT_CAPABILITIES;
+        capabilities = [kept & capabilities[0], kept, 0, 0, 0, 0];
+        if libc::syscall(libc::SYS_capset, &header, &capabilities) != 0 {
+            return false;
+        }
+        if order.ruleset >= 0 && libc::syscall(libc::SYS_landlock_restrict_self, order.ruleset, 0) != 0 {
+            return false;
+        }
+        for index in 0..order.filter_count {
+            let program = order.filters.add(index);
+            if libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, program) != 0 {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Returns the version of Landlock's interface, 0 without it.
+pub(super) fn landlock_version() -> u32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel takes no attributes and makes nothing.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0_usize, VERSION) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Says whether the kernel can refuse system calls by a filter.
+pub(super) fn has_seccomp() -> bool {
+    let action = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the kernel reads one word, which is there.
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 }
 }
 
 fn fail(order: &Order, step: i32) -> c_int {

@@ -45,6 +45,7 @@ impl Fixture {
             directory: self.folder.path().to_path_buf(),
             shown_directory: self.folder.path().to_path_buf(),
             stdin: Stdin::Null,
+            sandbox: None,
         }
     }
 

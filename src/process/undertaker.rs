@@ -22,6 +22,7 @@ use rustix::process::{
 };
 use tokio::sync::oneshot;
 
+use super::sandbox::Confinement;
 use super::{sys, tree};
 
 /// How long killed processes may take to be gone before they are given up as survivors.
@@ -52,6 +53,9 @@ pub(super) struct Entry {
     pub(super) root: Option<Pid>,
     /// Whether a guard holds the root, so that it is not reaped here.
     pub(super) held: bool,
+    /// Kept until nothing of the call runs, because its temporary folder goes with it.
+    #[allow(dead_code, reason = "held for its end")]
+    pub(super) sandbox: Option<Arc<Confinement>>,
 }
 
 /// What the callers and the thread share.
@@ -214,6 +218,8 @@ impl Stop {
 struct Found {
     /// Processes of any kind: a dead one may have handed us a child after the list was read.
     seen: usize,
+    /// How many of these were reaped just now.
+    reaped: usize,
     alive: Vec<OwnedFd>,
 }
 
@@ -301,7 +307,9 @@ impl Rounds {
             let entry = &calls[&mark];
             let is_held = entry.held && entry.root.is_none_or(|root| root == child);
             if !is_held && reap(child) {
-                found.entry(mark).or_default().seen += 1;
+                let found = found.entry(mark).or_default();
+                found.seen += 1;
+                found.reaped += 1;
                 continue;
             }
             let known_gone = self.stops.get_mut(&mark).is_some_and(|stop| {
@@ -363,10 +371,12 @@ impl Rounds {
             true
         });
         for (mark, clean) in &mut self.left {
-            *clean = if found.contains_key(mark) { 0 } else { *clean + 1 };
+            let found = found.get(mark);
+            *clean = if found.is_some() { 0 } else { *clean + 1 };
             if *clean >= CLEAN_WALKS {
                 shared.calls().remove(mark);
-            } else if *clean > 0 {
+            } else if found.is_none_or(|found| found.seen == found.reaped) {
+                // Nothing will tell of the end when the last one has been reaped.
                 due(now);
             }
         }

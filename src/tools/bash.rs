@@ -5,9 +5,12 @@
 
 mod approval;
 pub mod background;
+mod confine;
 mod report;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,10 +18,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use approval::{ask, enter};
+use confine::Confined;
+pub use confine::{Confine, Confining, NetworkUse};
 use report::{CANCELLED_DRAIN, Report};
 
 use crate::call::{Effect, ToolOutput};
-use crate::process::{Cause, Launch, Programs, Running, StartError, Stdin};
+use crate::process::{Cause, Ending, Exit, Launch, Programs, Running, StartError, Stdin};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -34,19 +39,68 @@ const TIMEOUT_MARGIN: Duration = Duration::from_millis(100);
 const MAX_LINES: usize = 2000;
 const MAX_BYTES: usize = 51_200;
 
+/// How command lines are run: by which programs, confined to what.
+#[derive(Clone)]
+pub struct Shell {
+    programs: Programs,
+    confine: Option<Arc<Confine>>,
+}
+
+impl Shell {
+    /// Makes it; without a confinement commands have the rights of the service.
+    pub fn new(programs: Programs, confine: Option<Arc<Confine>>) -> Self {
+        Self { programs, confine }
+    }
+
+    /// Asks for all that a command line needs, and says what to start then.
+    async fn prepare(&self, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Prepared<'_>, ToolError> {
+        let workdir = enter(input.workdir.as_deref(), ctx).await?;
+        ask(input, &workdir, ctx).await?;
+        if ctx.cancelled.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let approved: Vec<PathBuf> = workdir.outside.clone().into_iter().collect();
+        Ok(Prepared {
+            confined: Confined::new(self.confine.as_deref(), &workdir.real, &approved, ctx),
+            launch: Launch {
+                call: ctx.call.as_str().to_owned(),
+                program: self.programs.shell().to_path_buf(),
+                arguments: vec!["-c".into(), OsString::from(&input.command)],
+                directory: workdir.real,
+                shown_directory: workdir.shown,
+                stdin,
+                sandbox: None,
+            },
+            programs: &self.programs,
+        })
+    }
+}
+
+/// A command line that may be run.
+struct Prepared<'a> {
+    programs: &'a Programs,
+    launch: Launch,
+    confined: Confined,
+}
+
+impl Prepared<'_> {
+    async fn start(&mut self) -> Result<Running, ToolError> {
+        let mut launch = self.launch.clone();
+        launch.sandbox = self.confined.prepare().await?;
+        self.programs.start(launch).await.map_err(not_started)
+    }
+}
+
 /// The `bash` tool.
 pub struct Bash {
-    programs: Programs,
+    shell: Shell,
     default_timeout: Duration,
 }
 
 impl Bash {
     /// Makes the tool; `default_timeout` is for calls that name none.
-    pub fn new(programs: Programs, default_timeout: Duration) -> Self {
-        Self {
-            programs,
-            default_timeout,
-        }
+    pub fn new(shell: Shell, default_timeout: Duration) -> Self {
+        Self { shell, default_timeout }
     }
 }
 
@@ -93,27 +147,22 @@ impl TypedTool for Bash {
         if input.background == Some(true) {
             return background::start(input, ctx).await;
         }
-        let launch = prepare(&self.programs, &input, Stdin::Null, ctx).await?;
-        let running = self.programs.start(launch).await.map_err(not_started)?;
-        execute(running, input.description, limit, ctx).await
+        let mut prepared = self.shell.prepare(&input, Stdin::Null, ctx).await?;
+        let mut report = Report::new(input.description.clone(), ctx);
+        loop {
+            let running = prepared.start().await?;
+            let ending = follow(running, &mut report, limit, ctx).await?;
+            let again = if has_failed(&ending) {
+                prepared.confined.again(&input.command, report.printed(), ctx).await?
+            } else {
+                None
+            };
+            match again {
+                Some(allowed) => report.begin_again(&allowed).await?,
+                None => return report.finish(ending, limit, &prepared.confined).await,
+            }
+        }
     }
-}
-
-/// Asks for all that the command line needs, and says what to start then.
-async fn prepare(programs: &Programs, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Launch, ToolError> {
-    let workdir = enter(input.workdir.as_deref(), ctx).await?;
-    ask(input, &workdir, ctx).await?;
-    if ctx.cancelled.is_cancelled() {
-        return Err(ToolError::Cancelled);
-    }
-    Ok(Launch {
-        call: ctx.call.as_str().to_owned(),
-        program: programs.shell().to_path_buf(),
-        arguments: vec!["-c".into(), OsString::from(&input.command)],
-        directory: workdir.real,
-        shown_directory: workdir.shown,
-        stdin,
-    })
 }
 
 /// Refuses what no shell can be started with, before a person is asked about it.
@@ -163,35 +212,37 @@ impl Limit {
     }
 }
 
+fn has_failed(ending: &Ending) -> bool {
+    ending.cause == Cause::Ended && !matches!(ending.exit, Some(Exit::Code(0)) | None)
+}
+
 /// Stays with a program to its end and hands over what it prints.
-async fn execute(
+async fn follow(
     mut running: Running,
-    description: String,
+    report: &mut Report<'_>,
     limit: Limit,
     ctx: &CallContext,
-) -> Result<ToolOutput, ToolError> {
-    let mut report = Report::new(description, ctx);
+) -> Result<Ending, ToolError> {
     report.publish().await;
     let output = running.take_output();
     let mut pumping = Box::pin(report.pump(output));
     let mut supervising = Box::pin(running.supervise(limit.time, &ctx.cancelled));
-    let ending = tokio::select! {
+    tokio::select! {
         ending = &mut supervising => {
             match ending.cause {
                 Cause::Ended | Cause::TimedOut => pumping.await?,
                 // The engine waits only a moment for a cancelled call; what is left is given up.
                 Cause::Cancelled => tokio::time::timeout(CANCELLED_DRAIN, pumping).await.unwrap_or(Ok(()))?,
             }
-            ending
+            Ok(ending)
         }
         // An error drops the supervision, and that kills the program.
         pumped = &mut pumping => {
             pumped?;
             drop(pumping);
-            supervising.await
+            Ok(supervising.await)
         }
-    };
-    report.finish(ending, limit).await
+    }
 }
 
 fn not_started(error: StartError) -> ToolError {
@@ -199,6 +250,7 @@ fn not_started(error: StartError) -> ToolError {
         StartError::NulByte { .. } | StartError::Directory { .. } | StartError::Program { .. } => {
             ToolError::Failed(format!("The command could not be started: {error}"))
         }
+        StartError::Confine { .. } => ToolError::Failed(format!("The command was not run: {error}")),
         StartError::Process { .. } | StartError::Closed => ToolError::Quota(format!(
             "The command could not be started: {error}. Nothing was run; try again later."
         )),

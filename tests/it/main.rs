@@ -15,6 +15,7 @@ mod hostile;
 mod prompts;
 mod readme;
 mod revert;
+mod sandbox;
 mod store;
 mod streams;
 mod support;

@@ -149,6 +149,7 @@ impl Server {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", path.join("home"))
+            .env("TMPDIR", path)
             .env("SHELL", "/bin/bash")
             .env("LANG", "C.UTF-8")
             .envs(setup.env.iter().map(|(name, value)| (name, value)))

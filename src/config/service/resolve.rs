@@ -96,6 +96,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
         journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
     };
+    let sandbox = pick.sandbox()?;
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
@@ -112,15 +113,16 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         limits,
         permission,
         retention,
+        sandbox,
         log,
         warnings: pick.warnings,
         settings: pick.settings,
     })
 }
 
-struct Pick<'a> {
+pub(super) struct Pick<'a> {
     layers: &'a [RawLayer],
-    env: &'a Environment,
+    pub(super) env: &'a Environment,
     settings: Vec<Setting>,
     warnings: Vec<String>,
 }
@@ -136,7 +138,7 @@ impl<'a> Pick<'a> {
     }
 
     /// Takes a value from the strongest layer, checks it, and notes it with its source.
-    fn value<R, T>(
+    pub(super) fn value<R, T>(
         &mut self,
         key: &str,
         get: impl Fn(&RawConfig) -> &Option<R>,
@@ -451,7 +453,7 @@ fn timeout(text: &str) -> Result<Option<Duration>, String> {
     }
 }
 
-fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathBuf, String> {
+pub(super) fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathBuf, String> {
     if text.is_empty() || text.contains('\0') {
         return Err(format!("expected a path, found {text:?}"));
     }

@@ -88,6 +88,14 @@ unattended = "refuse"
 outputs = "1d"
 calls = "2d"
 journal = "3h"
+[sandbox]
+mode = "read-only"
+network = "deny"
+required = true
+writable = ["/w"]
+readable = ["/r"]
+hidden = ["/h"]
+agents = { plan = { mode = "off" } }
 [log]
 format = "json"
 filter = "warn,toolgate=debug"
@@ -167,6 +175,13 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
+        ("TOOLGATE_SANDBOX_MODE", "read-only"),
+        ("TOOLGATE_SANDBOX_NETWORK", "allow"),
+        ("TOOLGATE_SANDBOX_REQUIRED", "1"),
+        ("TOOLGATE_SANDBOX_WRITABLE", "/w"),
+        ("TOOLGATE_SANDBOX_READABLE", "/r"),
+        ("TOOLGATE_SANDBOX_HIDDEN", "/h"),
+        ("TOOLGATE_SANDBOX_AGENTS", "plan=off"),
         ("TOOLGATE_LOG_FORMAT", "text"),
         ("TOOLGATE_LOG_FILTER", "info"),
     ];

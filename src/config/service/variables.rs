@@ -1,8 +1,12 @@
 //! What the `TOOLGATE_*` variables say.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use super::{RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSize, RawWorkspace};
+use super::{
+    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent, RawSize,
+    RawWorkspace,
+};
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
 
@@ -40,6 +44,15 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             calls: text("retention.calls"),
             journal: text("retention.journal"),
         },
+        sandbox: RawSandbox {
+            mode: text("sandbox.mode"),
+            network: text("sandbox.network"),
+            required: switch(env, "sandbox.required")?,
+            writable: list(env, "sandbox.writable"),
+            readable: list(env, "sandbox.readable"),
+            hidden: list(env, "sandbox.hidden"),
+            agents: sandbox_agents(env)?,
+        },
         log: RawLog {
             format: text("log.format"),
             filter: text("log.filter"),
@@ -50,7 +63,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 9] = [
         "DATA",
         "DRAIN",
         "LISTEN",
@@ -58,6 +71,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "LIMITS",
         "PERMISSION",
         "RETENTION",
+        "SANDBOX",
         "LOG",
     ];
     /// What only the command line reads.
@@ -90,6 +104,29 @@ fn parsed<T: FromStr>(env: &Environment, key: &str, expected: &str) -> Result<Op
         Some((_, Ok(value))) => Ok(Some(value)),
         Some((text, Err(_))) => Err(wrong(name, &format!("expected {expected}, found {text:?}"))),
     }
+}
+
+fn list(env: &Environment, key: &str) -> Option<Vec<String>> {
+    let text = env.get(&name_of(key))?;
+    Some(text.split(',').map(|one| one.trim().to_owned()).collect())
+}
+
+/// Reads `plan=read-only,build=workspace-write/allow`: for each agent its mode and, after a slash, its network.
+fn sandbox_agents(env: &Environment) -> Result<Option<BTreeMap<String, RawSandboxAgent>>, ConfigError> {
+    let name = name_of("sandbox.agents");
+    let Some(text) = env.get(&name) else { return Ok(None) };
+    let entries = text.split(',').map(|entry| {
+        let (agent, rule) = entry.split_once('=')?;
+        let (mode, network) = match rule.split_once('/') {
+            Some((mode, network)) => (mode, Some(network.trim().to_owned())),
+            None => (rule, None),
+        };
+        let mode = Some(mode.trim().to_owned());
+        Some((agent.trim().to_owned(), RawSandboxAgent { mode, network }))
+    });
+    let entries: Option<BTreeMap<_, _>> = entries.collect();
+    let expected = || format!("expected agent=mode or agent=mode/network, separated by commas, found {text:?}");
+    entries.map(Some).ok_or_else(|| wrong(name, &expected()))
 }
 
 fn workspaces(env: &Environment) -> Result<Option<Vec<RawWorkspace>>, ConfigError> {

@@ -12,6 +12,8 @@ use crate::tool::{CallContext, ToolError};
 pub(super) struct Workdir {
     pub(super) real: PathBuf,
     pub(super) shown: PathBuf,
+    /// The real folder if it lies outside the workspace and was approved.
+    pub(super) outside: Option<PathBuf>,
 }
 
 /// Resolves the working directory, and asks for it if it lies outside.
@@ -21,6 +23,7 @@ pub(super) async fn enter(workdir: Option<&str>, ctx: &CallContext) -> Result<Wo
         return Ok(Workdir {
             real: directory.clone(),
             shown: directory,
+            outside: None,
         });
     };
     let (workspace, text) = (ctx.workspace.clone(), written.to_owned());
@@ -28,8 +31,9 @@ pub(super) async fn enter(workdir: Option<&str>, ctx: &CallContext) -> Result<Wo
     ctx.ask_outside(&resolved, true).await?;
     let (real, shown) = (resolved.real().to_path_buf(), resolved.shown().to_path_buf());
     let target = real.clone();
+    let outside = (!resolved.is_inside()).then(|| real.clone());
     let problem = match blocking(move || std::fs::metadata(target)).await? {
-        Ok(metadata) if metadata.is_dir() => return Ok(Workdir { real, shown }),
+        Ok(metadata) if metadata.is_dir() => return Ok(Workdir { real, shown, outside }),
         Ok(_) => "it is not a directory".to_owned(),
         Err(error) => error.to_string(),
     };

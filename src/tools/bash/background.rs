@@ -13,20 +13,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Limit, check_command, execute, not_started, prepare};
+use super::report::Report;
+use super::{Limit, Shell, check_command, follow};
 use crate::call::{OutputText, ToolOutput, json_map};
-use crate::process::{self, Programs, Stdin};
+use crate::process::{self, Stdin};
 use crate::tool::{About, CallContext, ChildCall, Offer, ToolError, TypedTool};
 
 /// The `background` tool.
 pub struct Background {
-    programs: Programs,
+    shell: Shell,
 }
 
 impl Background {
     /// Makes the tool.
-    pub fn new(programs: Programs) -> Self {
-        Self { programs }
+    pub fn new(shell: Shell) -> Self {
+        Self { shell }
     }
 }
 
@@ -82,17 +83,20 @@ impl Background {
             description: input.description,
             background: None,
         };
-        let launch = prepare(&self.programs, &input, Stdin::Pipe, ctx).await?;
+        let mut prepared = self.shell.prepare(&input, Stdin::Pipe, ctx).await?;
         let path = ctx.open_output().await?;
-        let mut running = self.programs.start(launch).await.map_err(not_started)?;
+        let mut running = prepared.start().await?;
         let program_input = running.take_input();
         let facts = json_map([("outputPath", json!(path)), ("pid", json!(running.pid()))]);
         ctx.progress(None, facts.clone()).await;
         ctx.launched(facts);
-        tokio::select! {
-            ended = execute(running, input.description, limit, ctx) => ended,
+        let mut report = Report::new(input.description, ctx);
+        let ending = tokio::select! {
+            ending = follow(running, &mut report, limit, ctx) => ending?,
             never = feed(program_input, ctx) => match never {},
-        }
+        };
+        // It has read its input, so it cannot run again when the sandbox was in its way.
+        report.finish(ending, limit, &prepared.confined).await
     }
 }
 

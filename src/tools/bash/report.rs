@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Limit;
+use super::confine::Confined;
 use crate::call::{OutputText, ToolOutput, json_map};
 use crate::process::{Cause, Ending, Exit, Output};
 use crate::tool::{CallContext, ToolError};
@@ -20,6 +21,8 @@ pub(super) struct Report<'a> {
     description: String,
     preview: Preview,
     has_output: bool,
+    /// Where in the preview the output of the present run begins.
+    run_begins: usize,
 }
 
 impl<'a> Report<'a> {
@@ -29,7 +32,21 @@ impl<'a> Report<'a> {
             description,
             preview: Preview::new(Instant::now()),
             has_output: false,
+            run_begins: 0,
         }
+    }
+
+    /// Returns the beginning of what the present run has printed.
+    pub(super) fn printed(&self) -> &str {
+        self.preview.text.get(self.run_begins..).unwrap_or_default()
+    }
+
+    /// Marks in the output that the command runs again, and why.
+    pub(super) async fn begin_again(&mut self, allowed: &str) -> Result<(), ToolError> {
+        let line = format!("\n[Allowed: {allowed}. The command runs again.]\n");
+        self.append(Bytes::from(line)).await?;
+        self.run_begins = self.preview.text.len();
+        Ok(())
     }
 
     /// Hands over everything that the program prints.
@@ -61,14 +78,23 @@ impl<'a> Report<'a> {
         self.ctx.progress(None, patch).await;
     }
 
-    pub(super) async fn finish(mut self, ending: Ending, limit: Limit) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn finish(
+        mut self,
+        ending: Ending,
+        limit: Limit,
+        confined: &Confined,
+    ) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
             self.ctx.warn("survivors", text).await;
         }
         let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
         match ending.cause {
-            Cause::Ended => {}
+            Cause::Ended => {
+                if let Some(note) = confined.note() {
+                    self.append(Bytes::from(note)).await?;
+                }
+            }
             Cause::TimedOut => self.append(block).await?,
             Cause::Cancelled => {
                 let appended = tokio::time::timeout(CANCELLED_DRAIN, self.append(block));
@@ -92,6 +118,7 @@ impl<'a> Report<'a> {
                 ("output", Value::String(self.preview.shown())),
                 ("exit", exit),
                 ("description", json!(self.description)),
+                ("sandbox", confined.metadata()),
             ]),
             title: self.description,
             output,

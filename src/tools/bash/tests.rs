@@ -115,7 +115,7 @@ impl Fixture {
             Arc::clone(&port) as Arc<dyn CallPort>,
         );
         Self {
-            tool: Bash::new(programs, Duration::from_secs(120)),
+            tool: Bash::new(Shell::new(programs, None), Duration::from_secs(120)),
             port,
             ctx,
             folder,
@@ -139,7 +139,7 @@ async fn runs_a_command() {
     assert_eq!((&*result.title, &result.output), ("Says hi", &OutputText::Stored));
     assert_eq!(
         Value::Object(result.metadata),
-        json!({"output": "hi\n", "exit": 3, "description": "Says hi"})
+        json!({"output": "hi\n", "exit": 3, "description": "Says hi", "sandbox": {"mode": "off"}})
     );
     assert_eq!(fixture.output(), "hi\n");
     let seen = fixture.port.seen.lock().unwrap();

@@ -1,0 +1,183 @@
+//! The part `sandbox` of the configuration, from its words to what is in force.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::resolve::{Pick, folder};
+use super::{RawConfig, RawSandboxAgent, SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
+use crate::config::environment::Environment;
+use crate::config::error::ConfigError;
+
+impl Pick<'_> {
+    pub(super) fn sandbox(&mut self) -> Result<SandboxConfig, ConfigError> {
+        let general = SandboxRule {
+            mode: self.value(
+                "sandbox.mode",
+                |raw| &raw.sandbox.mode,
+                |word, _| mode(word),
+                || SandboxMode::Off,
+                |mode| mode.as_str().to_owned(),
+            )?,
+            network: self.value(
+                "sandbox.network",
+                |raw| &raw.sandbox.network,
+                |word, _| network(word),
+                || SandboxNetwork::Ask,
+                |network| network.as_str().to_owned(),
+            )?,
+        };
+        let required = self.value(
+            "sandbox.required",
+            |raw| &raw.sandbox.required,
+            |value, _| Ok(*value),
+            || false,
+            bool::to_string,
+        )?;
+        Ok(SandboxConfig {
+            general,
+            required,
+            writable: self.paths("sandbox.writable", |raw| &raw.sandbox.writable)?,
+            readable: self.paths("sandbox.readable", |raw| &raw.sandbox.readable)?,
+            hidden: self.paths("sandbox.hidden", |raw| &raw.sandbox.hidden)?,
+            agents: self.value(
+                "sandbox.agents",
+                |raw| &raw.sandbox.agents,
+                |agents, _| agents.iter().map(|(name, raw)| agent(name, raw, general)).collect(),
+                BTreeMap::new,
+                show_agents,
+            )?,
+        })
+    }
+
+    fn paths(
+        &mut self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<Vec<String>>,
+    ) -> Result<Vec<PathBuf>, ConfigError> {
+        let env: &Environment = self.env;
+        let parse = |list: &Vec<String>, base: &Path| list.iter().map(|text| folder(env, text, base)).collect();
+        self.value(key, get, parse, Vec::new, |paths: &Vec<PathBuf>| {
+            let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            or_none(shown)
+        })
+    }
+}
+
+/// An agent's name is not checked: agents are of workspaces, and come and go with their configuration.
+fn agent(name: &str, raw: &RawSandboxAgent, general: SandboxRule) -> Result<(String, SandboxRule), String> {
+    let of_agent = |message: String| format!("agent {name:?}: {message}");
+    let rule = SandboxRule {
+        mode: raw.mode.as_deref().map_or(Ok(general.mode), mode).map_err(of_agent)?,
+        network: raw
+            .network
+            .as_deref()
+            .map_or(Ok(general.network), network)
+            .map_err(of_agent)?,
+    };
+    Ok((name.to_owned(), rule))
+}
+
+fn mode(word: &(impl AsRef<str> + ?Sized)) -> Result<SandboxMode, String> {
+    match word.as_ref() {
+        "off" => Ok(SandboxMode::Off),
+        "workspace-write" => Ok(SandboxMode::WorkspaceWrite),
+        "read-only" => Ok(SandboxMode::ReadOnly),
+        other => Err(format!(
+            "expected \"off\", \"workspace-write\" or \"read-only\", found {other:?}"
+        )),
+    }
+}
+
+fn network(word: &(impl AsRef<str> + ?Sized)) -> Result<SandboxNetwork, String> {
+    match word.as_ref() {
+        "ask" => Ok(SandboxNetwork::Ask),
+        "allow" => Ok(SandboxNetwork::Allow),
+        "deny" => Ok(SandboxNetwork::Deny),
+        other => Err(format!("expected \"ask\", \"allow\" or \"deny\", found {other:?}")),
+    }
+}
+
+/// Writes agents as the variable has them.
+fn show_agents(agents: &BTreeMap<String, SandboxRule>) -> String {
+    let one =
+        |(name, rule): (&String, &SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
+    or_none(agents.iter().map(one).collect())
+}
+
+fn or_none(list: Vec<String>) -> String {
+    if list.is_empty() {
+        "none".to_owned()
+    } else {
+        list.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    fn load(file: &str, vars: &[(&str, &str)]) -> Result<SandboxConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("toolgate.toml");
+        std::fs::write(&path, file).unwrap();
+        let vars = [("HOME", "/nowhere/u")].iter().chain(vars);
+        let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(Some(&path), RawConfig::default(), &Environment::new(vars, "/nowhere/w"));
+        config.map(|config| config.sandbox).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn files_and_variables() {
+        assert!(!load("", &[]).unwrap().is_on());
+        let rule = |mode, network| SandboxRule { mode, network };
+        let text = "[sandbox]\nmode = \"workspace-write\"\nrequired = true\nhidden = [\"~/.ssh\"]\n\
+                    [sandbox.agents.plan]\nmode = \"read-only\"";
+        let config = load(
+            text,
+            &[
+                ("TOOLGATE_SANDBOX_NETWORK", "deny"),
+                ("TOOLGATE_SANDBOX_WRITABLE", "/a, /b"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.general, rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Deny));
+        assert_eq!(config.agents["plan"], rule(SandboxMode::ReadOnly, SandboxNetwork::Deny));
+        assert_eq!(config.hidden, [Path::new("/nowhere/u/.ssh")]);
+        assert_eq!(config.writable, [Path::new("/a"), Path::new("/b")]);
+        assert!(config.required);
+        let agents = [("TOOLGATE_SANDBOX_AGENTS", "build=workspace-write/allow, plan=read-only")];
+        let config = load("", &agents).unwrap();
+        assert_eq!(
+            config.agents["build"],
+            rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Allow)
+        );
+        assert!(config.is_on() && config.general.mode == SandboxMode::Off);
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        let check = |file: &str, vars: &[(&str, &str)], expected: &str| {
+            let error = load(file, vars).unwrap_err();
+            assert!(error.contains(expected), "{expected:?} is not in {error:?}");
+        };
+        check("[sandbox]\nmode = \"on\"", &[], "sandbox.mode");
+        check(
+            "[sandbox]\nnetwork = \"some\"",
+            &[],
+            "expected \"ask\", \"allow\" or \"deny\"",
+        );
+        check("[sandbox.agents.plan]\nmode = \"x\"", &[], "agent \"plan\"");
+        check(
+            "[sandbox.agents.plan]\nrequired = true",
+            &[],
+            "unknown field `required`",
+        );
+        check("", &[("TOOLGATE_SANDBOX_AGENTS", "plan")], "TOOLGATE_SANDBOX_AGENTS");
+        check(
+            "",
+            &[("TOOLGATE_SANDBOX_REQUIRED", "perhaps")],
+            "TOOLGATE_SANDBOX_REQUIRED",
+        );
+    }
+}
