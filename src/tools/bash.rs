@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use approval::{ask, enter};
+use approval::approve;
 use report::{CANCELLED_DRAIN, Report};
 
 use crate::call::{Effect, ToolOutput};
@@ -87,8 +87,7 @@ impl TypedTool for Bash {
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
         check_command(&input.command)?;
-        let workdir = enter(input.workdir.as_deref(), ctx).await?;
-        ask(&input, &workdir, ctx).await?;
+        let workdir = approve(&input, ctx).await?;
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
