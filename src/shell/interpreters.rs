@@ -102,7 +102,7 @@ fn of_language(language: &Language, words: &[Word]) -> Option<&'static str> {
             return None;
         }
         let special = text[1..].find(|c| language.code.contains(c) || language.values.contains(c));
-        match special.map(|place| (place + 1, text[1..].as_bytes()[place])) {
+        match special.map(|place| (place + 1, text.as_bytes()[place + 1])) {
             Some((_, letter)) if language.code.as_bytes().contains(&letter) => return Some(INLINE),
             Some((place, b'f')) if place + 1 == text.len() => {
                 at += 1;

@@ -96,7 +96,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         }
     }
     if let Some((name, words)) = simple.words.split_first() {
-        let is_own = scene.functions.iter().any(|function| *function == name.source);
+        let is_own = scene.functions.contains(&name.source);
         if is_own {
             findings.doubt(Some("it calls a function of this line"));
         }

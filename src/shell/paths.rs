@@ -69,14 +69,15 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
         }
     };
     if is_listed(PATH_COMMANDS) {
+        let is_flag = |word: &Word| {
+            let is_mode = name == "chmod" && word.source.starts_with('+');
+            is_mode || word.source.starts_with('-') || is_number(word)
+        };
         let is_read = matches!(name, "cat") || is_directory_change(name);
         for word in &words[1..] {
             if let Some(target) = glued_target(word) {
                 add(&target, true, true);
-            } else if !word.source.starts_with('-')
-                && !(name == "chmod" && word.source.starts_with('+'))
-                && !is_number(word)
-            {
+            } else if !is_flag(word) {
                 add(word, true, !is_read);
             }
         }

@@ -142,7 +142,7 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         "npx" | "npm" | "pnpm" | "yarn" => script_option(words, &["-c", "--call", "--shell-mode"]),
         "nix-shell" => script_option(words, &["--run", "--command"]),
         "git" => git(words),
-        "env" if words.iter().any(|word| is_split_option(word)) => split_string(words),
+        "env" if words.iter().any(is_split_option) => split_string(words),
         "flock" if words.iter().any(|word| word.is("-c") || word.is("--command")) => command_option(words),
         _ if is_loader => wrapped(&wrapper("", "", "library-path preload audit argv0", 0), words),
         _ => WRAPPERS

@@ -18,12 +18,14 @@ use crate::tool::{CallPort, Tool};
 use crate::workspace::Workspace;
 use crate::workspace::changes::PlannedChange;
 
+type Meanwhile = Box<dyn Fn(&Ask) + Send + Sync>;
+
 /// Takes down what the tool asks and says.
 #[derive(Default)]
 struct Port {
     refuses: bool,
     /// What happens while a person is asked.
-    meanwhile: Option<Box<dyn Fn(&Ask) + Send + Sync>>,
+    meanwhile: Option<Meanwhile>,
     seen: Mutex<Seen>,
     appeared: tokio::sync::Notify,
 }
