@@ -27,6 +27,8 @@ pub mod workspace;
 
 pub mod process;
 
+pub mod shell;
+
 pub mod store;
 
 pub mod permission;

@@ -9,7 +9,6 @@ mod confine;
 mod report;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use approval::{ask, enter};
+use approval::{Approved, approve};
 use confine::Confined;
 pub use confine::{Confine, Confining, NetworkUse};
 use report::{CANCELLED_DRAIN, Report};
@@ -54,14 +53,13 @@ impl Shell {
 
     /// Asks for all that a command line needs, and says what to start then.
     async fn prepare(&self, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Prepared<'_>, ToolError> {
-        let workdir = enter(input.workdir.as_deref(), ctx).await?;
-        ask(input, &workdir, ctx).await?;
+        let approved = approve(input, ctx).await?;
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        let approved: Vec<PathBuf> = workdir.outside.clone().into_iter().collect();
+        let Approved { workdir, outside } = approved;
         Ok(Prepared {
-            confined: Confined::new(self.confine.as_deref(), &workdir.real, &approved, ctx),
+            confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, ctx),
             launch: Launch {
                 call: ctx.call.as_str().to_owned(),
                 program: self.programs.shell().to_path_buf(),

@@ -105,6 +105,7 @@ pub(crate) async fn bash(plan: Plan) -> Result<Vec<Row>> {
 async fn run_true(programs: &Programs, directory: &Path) -> Result<Duration> {
     let begin = Instant::now();
     let launch = Launch {
+        sandbox: None,
         call: "bench".to_owned(),
         program: SHELL.into(),
         arguments: vec!["-c".into(), "true".into()],

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::entry::Entry;
 use crate::matcher::Matcher;
-use crate::rows::{AgentPermission, DisabledTools, Evaluate, Registry, Ruleset, Truncate, Wildcard};
+use crate::rows::{AgentPermission, Arity, DisabledTools, Evaluate, Registry, Ruleset, Truncate, Wildcard};
 
 /// A JSON object in the order written; a key written twice is an error.
 pub(crate) struct Pairs<T>(pub(crate) Vec<(String, T)>);
@@ -61,6 +61,7 @@ pub(crate) struct Case {
 /// What a case does.
 pub(crate) enum Body {
     Steps(Box<Scenario>),
+    Arity(Arity),
     Wildcard(Wildcard),
     Evaluate(Evaluate),
     Ruleset(Ruleset),
@@ -308,10 +309,7 @@ fn parse_named(mut object: Map<String, Value>, id: &str) -> Result<Case> {
         Some("agent_permission") => Body::AgentPermission(read(object)?),
         Some("registry") => Body::Registry(read(object)?),
         Some("truncate") => Body::Truncate(read(object)?),
-        Some("arity") => {
-            only_keys(&Value::Object(object), &["rows"])?;
-            Body::Unplayable("arity")
-        }
+        Some("arity") => Body::Arity(read(object)?),
         Some("schema_transform") => {
             only_keys(&Value::Object(object), &["model", "input", "output"])?;
             Body::Unplayable("schema_transform")

@@ -5,13 +5,6 @@
 
 /// An id, or the beginning of ids followed by `*`, and why those cases cannot pass yet.
 pub(crate) const KNOWN: &[(&str, &str)] = &[
-    ("bash/arity/*", "the table of command prefixes is not built"),
-    ("bash/asks/*", "command lines are not parsed"),
-    ("bash/hardening/redirect-target-outside", "command lines are not parsed"),
-    (
-        "bash/hardening/symlink-out-of-the-project",
-        "command lines are not parsed",
-    ),
     ("codesearch/*", "no tool codesearch"),
     ("config/permission/later-rule-wins", "no tool webfetch"),
     ("custom/*", "no custom tools and plugins"),
@@ -19,22 +12,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
     ("mcp/*", "no MCP servers"),
-    (
-        "permission/flow/always-covers-other-sessions",
-        "command lines are not parsed",
-    ),
-    (
-        "permission/flow/always-covers-the-prefix",
-        "command lines are not parsed",
-    ),
-    (
-        "permission/flow/always-resolves-waiting-requests",
-        "command lines are not parsed",
-    ),
-    (
-        "permission/flow/deny-beats-ask-in-one-command-line",
-        "command lines are not parsed",
-    ),
     ("plan/availability", "no tools plan_enter and plan_exit"),
     ("plan/enter/*", "no tool plan_enter"),
     ("plan/exit/*", "no tool plan_exit"),

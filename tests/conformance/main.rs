@@ -118,6 +118,7 @@ async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
         },
         Body::AgentPermission(table) => play::agent_permission(table, template).await,
         Body::Registry(table) => play::registry(table, template).await,
+        Body::Arity(table) => tables::arity(table),
         Body::Wildcard(table) => tables::wildcard(table),
         Body::Evaluate(table) => tables::evaluate(table),
         Body::Ruleset(table) => tables::ruleset(table),

@@ -21,6 +21,21 @@ pub(crate) struct RuleRow {
     pub(crate) action: Action,
 }
 
+/// `kind: arity`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arity {
+    pub(crate) rows: Vec<ArityRow>,
+}
+
+/// The words that are kept of a command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArityRow {
+    pub(crate) words: Vec<String>,
+    pub(crate) prefix: Vec<String>,
+}
+
 /// `kind: wildcard`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

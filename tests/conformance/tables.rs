@@ -9,7 +9,7 @@ use toolgate::call::Rule;
 
 use crate::entry::Content;
 use crate::play::Problems;
-use crate::rows::{DisabledTools, Evaluate, RuleRow, Ruleset, Truncate, Wildcard};
+use crate::rows::{Arity, DisabledTools, Evaluate, RuleRow, Ruleset, Truncate, Wildcard};
 
 /// The functions under test, with the types of the tables.
 mod library {
@@ -20,8 +20,14 @@ mod library {
     use toolgate::call::{Action, Rule};
     use toolgate::engine::truncate::{self, Direction, Limits, Totals};
     use toolgate::permission::{rules, wildcard as wildcards};
+    use toolgate::shell::arity;
 
     use crate::rows::{self, TruncateOptions};
+
+    pub(super) fn prefix(words: &[String]) -> Vec<String> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        arity::prefix(&words).iter().map(|&word| word.to_owned()).collect()
+    }
 
     pub(super) fn wildcard(input: &str, pattern: &str) -> bool {
         wildcards::matches(input, pattern)
@@ -68,6 +74,19 @@ fn rules(rows: &[RuleRow]) -> Vec<Rule> {
         action: row.action,
     };
     rows.iter().map(rule).collect()
+}
+
+/// Plays `kind: arity`.
+pub(crate) fn arity(table: &Arity) -> Result<Problems> {
+    let mut problems = Problems::new();
+    for row in &table.rows {
+        let got = library::prefix(&row.words);
+        if got != row.prefix {
+            let (words, expected) = (&row.words, &row.prefix);
+            problems.push(format!("{words:?}\nexpected: {expected:?}\ngot:      {got:?}"));
+        }
+    }
+    Ok(problems)
 }
 
 /// Plays `kind: wildcard`.

@@ -182,7 +182,8 @@ fn one_decision_each_in_a_crowd() {
                 let id = format!("p{batch}-{index}");
                 let request = in_session(
                     &format!("s{batch}-{}", index % 13),
-                    kept(&id, bash(&format!("echo {id} >> ran"))),
+                    // An approval of `eval` covers the one call, so that every call has a prompt of its own.
+                    kept(&id, bash(&format!("eval 'echo {id} >> ran'"))),
                 );
                 let mut tools = server.tools();
                 clients.spawn(async move {
@@ -385,7 +386,7 @@ fn cascades() {
         for (id, session, command) in [
             ("a", "one", "echo x"),
             ("b", "one", "echo x"),
-            ("c", "one", "echo y"),
+            ("c", "one", "printf y"),
             ("d", "two", "echo x"),
         ] {
             let (stream, prompt) = ask(&server, session, id, command).await;
@@ -405,7 +406,7 @@ fn cascades() {
         let free = server.execute(in_session("one", bash("echo x"))).await.unwrap();
         assert!(!free.iter().any(|event| matches!(event.event, Some(Event::Waiting(_)))));
 
-        let (_, other) = ask(&server, "one", "e", "echo z").await;
+        let (_, other) = ask(&server, "one", "e", "printf z").await;
         let reject = PromptReply {
             message: "not like this".to_owned(),
             ..reply(&prompts[2], PromptDecision::Reject)
@@ -658,11 +659,11 @@ fn grants_are_listed_used_and_revoked() {
         assert_eq!(grants.len(), 1);
         assert_eq!(
             (grants[0].pattern.as_str(), &grants[0].prompt_id),
-            ("echo granted", &prompt.prompt_id)
+            ("echo *", &prompt.prompt_id)
         );
         let evaluate = EvaluatePermissionRequest {
             permission: "bash".to_owned(),
-            patterns: vec!["echo granted".to_owned(), "echo other".to_owned()],
+            patterns: vec!["echo granted".to_owned(), "printf other".to_owned()],
             ..Default::default()
         };
         let response = server

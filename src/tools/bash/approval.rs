@@ -1,46 +1,74 @@
-//! What is asked before a command line runs: for outside directories first, then for its commands.
+//! What is asked before a command line runs: for outside directories first, then for its commands (`spec/bash.md` §3, §9).
+//!
+//! *Invariant:* what was asked for is what runs: the paths are resolved again right before the start, and if one of them
+//! leads elsewhere by then, nothing is run.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 
 use super::Input;
-use crate::call::{Ask, json_map};
+use crate::call::{Ask, AskPart, json_map};
+use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError};
+use crate::workspace::Workspace;
+
+/// A line that is parsed on the spot; a longer one may take a while.
+const SHORT_LINE: usize = 512;
 
 /// The working directory: where the shell is put, and how people write that.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Workdir {
     pub(super) real: PathBuf,
     pub(super) shown: PathBuf,
-    /// The real folder if it lies outside the workspace and was approved.
-    pub(super) outside: Option<PathBuf>,
 }
 
-/// Resolves the working directory, and asks for it if it lies outside.
-pub(super) async fn enter(workdir: Option<&str>, ctx: &CallContext) -> Result<Workdir, ToolError> {
-    let Some(written) = workdir.filter(|written| !written.is_empty()) else {
-        let directory = ctx.workspace.directory().to_path_buf();
-        return Ok(Workdir {
-            real: directory.clone(),
-            shown: directory,
-            outside: None,
-        });
-    };
-    let (workspace, text) = (ctx.workspace.clone(), written.to_owned());
-    let resolved = blocking(move || workspace.resolve(&text)).await?;
-    ctx.ask_outside(&resolved, true).await?;
-    let (real, shown) = (resolved.real().to_path_buf(), resolved.shown().to_path_buf());
-    let target = real.clone();
-    let outside = (!resolved.is_inside()).then(|| real.clone());
-    let problem = match blocking(move || std::fs::metadata(target)).await? {
-        Ok(metadata) if metadata.is_dir() => return Ok(Workdir { real, shown, outside }),
-        Ok(_) => "it is not a directory".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    Err(ToolError::Failed(format!(
-        "The working directory {} cannot be used: {problem}",
-        shown.display()
-    )))
+/// What was approved.
+pub(super) struct Approved {
+    /// Where the command starts.
+    pub(super) workdir: Workdir,
+    /// The outside directories that it may use, the working directory among them if it is one.
+    pub(super) outside: Vec<PathBuf>,
+}
+
+/// Asks for everything that the call needs.
+///
+/// # Errors
+/// The directory cannot be used, a permission is refused, or a path led elsewhere when the answers were there.
+pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved, ToolError> {
+    let line = parse(&input.command).await?;
+    let places = Arc::new(Places {
+        workdir: input.workdir.clone().filter(|written| !written.is_empty()),
+        uses: asked_paths(&line),
+    });
+    let before = look(&places, ctx).await?;
+    if !before.is_workdir_outside {
+        check_workdir(&before)?;
+    }
+    ask_outside(&input.command, &before, ctx).await?;
+    check_workdir(&before)?;
+    ask_commands(input, &line, &before, ctx).await?;
+    let after = look(&places, ctx).await?;
+    if after.outside != before.outside || after.workdir != before.workdir {
+        return Err(ToolError::failed(
+            "A path of this command changed while approval was awaited; nothing was run. Look at the paths again and repeat \
+             the call.",
+        ));
+    }
+    Ok(Approved {
+        workdir: after.workdir,
+        outside: after.outside,
+    })
+}
+
+async fn parse(command: &str) -> Result<Line, ToolError> {
+    if command.len() <= SHORT_LINE {
+        return Ok(shell::parse(command));
+    }
+    let command = command.to_owned();
+    blocking(move || shell::parse(&command)).await
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
@@ -49,23 +77,206 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         .map_err(|error| ToolError::Internal(error.into()))
 }
 
-/// Asks for the command line.
-pub(super) async fn ask(input: &Input, workdir: &Workdir, ctx: &CallContext) -> Result<(), ToolError> {
-    // An approval is a wildcard, so a line that holds one would approve more than itself.
-    let is_offered = !input.command.contains(['*', '?']) && !input.command.trim().is_empty();
+/// The places that a call names.
+struct Places {
+    workdir: Option<String>,
+    uses: Vec<PathUse>,
+}
+
+/// Where those places are now.
+struct Found {
+    workdir: Workdir,
+    is_workdir_outside: bool,
+    workdir_problem: Option<String>,
+    /// The outside directories, in the order of the line, the working directory last.
+    outside: Vec<PathBuf>,
+}
+
+/// Returns each path once that directories are asked for.
+fn asked_paths(line: &Line) -> Vec<PathUse> {
+    let mut seen = HashSet::new();
+    let uses = line.commands.iter().flat_map(|command| &command.paths);
+    uses.filter(|used| used.is_asked && seen.insert((used.path.clone(), used.from.clone())))
+        .cloned()
+        .collect()
+}
+
+async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolError> {
+    let (places, workspace) = (Arc::clone(places), Arc::clone(&ctx.workspace));
+    blocking(move || find(&places, &workspace)).await
+}
+
+fn find(places: &Places, workspace: &Workspace) -> Found {
+    let given = places.workdir.as_ref().map(|written| workspace.resolve(written));
+    let workdir = given.as_ref().map_or_else(
+        || Workdir {
+            real: workspace.directory().to_path_buf(),
+            shown: workspace.directory().to_path_buf(),
+        },
+        |resolved| Workdir {
+            real: resolved.real().to_path_buf(),
+            shown: resolved.shown().to_path_buf(),
+        },
+    );
+    let workdir_problem = match std::fs::metadata(&workdir.real) {
+        Ok(metadata) if metadata.is_dir() => None,
+        Ok(_) => Some("it is not a directory".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    let (mut outside, mut seen) = (Vec::new(), HashSet::new());
+    let mut add = |folders: Vec<PathBuf>| {
+        for folder in folders {
+            if seen.insert(folder.clone()) {
+                outside.push(folder);
+            }
+        }
+    };
+    for used in &places.uses {
+        for path in absolute_forms(used, &workdir.shown, workspace.home()) {
+            let resolved = workspace.resolve(path);
+            let is_folder = std::fs::metadata(resolved.real()).is_ok_and(|metadata| metadata.is_dir());
+            add(resolved.outside_folders(is_folder));
+        }
+    }
+    add(given
+        .iter()
+        .flat_map(|resolved| resolved.outside_folders(true))
+        .collect());
+    Found {
+        is_workdir_outside: given.is_some_and(|resolved| !resolved.is_inside()),
+        workdir,
+        workdir_problem,
+        outside,
+    }
+}
+
+/// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
+fn absolute_forms(used: &PathUse, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut forms = vec![workdir.join(expand_home(&used.path, home))];
+    if !used.path.starts_with(['/', '~']) {
+        let from = used
+            .from
+            .iter()
+            .map(|folder| workdir.join(expand_home(folder, home)).join(&used.path));
+        forms.extend(from);
+    }
+    forms
+}
+
+fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
+    match (path.strip_prefix('~'), home) {
+        (Some(""), Some(home)) => home.to_path_buf(),
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        // Homes of others are beside one's own as a rule; what matters is that they are outside.
+        (Some(name), Some(home)) => home.parent().unwrap_or(home).join(name),
+        (Some(_) | None, _) => PathBuf::from(path),
+    }
+}
+
+fn check_workdir(found: &Found) -> Result<(), ToolError> {
+    match &found.workdir_problem {
+        Some(problem) => Err(ToolError::Failed(format!(
+            "The working directory {} cannot be used: {problem}",
+            found.workdir.shown.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+async fn ask_outside(command: &str, found: &Found, ctx: &CallContext) -> Result<(), ToolError> {
+    if found.outside.is_empty() {
+        return Ok(());
+    }
+    let directories: Vec<String> = found
+        .outside
+        .iter()
+        .map(|folder| folder.to_string_lossy().into_owned())
+        .collect();
+    let patterns: Vec<String> = directories
+        .iter()
+        .map(|folder| format!("{}/*", folder.trim_end_matches('/')))
+        .collect();
+    let is_literal = |folder: &String| folder != "/" && !folder.contains(['*', '?']);
     let metadata = json_map([
-        ("command", json!(input.command)),
-        ("workdir", json!(workdir.shown.to_string_lossy())),
-        ("description", json!(input.description)),
+        ("command", json!(command)),
+        ("directories", json!(directories)),
+        ("patterns", json!(patterns)),
     ]);
     ctx.ask(Ask {
-        permission: "bash".to_owned(),
-        patterns: vec![input.command.clone()],
-        always: is_offered.then(|| input.command.clone()).into_iter().collect(),
-        title: input.description.clone(),
+        permission: "external_directory".to_owned(),
+        always: if directories.iter().all(is_literal) {
+            patterns.clone()
+        } else {
+            Vec::new()
+        },
+        title: directories.join(", "),
+        patterns,
         metadata,
         ..Ask::default()
     })
     .await?;
     Ok(())
+}
+
+/// Asks for the commands; not at all if the line only changes the directory.
+async fn ask_commands(input: &Input, line: &Line, found: &Found, ctx: &CallContext) -> Result<(), ToolError> {
+    let parts = parts(&input.command, line, &found.workdir.shown, ctx.workspace.home());
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let mut patterns = unique(line.commands.iter().flat_map(|command| &command.patterns));
+    if patterns.is_empty() {
+        patterns.push(input.command.trim().to_owned());
+    }
+    let always = unique(line.commands.iter().flat_map(|command| &command.always));
+    let metadata = json_map([
+        ("command", json!(input.command)),
+        ("workdir", json!(found.workdir.shown.to_string_lossy())),
+        ("description", json!(input.description)),
+    ]);
+    ctx.ask(Ask {
+        permission: "bash".to_owned(),
+        patterns,
+        always,
+        title: input.description.clone(),
+        metadata,
+        parts,
+        ..Ask::default()
+    })
+    .await?;
+    Ok(())
+}
+
+fn unique<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    texts.filter(|text| seen.insert(text.as_str())).cloned().collect()
+}
+
+/// Returns the parts that are judged, the whole line first where that is unclear.
+fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<AskPart> {
+    let whole = line.unclear.as_ref().map(|reason| AskPart {
+        text: text.trim().to_owned(),
+        patterns: vec![text.trim().to_owned()],
+        unclear: Some(reason.clone()),
+        ..AskPart::default()
+    });
+    let part = |command: &Command| {
+        let paths = command
+            .paths
+            .iter()
+            .flat_map(|used| absolute_forms(used, workdir, home));
+        let shown: Vec<String> = paths
+            .map(|path| crate::workspace::path::normalize(&path).to_string_lossy().into_owned())
+            .collect();
+        AskPart {
+            text: command.text.clone(),
+            arguments: command.arguments.clone(),
+            patterns: command.forms.clone(),
+            always: command.always.clone(),
+            paths: unique(shown.iter()),
+            unclear: command.unclear.clone(),
+        }
+    };
+    let judged = line.commands.iter().filter(|command| !command.is_directory_change);
+    whole.into_iter().chain(judged.map(part)).collect()
 }

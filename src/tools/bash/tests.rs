@@ -18,10 +18,14 @@ use crate::tool::{CallPort, Tool};
 use crate::workspace::Workspace;
 use crate::workspace::changes::PlannedChange;
 
+type Meanwhile = Box<dyn Fn(&Ask) + Send + Sync>;
+
 /// Takes down what the tool asks and says.
 #[derive(Default)]
 struct Port {
     refuses: bool,
+    /// What happens while a person is asked.
+    meanwhile: Option<Meanwhile>,
     seen: Mutex<Seen>,
     appeared: tokio::sync::Notify,
 }
@@ -36,6 +40,7 @@ struct Seen {
 #[async_trait]
 impl CallPort for Port {
     async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        self.meanwhile.iter().for_each(|happen| happen(&ask));
         self.seen.lock().unwrap().asks.push(ask);
         if self.refuses { Err(Refusal::Rejected) } else { Ok(()) }
     }
@@ -148,11 +153,11 @@ async fn runs_a_command() {
         json!({"output": "", "description": "Says hi"})
     );
     assert_eq!(seen.asks.len(), 1);
-    assert_eq!(
-        (&*seen.asks[0].permission, &*seen.asks[0].patterns[0]),
-        ("bash", "echo hi; exit 3")
-    );
-    assert_eq!(seen.asks[0].always, ["echo hi; exit 3"]);
+    assert_eq!(seen.asks[0].permission, "bash");
+    assert_eq!(seen.asks[0].patterns, ["echo hi", "exit 3"]);
+    assert_eq!(seen.asks[0].always, ["echo *", "exit *"]);
+    let parts: Vec<&str> = seen.asks[0].parts.iter().map(|part| &*part.text).collect();
+    assert_eq!(parts, ["echo hi", "exit 3"]);
 }
 
 #[tokio::test]
@@ -164,20 +169,101 @@ async fn silence_and_signals() {
 }
 
 #[tokio::test]
-async fn offers_only_what_approves_itself() {
-    let check = async |command: &str, expected: usize| {
+async fn asks_by_commands() {
+    let check = async |command: &str, patterns: &[&str], always: &[&str], unclear: usize| {
         let fixture = Fixture::new();
         fixture.call(json!({"command": command})).await.unwrap();
+        let seen = fixture.port.seen.lock().unwrap();
+        let asks: Vec<&Ask> = seen.asks.iter().filter(|ask| ask.permission == "bash").collect();
+        assert_eq!(asks.len(), usize::from(!patterns.is_empty()), "{command:?}");
+        for ask in asks {
+            assert_eq!(ask.patterns, patterns, "{command:?}");
+            assert_eq!(ask.always, always, "{command:?}");
+            let doubts = ask.parts.iter().filter(|part| part.unclear.is_some());
+            assert_eq!(doubts.count(), unclear, "{command:?}");
+        }
+    };
+    check("true", &["true"], &["true *"], 0).await;
+    check("echo *", &["echo *"], &["echo *"], 0).await;
+    check("./fil?", &["./fil?"], &[], 1).await;
+    check("  ", &[], &[], 0).await;
+    check("# nothing", &[], &[], 0).await;
+    check("cd src", &[], &[], 0).await;
+    check("cd src && pwd", &["pwd"], &["pwd *"], 0).await;
+    check("cd src && pwd &&", &["pwd"], &["pwd *"], 1).await;
+    check("eval true", &["eval true"], &[], 1).await;
+    check("cd \"$(true)", &["true"], &["true *"], 1).await;
+}
+
+#[tokio::test]
+async fn asks_once_for_all_outside_directories() {
+    let check = async |command: &str, workdir: &str, expected: &[&str]| {
+        let fixture = Fixture::with(Port {
+            refuses: true,
+            ..Port::default()
+        });
+        let root = fixture.folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("out/deep")).unwrap();
+        std::os::unix::fs::symlink("../out", root.join("work/link")).unwrap();
+        let command = command.replace("OUT", &root.join("out").to_string_lossy());
+        let result = fixture.call(json!({"command": command, "workdir": workdir})).await;
+        assert!(result.is_err(), "{command}");
+        let seen = fixture.port.seen.lock().unwrap();
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|folder| format!("{}/{folder}", root.display()))
+            .collect();
+        let outside = seen.asks.iter().find(|ask| ask.permission == "external_directory");
         assert_eq!(
-            fixture.port.seen.lock().unwrap().asks[0].always.len(),
+            outside.map(|ask| ask.patterns.clone()).unwrap_or_default(),
             expected,
-            "{command:?}"
+            "{command}"
+        );
+        assert_eq!(
+            outside.map(|ask| ask.always.clone()).unwrap_or_default(),
+            expected,
+            "{command}"
         );
     };
-    check("true", 1).await;
-    check("echo *", 0).await;
-    check("echo ?", 0).await;
-    check("  ", 0).await;
+    check("ls; rm file", "", &[]).await;
+    check("rm OUT/x", "", &["out/*"]).await;
+    check("cp OUT/x OUT/deep/", "", &["out/*", "out/deep/*"]).await;
+    check("rm OUT/x", "..", &["out/*", "*"]).await;
+    check("touch link/new", "", &["out/*"]).await;
+    check("echo > link/new", "", &["out/*"]).await;
+    check("cd link && rm x", "", &["out/*"]).await;
+    check("cd .. ; cat out/x", "", &["*", "out/*"]).await;
+    check("ls OUT 2>/dev/null", "", &[]).await;
+    check("echo x | tee OUT/f", "", &["out/*"]).await;
+}
+
+#[tokio::test]
+async fn a_path_that_moves_while_a_person_is_asked_stops_the_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let (root, elsewhere) = (folder.path().to_path_buf(), folder.path().join("elsewhere"));
+    std::fs::create_dir(&elsewhere).unwrap();
+    let check = async |input: Value| {
+        let work = Arc::new(Mutex::new(None::<std::path::PathBuf>));
+        let (known, target) = (Arc::clone(&work), elsewhere.clone());
+        let fixture = Fixture::with(Port {
+            meanwhile: Some(Box::new(move |ask| {
+                let work = known.lock().unwrap().clone().unwrap();
+                if ask.permission == "bash" && std::fs::remove_dir(work.join("target")).is_ok() {
+                    std::os::unix::fs::symlink(&target, work.join("target")).unwrap();
+                }
+            })),
+            ..Port::default()
+        });
+        let root = fixture.ctx.workspace.directory().to_path_buf();
+        std::fs::create_dir(root.join("target")).unwrap();
+        *work.lock().unwrap() = Some(root);
+        let error = fixture.call(input.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("nothing was run"), "{input}: {error}");
+    };
+    check(json!({"command": "touch target/made"})).await;
+    check(json!({"command": "touch made", "workdir": "target"})).await;
+    check(json!({"command": "echo > target/made"})).await;
+    assert_eq!(std::fs::read_dir(root.join("elsewhere")).unwrap().count(), 0);
 }
 
 #[tokio::test]

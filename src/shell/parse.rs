@@ -1,0 +1,535 @@
+//! From a command line to its simple commands, by the grammar of bash.
+//!
+//! The walk keeps its own stack, so nesting costs memory and never the thread's stack. The grammar is not the shell: where
+//! the two are known to differ (line continuations inside a word, comments, the ends of here-documents, what follows the
+//! target of a redirection), the text is looked at again here, and a doubt makes the whole line unclear.
+//!
+//! *Invariant:* every command node of the tree becomes a [`Simple`], in source order, damaged tree or not.
+
+use std::ops::{ControlFlow, Range};
+use std::time::{Duration, Instant};
+
+use tree_sitter::{Node, ParseOptions, Parser};
+
+use super::words::Word;
+
+/// How long one line may take to parse, with everything that is parsed inside it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The most commands of one line.
+pub(super) const MAX_COMMANDS: usize = 1000;
+
+/// One simple command as it stands in the line.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    /// The source text with its redirections.
+    pub(super) text: String,
+    /// The same with one blank between words and without assignments in front.
+    pub(super) canonical: String,
+    /// The command followed by the redirections of the list or pipeline that it ends; none if there are none.
+    pub(super) extended: Option<String>,
+    /// The assignments in front: name and value.
+    pub(super) assignments: Vec<Assignment>,
+    /// The name and the arguments; empty for a redirection without a command.
+    pub(super) words: Vec<Word>,
+    /// Where its output goes and its input comes from.
+    pub(super) redirects: Vec<Redirect>,
+}
+
+/// A variable that is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Assignment {
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// A redirection from or to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    /// Whether the file is written.
+    pub(super) writes: bool,
+    pub(super) target: Word,
+    /// The source text of the redirection.
+    pub(super) text: String,
+}
+
+/// What the grammar finds in a line.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) commands: Vec<Simple>,
+    /// Assignments that stand for themselves, `export` and its like included.
+    pub(super) assignments: Vec<Assignment>,
+    /// The names of functions that are defined.
+    pub(super) functions: Vec<String>,
+    /// Why the line as a whole is not understood.
+    pub(super) unclear: Option<String>,
+}
+
+/// Parses a line; gives up at the deadline.
+pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
+    let mut parser = Parser::new();
+    if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
+        return Parsed::unclear("the grammar cannot be used");
+    }
+    let mut stop = |_: &tree_sitter::ParseState| {
+        if Instant::now() > deadline {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let bytes = line.as_bytes();
+    let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
+    let options = ParseOptions::new().progress_callback(&mut stop);
+    let Some(tree) = parser.parse_with_options(&mut read, None, Some(options)) else {
+        return Parsed::unclear("it takes too long to parse");
+    };
+    let mut walk = Walk {
+        line,
+        parsed: Parsed::default(),
+        starts: Vec::new(),
+        loose: Vec::new(),
+        quoted: Vec::new(),
+    };
+    if tree.root_node().has_error() {
+        walk.doubt("the shell's grammar does not fit it");
+    }
+    walk.all(tree.root_node(), deadline);
+    walk.finish()
+}
+
+impl Parsed {
+    fn unclear(reason: &str) -> Self {
+        Self {
+            unclear: Some(reason.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+/// A redirected statement that a command is the body of, or the end of the body.
+#[derive(Clone, Copy)]
+struct Around<'t> {
+    statement: Node<'t>,
+    is_direct: bool,
+}
+
+struct Walk<'l> {
+    line: &'l str,
+    parsed: Parsed,
+    /// Where the commands begin, in order.
+    starts: Vec<usize>,
+    /// Redirections of statements that are no command: the statement, and what it redirects.
+    loose: Vec<(Range<usize>, Vec<Redirect>)>,
+    /// Where text is quoted, so that a line continuation is what it looks like.
+    quoted: Vec<Range<usize>>,
+}
+
+impl<'l> Walk<'l> {
+    fn doubt(&mut self, reason: &str) {
+        self.parsed.unclear.get_or_insert_with(|| reason.to_owned());
+    }
+
+    fn text(&self, node: Node<'_>) -> &'l str {
+        self.line.get(node.byte_range()).unwrap_or_default()
+    }
+
+    fn all<'t>(&mut self, root: Node<'t>, deadline: Instant) {
+        let mut left: Vec<(Node<'t>, Option<Around<'t>>)> = vec![(root, None)];
+        let mut visited = 0_usize;
+        while let Some((node, around)) = left.pop() {
+            visited += 1;
+            if visited.is_multiple_of(1024) && Instant::now() > deadline {
+                return self.doubt("it takes too long to parse");
+            }
+            if self.parsed.commands.len() >= MAX_COMMANDS {
+                return self.doubt("it has too many commands");
+            }
+            let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
+            let inherited = self.visit(node, &children, around);
+            let last_statement = children.iter().rposition(|child| child.is_named());
+            let pass_on = |at: usize| inherited.filter(|around| around.is_direct || Some(at) == last_statement);
+            left.extend((0..children.len()).rev().map(|at| {
+                (
+                    children[at],
+                    pass_on(at).map(|around| settle(node, children[at], around)),
+                )
+            }));
+        }
+    }
+
+    /// Takes down a node, and returns the redirected statement that its body belongs to.
+    fn visit<'t>(&mut self, node: Node<'t>, children: &[Node<'t>], around: Option<Around<'t>>) -> Option<Around<'t>> {
+        match node.kind() {
+            "command" => self.command(node, children, around),
+            "redirected_statement" => return self.redirected(node, children),
+            "list" | "pipeline" | "negated_command" => {
+                return around.map(|around| Around {
+                    is_direct: false,
+                    ..around
+                });
+            }
+            "variable_assignment" if node.parent().is_none_or(|parent| parent.kind() != "command") => {
+                self.parsed.assignments.extend(self.assignment(node));
+            }
+            "declaration_command" => {
+                let words = children.iter().filter(|child| child.kind() != "variable_assignment");
+                let named = words.filter_map(|child| self.quoted_assignment(*child));
+                let named: Vec<Assignment> = named.collect();
+                self.parsed.assignments.extend(named);
+            }
+            "function_definition" => self.function(node, children),
+            "comment" => self.comment(node),
+            "heredoc_redirect" => self.heredoc(node, children),
+            "raw_string" | "ansi_c_string" | "string" | "heredoc_body" => self.quotation(node),
+            "expansion" if self.text(node).ends_with("@P}") => self.doubt("it expands a text as a prompt"),
+            _ => {}
+        }
+        None
+    }
+
+    fn assignment(&self, node: Node<'_>) -> Option<Assignment> {
+        let name = node.child_by_field_name("name")?;
+        Some(Assignment {
+            name: self.text(name).to_owned(),
+            text: self.text(node).to_owned(),
+        })
+    }
+
+    /// `export "PATH=/x"` sets a variable as well.
+    fn quoted_assignment(&self, node: Node<'_>) -> Option<Assignment> {
+        let word = Word::new(self.text(node));
+        let (name, _) = word.fixed()?.split_once('=')?;
+        Some(Assignment {
+            name: name.to_owned(),
+            text: word.source.clone(),
+        })
+    }
+
+    fn function(&mut self, node: Node<'_>, children: &[Node<'_>]) {
+        if let Some(name) = node.child_by_field_name("name") {
+            self.parsed.functions.push(self.text(name).to_owned());
+        }
+        let redirects = self.redirects(children);
+        self.loose.push((node.byte_range(), redirects));
+    }
+
+    fn redirected<'t>(&mut self, node: Node<'t>, children: &[Node<'t>]) -> Option<Around<'t>> {
+        let Some(body) = node.child_by_field_name("body") else {
+            self.bare(node, children);
+            return None;
+        };
+        if !matches!(body.kind(), "command" | "list" | "pipeline" | "negated_command") {
+            let redirects = self.redirects(children);
+            self.loose.push((body.byte_range(), redirects));
+        }
+        Some(Around {
+            statement: node,
+            is_direct: true,
+        })
+    }
+
+    /// A redirection without a command. The grammar takes words behind the target for further targets; for the shell they
+    /// are a command.
+    fn bare(&mut self, node: Node<'_>, children: &[Node<'_>]) {
+        let mut pieces = Pieces::default();
+        for child in children {
+            pieces.redirect(*child);
+        }
+        self.push(node, pieces, self.text(node).trim().to_owned(), None);
+    }
+
+    fn command<'t>(&mut self, node: Node<'t>, children: &[Node<'t>], around: Option<Around<'t>>) {
+        let mut pieces = Pieces::default();
+        for child in children {
+            match child.kind() {
+                "variable_assignment" => pieces.assignments.push(*child),
+                "file_redirect" | "herestring_redirect" | "heredoc_redirect" => pieces.redirect(*child),
+                _ => pieces.words.push(*child),
+            }
+        }
+        let own = self.text(node).trim();
+        let mut text = own.to_owned();
+        let mut extended = None;
+        if let Some(around) = around {
+            let outer: Vec<Node<'t>> = around.statement.children(&mut around.statement.walk()).collect();
+            let outer = outer.into_iter().filter(|child| child.kind().ends_with("_redirect"));
+            let redirects: Vec<Node<'t>> = outer.collect();
+            redirects.iter().for_each(|redirect| pieces.redirect(*redirect));
+            if around.is_direct {
+                text = self.text(around.statement).trim().to_owned();
+            } else if let (Some(first), Some(last)) = (redirects.first(), redirects.last()) {
+                let tail = self.line.get(first.start_byte()..last.end_byte()).unwrap_or_default();
+                extended = Some(format!("{own} {}", tail.trim()));
+                pieces.own_end = Some(node.end_byte());
+            }
+        }
+        self.push(node, pieces, text, extended);
+    }
+
+    fn push(&mut self, node: Node<'_>, pieces: Pieces<'_>, text: String, extended: Option<String>) {
+        if text.is_empty() {
+            return;
+        }
+        let (words, is_glued) = self.words(&pieces.words);
+        if is_glued {
+            self.doubt("a line continuation stands inside a word");
+        }
+        let simple = Simple {
+            canonical: pieces.canonical(self.line),
+            extended,
+            assignments: pieces
+                .assignments
+                .iter()
+                .filter_map(|node| self.assignment(*node))
+                .collect(),
+            words,
+            redirects: self.redirects(&pieces.redirects),
+            text,
+        };
+        self.starts.push(node.start_byte());
+        self.parsed.commands.push(simple);
+    }
+
+    /// Reads words. What stands together without a gap is one word to the shell, whatever the grammar says.
+    fn words(&self, nodes: &[Node<'_>]) -> (Vec<Word>, bool) {
+        let mut spans: Vec<(Range<usize>, bool)> = Vec::new();
+        let mut is_glued = false;
+        for node in nodes {
+            let inner = if node.kind() == "command_name" {
+                node.child(0)
+            } else {
+                Some(*node)
+            };
+            let counts = node.kind() == "command_name"
+                || inner
+                    .is_some_and(|inner| matches!(inner.kind(), "word" | "string" | "raw_string" | "concatenation"));
+            match spans.last_mut() {
+                Some((span, known)) if span.end == node.start_byte() => {
+                    span.end = node.end_byte();
+                    *known |= counts;
+                }
+                Some((span, _)) => {
+                    let gap = self.line.get(span.end..node.start_byte()).unwrap_or_default();
+                    is_glued |= gap.replace("\\\n", "").is_empty();
+                    spans.push((node.byte_range(), counts));
+                }
+                None => spans.push((node.byte_range(), counts)),
+            }
+        }
+        let word = |(span, counts): (Range<usize>, bool)| Word {
+            counts,
+            ..Word::new(self.line.get(span).unwrap_or_default())
+        };
+        (
+            spans
+                .into_iter()
+                .filter(|(span, _)| !span.is_empty())
+                .map(word)
+                .collect(),
+            is_glued,
+        )
+    }
+
+    fn redirects(&self, nodes: &[Node<'_>]) -> Vec<Redirect> {
+        let mut found = Vec::new();
+        for node in nodes {
+            match node.kind() {
+                "file_redirect" => found.extend(self.file_redirect(*node)),
+                "heredoc_redirect" => {
+                    let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+                    let files = children.iter().filter(|child| child.kind() == "file_redirect");
+                    found.extend(files.filter_map(|child| self.file_redirect(*child)));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn file_redirect(&self, node: Node<'_>) -> Option<Redirect> {
+        let target = node.child_by_field_name("destination")?;
+        let operator = node.children(&mut node.walk()).find(|child| !child.is_named())?;
+        let (operator, target) = (self.text(operator), Word::new(self.text(target)));
+        let is_descriptor = operator.ends_with('&')
+            && target.fixed().is_some_and(|value| {
+                value == "-" || value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+            });
+        (!is_descriptor && !operator.ends_with("&-")).then(|| Redirect {
+            writes: operator.contains('>'),
+            target,
+            text: self.text(node).to_owned(),
+        })
+    }
+
+    fn comment(&mut self, node: Node<'_>) {
+        let before = self
+            .line
+            .get(..node.start_byte())
+            .and_then(|text| text.chars().next_back());
+        let starts = before.is_none_or(|c| c.is_ascii_whitespace() || ";&|()<>`".contains(c));
+        let in_text = node
+            .parent()
+            .is_some_and(|parent| matches!(parent.kind(), "string" | "concatenation" | "expansion"));
+        if !starts || in_text {
+            self.doubt("it may hold a comment where the shell sees none");
+        }
+        self.quoted.push(node.byte_range());
+    }
+
+    /// Checks that the shell ends the here-document where the grammar does.
+    fn heredoc(&mut self, node: Node<'_>, children: &[Node<'_>]) {
+        let part = |kind: &str| {
+            children
+                .iter()
+                .find(|child| child.kind() == kind)
+                .map(|child| self.text(*child))
+        };
+        let start = part("heredoc_start").unwrap_or_default();
+        let strips = children.iter().any(|child| child.kind() == "<<-");
+        let delimiter = Word::new(start);
+        let body = part("heredoc_body").unwrap_or_default();
+        let line_of = |line: &str| {
+            if strips {
+                line.trim_start_matches('\t').to_owned()
+            } else {
+                line.to_owned()
+            }
+        };
+        // The grammar lets blanks stand before the delimiter; the shell reads on there.
+        let until = self.line.get(..node.end_byte()).unwrap_or_default();
+        let end = until.rsplit('\n').next().map(line_of);
+        let is_sound = delimiter.fixed().is_some_and(|delimiter| {
+            end.as_deref() == Some(delimiter) && !body.lines().any(|line| line_of(line) == delimiter)
+        });
+        let after = self.line.get(node.end_byte()..).unwrap_or_default();
+        if !is_sound || !(after.is_empty() || after.starts_with('\n')) {
+            self.doubt("it is not certain where its here-document ends");
+        }
+    }
+
+    fn quotation(&mut self, node: Node<'_>) {
+        let text = self.text(node);
+        let is_literal = matches!(node.kind(), "raw_string" | "ansi_c_string");
+        if is_literal && (text.contains("[$(") || text.contains("[`")) {
+            self.doubt("a quoted text may hide a command in an index");
+        }
+        // What is nested in an unquoted text is code again, and is looked at for itself.
+        if is_literal || !text.contains(['$', '`']) {
+            self.quoted.push(node.byte_range());
+        }
+    }
+
+    fn finish(mut self) -> Parsed {
+        self.quoted.sort_by_key(|span| span.start);
+        if has_glue(self.line, &self.quoted) {
+            self.doubt("a line continuation stands inside a word");
+        }
+        for (span, redirects) in std::mem::take(&mut self.loose) {
+            let from = self.starts.partition_point(|start| *start < span.start);
+            // Commands inside are judged for themselves; without any, the redirection would be seen by nobody.
+            if self.starts.get(from).is_some_and(|start| *start < span.end) {
+                self.parsed.commands.get_mut(from).into_iter().for_each(|command| {
+                    command.redirects.extend(redirects.iter().cloned());
+                });
+                continue;
+            }
+            for redirect in redirects.into_iter().filter(|redirect| redirect.writes) {
+                self.parsed.commands.push(Simple {
+                    text: redirect.text.trim().to_owned(),
+                    canonical: redirect.text.trim().to_owned(),
+                    redirects: vec![redirect],
+                    ..Simple::default()
+                });
+            }
+        }
+        self.parsed
+    }
+}
+
+/// The grammar counts only a command and what it wraps as the end of a list; the redirections stay with that.
+fn settle<'t>(parent: Node<'t>, child: Node<'t>, around: Around<'t>) -> Around<'t> {
+    let is_body = parent.kind() == "redirected_statement" && parent.child_by_field_name("body") == Some(child);
+    Around {
+        is_direct: is_body && around.is_direct,
+        ..around
+    }
+}
+
+/// Says whether a line continuation joins two words that the grammar sees as two.
+fn has_glue(line: &str, quoted: &[Range<usize>]) -> bool {
+    let bytes = line.as_bytes();
+    memchr::memmem::find_iter(bytes, "\\\n").any(|at| {
+        let joins = |byte: Option<&u8>| byte.is_some_and(|byte| !b" \t\n;&|()\\".contains(byte));
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        if !joins(before) || !joins(bytes.get(at + 2)) {
+            return false;
+        }
+        let after = quoted.partition_point(|span| span.start <= at);
+        !after.checked_sub(1).is_some_and(|last| quoted[last].contains(&at))
+    })
+}
+
+/// The nodes of one command.
+#[derive(Default)]
+struct Pieces<'t> {
+    assignments: Vec<Node<'t>>,
+    words: Vec<Node<'t>>,
+    redirects: Vec<Node<'t>>,
+    /// Where the command's own text ends, if redirections behind it are not part of that text.
+    own_end: Option<usize>,
+}
+
+impl<'t> Pieces<'t> {
+    /// Takes a redirection. What the grammar lists as further targets are arguments.
+    fn redirect(&mut self, node: Node<'t>) {
+        self.redirects.push(node);
+        let mut cursor = node.walk();
+        match node.kind() {
+            "file_redirect" => self
+                .words
+                .extend(node.children_by_field_name("destination", &mut cursor).skip(1)),
+            "heredoc_redirect" => {
+                self.words.extend(node.children_by_field_name("argument", &mut cursor));
+                let children: Vec<Node<'t>> = node.children(&mut cursor).collect();
+                for child in children.into_iter().filter(|child| child.kind() == "file_redirect") {
+                    let mut cursor = child.walk();
+                    self.words
+                        .extend(child.children_by_field_name("destination", &mut cursor).skip(1));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the command without assignments and with one blank where there are several.
+    fn canonical(&self, line: &str) -> String {
+        let mut spans: Vec<Range<usize>> = self.words.iter().map(Node::byte_range).collect();
+        for redirect in self
+            .redirects
+            .iter()
+            .filter(|node| self.own_end.is_none_or(|end| node.start_byte() < end))
+        {
+            if redirect.kind() == "heredoc_redirect" {
+                spans.push(redirect.byte_range());
+            } else {
+                spans.extend(redirect.children(&mut redirect.walk()).map(|child| child.byte_range()));
+            }
+        }
+        spans.retain(|span| self.own_end.is_none_or(|end| span.start < end));
+        spans.sort_by_key(|span| (span.start, span.end));
+        let mut text = String::new();
+        let mut at = None;
+        for span in spans {
+            if at.is_some_and(|at| span.start < at) {
+                continue;
+            }
+            if at.is_some_and(|at| at < span.start) {
+                text.push(' ');
+            }
+            text.push_str(line.get(span.clone()).unwrap_or_default());
+            at = Some(span.end);
+        }
+        text
+    }
+}
