@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt bench
+.PHONY: help run test lint fmt bench fuzz
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -19,3 +19,6 @@ fmt: ## Format the sources and the contract
 
 bench: ## Measure the figures that Toolgate is to reach
 	cargo bench --bench ratios
+
+fuzz: ## Feed the parsers and matchers with what nobody would write, a minute each (FUZZ_SECONDS)
+	@tests/fuzz/run.sh

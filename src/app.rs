@@ -145,6 +145,7 @@ impl App {
             max_running_calls: config.limits.max_running_calls as usize,
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
             max_output_bytes: config.limits.max_output_bytes,
+            max_undo_bytes: config.limits.max_undo_bytes,
         };
         let engine = Engine::new(dyn_store, broker, instance, places, limits);
         let shared = Arc::new(Shared {

@@ -470,9 +470,19 @@ impl CallContext {
         }
         self.record_changes(vec![file.planned_change(&old, &new)]).await?;
         let mark = file.replace(old, new).await?;
-        let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
-        self.remember(&ReadMark::key(file.path().real()), mark);
-        self.file_edited(shown);
+        self.wrote(file.path(), Some(mark))
+    }
+
+    /// Announces that the call changed a file. The session has seen its new content, if there is a mark of it.
+    ///
+    /// # Errors
+    /// [`ToolError::Internal`] only.
+    pub fn wrote(&self, path: &ResolvedPath, mark: Option<ReadMark>) -> Result<(), ToolError> {
+        if let Some(mark) = mark {
+            let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
+            self.remember(&ReadMark::key(path.real()), mark);
+        }
+        self.file_edited(path.shown());
         Ok(())
     }
 

@@ -80,6 +80,8 @@ pub struct RawLimits {
     pub max_output_bytes: Option<RawSize>,
     /// Size of all stored outputs together.
     pub max_total_output_bytes: Option<RawSize>,
+    /// Size of what is kept of the files of one call, so that it can be reverted.
+    pub max_undo_bytes: Option<RawSize>,
 }
 
 /// A size: an integer, or a text such as `8MiB`.
@@ -220,6 +222,8 @@ pub struct LimitsConfig {
     pub max_output_bytes: u64,
     /// Bytes of all stored outputs together; the oldest go first.
     pub max_total_output_bytes: u64,
+    /// Bytes that the files that one call changes may have together, before and after, so that it can be reverted.
+    pub max_undo_bytes: u64,
 }
 
 /// How prompts are treated.

@@ -90,6 +90,8 @@ pub struct Limits {
     pub max_input_bytes: usize,
     /// Bytes of one call's output.
     pub max_output_bytes: u64,
+    /// Bytes of one call's files, before and after, that are kept so that it can be reverted.
+    pub max_undo_bytes: u64,
 }
 
 /// Runs calls.

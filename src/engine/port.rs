@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Engine;
@@ -13,7 +13,7 @@ use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
     Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
@@ -21,6 +21,7 @@ use crate::permission::judgement::Judgement;
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, Child, ChildCall, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
+use crate::workspace::marks;
 
 /// Serves one running call.
 pub(crate) struct Port {
@@ -35,6 +36,7 @@ pub(crate) struct Port {
     /// The prompts that this call had before the service died, in the order in which it asked: the same question
     /// finds its prompt, and its reply if there is one.
     pub(crate) earlier: Mutex<Vec<Opened>>,
+    pub(crate) max_undo_bytes: u64,
 }
 
 impl Port {
@@ -154,13 +156,19 @@ impl Port {
         recorded
     }
 
-    /// Keeps a content and returns what a change says of it.
-    async fn keep(&self, version: Option<Version>) -> Result<Option<FileVersion>, StoreError> {
+    /// Keeps a content, or only its hash, and returns what a change says of it.
+    async fn keep(&self, version: Option<Version>, whole: bool) -> Result<Option<FileVersion>, StoreError> {
         let Some(Version { bytes, mode }) = version else {
             return Ok(None);
         };
         let length = bytes.len() as u64;
-        let sha256 = self.store.put_blob(bytes).await?;
+        let sha256 = if whole {
+            self.store.put_blob(bytes).await?
+        } else {
+            let hashing = tokio::task::spawn_blocking(move || marks::sha256(&bytes));
+            // Interrupted only when the service ends; no content has an empty hash.
+            hashing.await.unwrap_or_default()
+        };
         Ok(Some(FileVersion {
             sha256,
             bytes: length,
@@ -168,14 +176,37 @@ impl Port {
         }))
     }
 
+    /// Says whether the contents are kept; if they are too large, that is told now, and stands in the result.
+    async fn fits_undo(&self, planned: &[PlannedChange]) -> bool {
+        let versions = planned.iter().flat_map(|change| [&change.before, &change.after]);
+        let total = versions
+            .flatten()
+            .fold(0_u64, |total, version| total.saturating_add(version.bytes.len() as u64));
+        if total <= self.max_undo_bytes {
+            return true;
+        }
+        if planned.iter().all(|change| change.before.is_none()) {
+            // Files that it only created are known by their hashes when they are to be deleted again.
+            return false;
+        }
+        let text = format!(
+            "This call cannot be reverted: its files have {total} bytes before and after, and limits.max_undo_bytes is {}.",
+            self.max_undo_bytes
+        );
+        self.warn("undo", text.clone()).await;
+        self.progress(None, json_map([("undo", json!(text))])).await;
+        false
+    }
+
     async fn keep_all(&self, planned: Vec<PlannedChange>) -> Result<(), StoreError> {
+        let whole = self.fits_undo(&planned).await;
         let mut changes = Vec::with_capacity(planned.len());
         for change in planned.into_iter().filter(|change| change.before != change.after) {
             changes.push(FileChange {
                 path: change.path,
                 shown: change.shown,
-                before: self.keep(change.before).await?,
-                after: self.keep(change.after).await?,
+                before: self.keep(change.before, whole).await?,
+                after: self.keep(change.after, whole).await?,
             });
         }
         if changes.is_empty() {

@@ -109,6 +109,7 @@ impl Run {
             instance: self.engine.instance.clone(),
             log: log.clone(),
             earlier: Mutex::new(earlier),
+            max_undo_bytes: self.engine.limits.max_undo_bytes,
         });
         let returned = self.supervise(&port, asks_first).await;
         let (done, finished) = oneshot::channel();

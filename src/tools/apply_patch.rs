@@ -16,7 +16,6 @@ use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_pa
 use crate::workspace::FileError;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::Files;
-use crate::workspace::marks::ReadMark;
 use crate::workspace::patch::{ApplyError, Change, Chunk, Section, parse};
 use crate::workspace::transaction::{Changed, Draft, Target, Transaction, TransactionError, edit};
 
@@ -93,7 +92,9 @@ impl TypedTool for ApplyPatch {
         }
         ctx.record_changes(transaction.planned_changes()).await?;
         let changed = transaction.commit().await.map_err(not_written)?;
-        announce(ctx, &changed)?;
+        for Changed { path, mark } in changed {
+            ctx.wrote(&path, mark)?;
+        }
         Ok(report.output())
     }
 }
@@ -338,18 +339,6 @@ fn not_written(error: TransactionError) -> ToolError {
     } else {
         ToolError::failed(error.to_string())
     }
-}
-
-fn announce(ctx: &CallContext, changed: &[Changed]) -> Result<(), ToolError> {
-    for change in changed {
-        if let Some(mark) = &change.mark {
-            let key = ReadMark::key(change.path.real());
-            let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
-            ctx.remember(&key, mark);
-        }
-        ctx.file_edited(change.path.shown());
-    }
-    Ok(())
 }
 
 /// What the patch does, for the person who is asked and for the model.

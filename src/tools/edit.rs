@@ -250,6 +250,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_content_counts_and_not_its_time() {
+        let bench = Bench::new();
+        write(&bench, "a.txt", "one\n").await;
+        let path = bench.at("a.txt");
+        let modified = || path.metadata().unwrap().modified().unwrap();
+        let touch = |time| {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        touch(modified() + std::time::Duration::from_secs(3600));
+        bench.run(&tool(), input("a.txt", "one", "two")).await.unwrap();
+        // As long as before, and of the same moment.
+        let time = modified();
+        std::fs::write(&path, "six\n").unwrap();
+        touch(time);
+        let error = bench.run(&tool(), input("a.txt", "six", "ten")).await.unwrap_err();
+        assert!(error.contains("has been modified since it was last read"), "{error}");
+        assert_eq!(bench.text("a.txt"), "six\n");
+    }
+
+    #[tokio::test]
     async fn parallel_edits_of_one_file_all_land() {
         let bench = Bench::new();
         let tool = tool();

@@ -3,8 +3,8 @@
 //! *Invariant:* every file is looked at under its lock before the first one changes, and either all are restored or none.
 //! A content that neither the reverted call nor this one has written is never lost: it is refused or merged.
 //!
-//! No read mark is made: a session that wrote the file must look at it again before it changes it once more, because
-//! whoever reverts a call is often not the model that made it.
+//! The session in whose name a call is reverted has then seen the files, as after a write. Every other one must read them
+//! again before it changes them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
-use crate::workspace::changes::{Replacement, Version, relocate, replace_all};
+use crate::workspace::changes::{LINK_MODE, Replacement, Version, relocate, replace_all};
 use crate::workspace::files::{Files, LockedFile, Snapshot};
 use crate::workspace::marks::sha256;
 use crate::workspace::merge;
@@ -99,7 +99,9 @@ impl Revert {
         let mut paths = Vec::with_capacity(by_path.len());
         for (real, changes) in &by_path {
             let shown = changes.last().map(|change| change.shown.clone()).unwrap_or_default();
-            let path = relocate(&ctx.workspace, shown, real).await?;
+            let versions = changes.iter().flat_map(|change| [&change.before, &change.after]);
+            let names_link = versions.flatten().any(|version| is_link(version.mode));
+            let path = relocate(&ctx.workspace, shown, real, names_link).await?;
             ctx.ask_outside(&path, false).await?;
             paths.push(path);
         }
@@ -110,9 +112,12 @@ impl Revert {
         let (mut plans, mut problems) = (Vec::with_capacity(locked.len()), Vec::new());
         for file in locked {
             let changes = by_path.remove(file.path().real()).unwrap_or_default();
-            let old = file.load().await?;
+            let (old, on_folder) = file.load_or_empty_folder().await?;
             match undo(&old, &changes, may_merge, ctx).await? {
-                Ok(undone) => plans.push(Plan::new(file, old, undone)),
+                Ok(undone) => plans.push(Plan {
+                    on_folder,
+                    ..Plan::new(file, old, undone)
+                }),
                 Err(problem) => problems.push(format!("- {}: {problem}", file.path().shown().display())),
             }
         }
@@ -130,6 +135,8 @@ impl Revert {
 struct Plan {
     replacement: Replacement,
     action: Action,
+    /// An empty folder stands where the file was.
+    on_folder: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +170,7 @@ impl Plan {
             (Some(_), Some(_)) => Action::Restored,
         };
         let kept = old.version().and_then(|version| version.mode);
+        let kept = kept.filter(|mode| !is_link(Some(*mode)));
         let new = undone.version.map(|version| Version {
             // A mode that is not restored is left alone, whatever it will be when the person has answered.
             mode: version.mode.filter(|mode| Some(*mode) != kept),
@@ -171,6 +179,7 @@ impl Plan {
         Self {
             replacement: Replacement { file, old, new },
             action,
+            on_folder: false,
         }
     }
 
@@ -198,8 +207,14 @@ struct State {
 
 impl State {
     fn is(&self, version: &FileVersion, with_mode: bool) -> bool {
-        self.sha256 == version.sha256 && (!with_mode || self.mode == version.mode)
+        self.sha256 == version.sha256
+            && is_link(self.mode) == is_link(version.mode)
+            && (!with_mode || self.mode == version.mode)
     }
+}
+
+fn is_link(mode: Option<u32>) -> bool {
+    mode == Some(LINK_MODE)
 }
 
 fn is(state: Option<&State>, version: Option<&FileVersion>, with_mode: bool) -> bool {
@@ -226,13 +241,18 @@ async fn undo(
     for FileChange { before, after, .. } in changes.iter().rev() {
         let (before, after) = (before.as_ref(), after.as_ref());
         // Someone else's mode stays, unless it was the mode that the call changed.
-        let with_mode = matches!((before, after), (Some(before), Some(after)) if before.mode != after.mode);
+        let links = [before, after]
+            .into_iter()
+            .flatten()
+            .any(|version| is_link(version.mode));
+        let changes_mode = matches!((before, after), (Some(before), Some(after)) if before.mode != after.mode);
+        let with_mode = changes_mode && !links;
         // It was recorded, but never done, or it was taken back already.
         if is(state.as_ref(), before, with_mode) {
             continue;
         }
         if is(state.as_ref(), after, with_mode) {
-            let kept = state.and_then(|state| state.mode).filter(|_| !with_mode);
+            let kept = state.and_then(|state| state.mode).filter(|_| !with_mode && !links);
             state = before.map(|before| State {
                 sha256: before.sha256.clone(),
                 mode: kept.or(before.mode),
@@ -243,6 +263,11 @@ async fn undo(
         let (Some(now), Some(before), Some(after)) = (&mut state, before, after) else {
             return Ok(Err(changed_since(after.is_some(), before.is_some())));
         };
+        if links {
+            return Ok(Err(
+                "someone else has changed it since, and links are not merged".to_owned()
+            ));
+        }
         if !may_merge {
             return Ok(Err(
                 "someone else has changed it since; `merge` keeps both changes where they are apart".to_owned(),
@@ -277,7 +302,7 @@ fn changed_since(left_file: bool, had_file: bool) -> String {
 }
 
 fn gone() -> String {
-    "what it was before is not kept any more".to_owned()
+    "what it was before is not kept: it was too large, or it is too long ago".to_owned()
 }
 
 async fn contents(state: &mut State, ctx: &CallContext) -> Result<Option<Bytes>, ToolError> {
@@ -366,9 +391,13 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -
     let replacements: Vec<Replacement> = plans.iter().map(|plan| plan.replacement.clone()).collect();
     let planned = replacements.iter().map(Replacement::planned_change).collect();
     ctx.record_changes(planned).await?;
-    replace_all(replacements).await?;
-    for plan in plans {
-        ctx.file_edited(plan.replacement.file.path().shown());
+    // What is left over from files that came later and are gone.
+    for plan in plans.iter().filter(|plan| plan.on_folder) {
+        plan.replacement.file.remove_empty_folder().await?;
+    }
+    let marks = replace_all(replacements).await?;
+    for (plan, mark) in plans.into_iter().zip(marks) {
+        ctx.wrote(plan.replacement.file.path(), mark)?;
     }
     Ok(())
 }

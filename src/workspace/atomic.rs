@@ -4,16 +4,19 @@
 //! The new file is written beside the old one, made durable and renamed over it, with the old one's mode and, where
 //! the system lets us, owner. Only where the folder does not take a new file is the old one rewritten in place.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, Gid, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PathPersistError, TempPath};
 
+use super::changes::LINK_MODE;
 use super::error::FileError;
 use super::files::Snapshot;
 use super::{ResolvedPath, open};
@@ -42,7 +45,7 @@ pub(super) struct Staged<'a> {
     old: &'a Snapshot,
     mode: Option<u32>,
     /// None where the folder does not take a new file.
-    temp: Option<NamedTempFile>,
+    temp: Option<TempPath>,
 }
 
 /// Prepares that `bytes` come to the real path, which now holds `old`; makes the folders above it. The file gets `mode`,
@@ -57,15 +60,21 @@ pub(super) fn stage<'a>(
     let failed = |source| FileError::io("write", path.shown(), source);
     let real = path.real();
     let folder = real.parent().ok_or_else(|| FileError::IsFolder { path: real.into() })?;
+    let temp = |like| match mode {
+        Some(LINK_MODE) => link_temp(folder, bytes),
+        mode => stage_temp(folder, bytes, like, mode).map(NamedTempFile::into_temp_path),
+    };
     let temp = match old.metadata() {
         None => {
             std::fs::create_dir_all(folder).map_err(failed)?;
-            Some(stage_temp(folder, bytes, None, mode).map_err(failed)?)
+            Some(temp(None).map_err(failed)?)
         }
+        // A link has no rights of its own, and nothing of it comes to a file that takes its place.
+        Some(metadata) if metadata.is_symlink() => Some(temp(None).map_err(failed)?),
         Some(metadata) => {
             refuse_read_only(real).map_err(failed)?;
-            match stage_temp(folder, bytes, Some((real, metadata)), mode) {
-                Err(error) if folder_does_not_take(&error) => None,
+            match temp(Some((real, metadata))) {
+                Err(error) if folder_does_not_take(&error) && mode != Some(LINK_MODE) => None,
                 staged => Some(staged.map_err(failed)?),
             }
         }
@@ -83,18 +92,35 @@ impl Staged<'_> {
     /// Puts the content in its place and returns the new file's metadata.
     pub(super) fn commit(self) -> Result<Metadata, FileError> {
         let real = self.path.real();
+        let may_be_rewritten = self.may_be_rewritten();
         let in_place = || write_in_place(real, self.bytes, self.old.bytes(), self.mode);
         let done = match self.temp {
             None => in_place(),
             // Fails if the file appeared meanwhile: what nobody has looked at is not overwritten.
             Some(temp) if !self.old.exists() => finish(real, temp.persist_noclobber(real)),
             Some(temp) => match finish(real, temp.persist(real)) {
-                Err(error) if folder_does_not_take(&error) => in_place(),
+                Err(error) if folder_does_not_take(&error) && may_be_rewritten => in_place(),
                 done => done,
             },
         };
         done.map_err(|source| FileError::io("write", self.path.shown(), source))
     }
+
+    /// Links are only ever replaced.
+    fn may_be_rewritten(&self) -> bool {
+        let is_link = self.old.metadata().is_some_and(Metadata::is_symlink);
+        !is_link && self.mode != Some(LINK_MODE)
+    }
+}
+
+/// Makes a link under a temporary name.
+fn link_temp(folder: &Path, to: &[u8]) -> io::Result<TempPath> {
+    let link = tempfile::Builder::new()
+        .prefix(&format!("{TEMP_PREFIX}{}-", std::process::id()))
+        .suffix(TEMP_SUFFIX)
+        .make_in(folder, |name| std::os::unix::fs::symlink(OsStr::from_bytes(to), name))
+        .map_err(|error| io::Error::from(error.kind()))?;
+    Ok(link.into_temp_path())
 }
 
 /// Writes `bytes` to a durable temporary file in `folder`, ready to be renamed. `like` is the file whose attributes,
@@ -132,12 +158,12 @@ fn resemble(file: &File, real: &Path, old: &Metadata, mode: Option<u32>) -> io::
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-fn finish(real: &Path, persisted: Result<File, tempfile::PersistError>) -> io::Result<Metadata> {
-    let file = persisted.map_err(|error| error.error)?;
+fn finish(real: &Path, persisted: Result<(), PathPersistError>) -> io::Result<Metadata> {
+    persisted.map_err(|error| error.error)?;
     if let Some(folder) = real.parent() {
         sync_folder(folder);
     }
-    file.metadata()
+    real.symlink_metadata()
 }
 
 /// Copies extended attributes, access control lists among them, as far as the system lets us. Capabilities belong to the
@@ -299,7 +325,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "theirs").unwrap();
-        let staged = stage_temp(folder.path(), b"mine", None, None).unwrap();
+        let staged = stage_temp(folder.path(), b"mine", None, None).unwrap().into_temp_path();
         assert!(finish(&file, staged.persist_noclobber(&file)).is_err());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "no temporary file stays");
@@ -325,7 +351,7 @@ mod tests {
             return; // This file system has none.
         }
         let staged = stage_temp(folder.path(), b"new", Some((&file, &file.metadata().unwrap())), None).unwrap();
-        finish(&file, staged.persist(&file)).unwrap();
+        finish(&file, staged.into_temp_path().persist(&file)).unwrap();
         let mut value = [0; 16];
         let length = rustix::fs::getxattr(&file, "user.note", value.as_mut_slice()).unwrap();
         assert_eq!(&value[..length], b"kept");

@@ -3,14 +3,18 @@
 //! *Invariant:* of several files either all get their new content or none; only if even undoing fails do some keep it,
 //! and the error names them. Who looks meanwhile may see some files changed and others not yet.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::atomic::{self, Staged};
 use super::error::FileError;
 use super::files::{LockedFile, Snapshot, blocking};
+use super::marks::{self, ReadMark};
+use super::transaction::Target;
 use super::{ResolvedPath, Workspace};
 
 /// A file's content, with its permission bits.
@@ -18,8 +22,21 @@ use super::{ResolvedPath, Workspace};
 pub struct Version {
     /// The content.
     pub bytes: Bytes,
-    /// The permission bits; none for those that the system gives to new files.
+    /// The permission bits; none for those that the system gives to new files; [`LINK_MODE`] for a link.
     pub mode: Option<u32>,
+}
+
+/// The mode of a symbolic link, as git has it. Its content is where it leads.
+pub const LINK_MODE: u32 = 0o120_000;
+
+impl Version {
+    /// Makes a symbolic link.
+    pub fn link(to: &Path) -> Self {
+        Self {
+            bytes: Bytes::copy_from_slice(to.as_os_str().as_bytes()),
+            mode: Some(LINK_MODE),
+        }
+    }
 }
 
 /// What is about to be done to a file: recorded before it is done, so that it can be taken back whatever happens.
@@ -40,19 +57,19 @@ impl LockedFile {
     pub fn planned_change(&self, old: &Snapshot, new: &Bytes) -> PlannedChange {
         let mode = old.version().and_then(|version| version.mode);
         let bytes = new.clone();
-        self.planned(old, Some(Version { bytes, mode }))
+        self.planned(old.version(), Some(Version { bytes, mode }))
     }
 
     /// Says what [`LockedFile::remove`] will do.
     pub fn planned_removal(&self, old: &Snapshot) -> PlannedChange {
-        self.planned(old, None)
+        self.planned(old.version(), None)
     }
 
-    pub(super) fn planned(&self, old: &Snapshot, after: Option<Version>) -> PlannedChange {
+    pub(super) fn planned(&self, before: Option<Version>, after: Option<Version>) -> PlannedChange {
         PlannedChange {
             path: self.path().real().into(),
             shown: self.path().shown().into(),
-            before: old.version(),
+            before,
             after,
         }
     }
@@ -73,11 +90,12 @@ impl Replacement {
     /// Says what [`replace_all`] will do to the file.
     pub fn planned_change(&self) -> PlannedChange {
         let kept = self.old.version().and_then(|version| version.mode);
+        let kept = kept.filter(|mode| *mode != LINK_MODE);
         let after = self.new.clone().map(|version| Version {
             mode: version.mode.or(kept),
             ..version
         });
-        self.file.planned(&self.old, after)
+        self.file.planned(self.old.version(), after)
     }
 
     fn stage(&self) -> Result<Option<Staged<'_>>, FileError> {
@@ -85,11 +103,15 @@ impl Replacement {
         atomic::stage(self.file.path(), &new.bytes, &self.old, new.mode).map(Some)
     }
 
-    fn commit(&self, staged: Option<Staged<'_>>) -> Result<(), FileError> {
-        match staged {
-            Some(staged) => staged.commit().map(drop),
-            None if self.old.exists() => self.file.delete(),
-            None => Ok(()),
+    fn commit(&self, staged: Option<Staged<'_>>) -> Result<Option<ReadMark>, FileError> {
+        match (staged, &self.new) {
+            (Some(staged), Some(new)) => {
+                let metadata = staged.commit()?;
+                let sha256 = marks::sha256(&new.bytes);
+                Ok(Some(ReadMark::new(&metadata, Some(sha256), SystemTime::now())))
+            }
+            (None, _) | (_, None) if self.old.exists() => self.file.delete().map(|()| None),
+            (None, _) | (_, None) => Ok(None),
         }
     }
 
@@ -107,10 +129,11 @@ impl Replacement {
 
 /// Gives every file its new content, or none: everything is written and durable before the first file changes, and what
 /// was changed is put back if a later one cannot be. Once begun it goes on to the end, even if the caller goes away.
+/// Returns the marks of the new contents for the session, none for files that are gone.
 ///
 /// # Errors
 /// A file is not what it must be, or what the operating system says.
-pub async fn replace_all(replacements: Vec<Replacement>) -> Result<(), FileError> {
+pub async fn replace_all(replacements: Vec<Replacement>) -> Result<Vec<Option<ReadMark>>, FileError> {
     blocking(move || {
         for Replacement { file, old, .. } in &replacements {
             super::files::expect(file.path(), old)?;
@@ -119,12 +142,14 @@ pub async fn replace_all(replacements: Vec<Replacement>) -> Result<(), FileError
             .iter()
             .map(Replacement::stage)
             .collect::<Result<Vec<_>, _>>()?;
+        let mut marks = Vec::with_capacity(replacements.len());
         for (count, (replacement, staged)) in replacements.iter().zip(staged).enumerate() {
-            if let Err(cause) = replacement.commit(staged) {
-                return Err(undo_all(&replacements[..count], cause));
+            match replacement.commit(staged) {
+                Ok(mark) => marks.push(mark),
+                Err(cause) => return Err(undo_all(&replacements[..count], cause)),
             }
         }
-        Ok(())
+        Ok(marks)
     })
     .await
 }
@@ -146,13 +171,26 @@ fn undo_all(done: &[Replacement], cause: FileError) -> FileError {
     }
 }
 
-/// Resolves a path once more that was resolved to `real` before.
+/// Resolves a path once more that was resolved to `real` before. `names_link` says that it was the path of a link, which
+/// may be there again.
 ///
 /// # Errors
 /// It leads elsewhere now.
-pub async fn relocate(workspace: &Arc<Workspace>, shown: PathBuf, real: &Path) -> Result<ResolvedPath, FileError> {
+pub async fn relocate(
+    workspace: &Arc<Workspace>,
+    shown: PathBuf,
+    real: &Path,
+    names_link: bool,
+) -> Result<ResolvedPath, FileError> {
     let workspace = Arc::clone(workspace);
-    let path = blocking(move || Ok(workspace.resolve(shown))).await?;
+    let path = blocking(move || {
+        Ok(if names_link {
+            Target::resolve(&workspace, &shown).into_entry()
+        } else {
+            workspace.resolve(shown)
+        })
+    })
+    .await?;
     if path.real() == real {
         Ok(path)
     } else {

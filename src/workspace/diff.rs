@@ -50,6 +50,7 @@ impl FileDiff {
 /// Compares two texts of the file `path`, line by line; lines end with LF.
 pub fn unified(path: &Path, old: &str, new: &str) -> FileDiff {
     let mut text = header(path);
+    let Window { before, old, new } = Window::of(old, new);
     if old.len() + new.len() > MAX_COMPARED {
         let (deletions, additions) = (count_lines(old), count_lines(new));
         let _ = writeln!(
@@ -74,7 +75,7 @@ pub fn unified(path: &Path, old: &str, new: &str) -> FileDiff {
     }
     let mut hunks = Vec::new();
     for ops in group_diff_ops(ops, CONTEXT) {
-        let range = Range::of(&ops);
+        let range = Range::of(&ops, before);
         if range.is_empty() {
             continue;
         }
@@ -87,6 +88,69 @@ pub fn unified(path: &Path, old: &str, new: &str) -> FileDiff {
         additions,
         deletions,
     }
+}
+
+/// The parts of two texts from the first to the last line in which they differ, with the lines around that are shown: a small
+/// change of a large file costs no more than two looks at it.
+struct Window<'a> {
+    /// Lines before the parts.
+    before: usize,
+    old: &'a str,
+    new: &'a str,
+}
+
+impl<'a> Window<'a> {
+    fn of(old: &'a str, new: &'a str) -> Self {
+        let start = common_start(old, new);
+        let end = common_end(&old[start..], &new[start..]);
+        let first = memchr::memrchr_iter(b'\n', &old.as_bytes()[..start]).nth(CONTEXT);
+        let first = first.map_or(0, |newline| newline + 1);
+        let tail = &old.as_bytes()[old.len() - end..];
+        let kept = memchr::memchr_iter(b'\n', tail).nth(CONTEXT - 1);
+        let dropped = kept.map_or(0, |newline| tail.len() - newline - 1);
+        Self {
+            before: memchr::memchr_iter(b'\n', &old.as_bytes()[..first]).count(),
+            old: &old[first..old.len() - dropped],
+            new: &new[first..new.len() - dropped],
+        }
+    }
+}
+
+/// Compared at once.
+const CHUNK: usize = 4096;
+
+/// Returns how many bytes of whole lines both texts begin with.
+fn common_start(old: &str, new: &str) -> usize {
+    let (old, new) = (old.as_bytes(), new.as_bytes());
+    let chunks = old.chunks(CHUNK).zip(new.chunks(CHUNK));
+    let mut same: usize = chunks
+        .take_while(|(old, new)| old == new)
+        .map(|(old, _)| old.len())
+        .sum();
+    same += (old[same..].iter().zip(&new[same..]))
+        .take_while(|(old, new)| old == new)
+        .count();
+    memchr::memrchr(b'\n', &old[..same]).map_or(0, |newline| newline + 1)
+}
+
+/// Returns how many bytes of whole lines both texts, which begin with a line, end with.
+fn common_end(old: &str, new: &str) -> usize {
+    let (old, new) = (old.as_bytes(), new.as_bytes());
+    let chunks = old.rchunks(CHUNK).zip(new.rchunks(CHUNK));
+    let mut same: usize = chunks
+        .take_while(|(old, new)| old == new)
+        .map(|(old, _)| old.len())
+        .sum();
+    let (old_rest, new_rest) = (&old[..old.len() - same], &new[..new.len() - same]);
+    same += (old_rest.iter().rev().zip(new_rest.iter().rev()))
+        .take_while(|(old, new)| old == new)
+        .count();
+    let begins_line = |text: &[u8]| matches!(text[..text.len() - same].last(), None | Some(b'\n'));
+    if begins_line(old) && begins_line(new) {
+        return same;
+    }
+    let tail = &old[old.len() - same..];
+    memchr::memchr(b'\n', tail).map_or(0, |newline| same - newline - 1)
 }
 
 fn header(path: &Path) -> String {
@@ -115,7 +179,7 @@ struct Range {
 }
 
 impl Range {
-    fn of(ops: &[DiffOp]) -> Self {
+    fn of(ops: &[DiffOp], before: usize) -> Self {
         let span = |of: fn(&DiffOp) -> std::ops::Range<usize>| {
             let start = ops.first().map_or(0, |op| of(op).start);
             let end = ops.last().map_or(0, |op| of(op).end);
@@ -124,9 +188,9 @@ impl Range {
         let (old_start, old_count) = span(DiffOp::old_range);
         let (new_start, new_count) = span(DiffOp::new_range);
         Self {
-            old_start,
+            old_start: before + old_start,
             old_count,
-            new_start,
+            new_start: before + new_start,
             new_count,
         }
     }
@@ -295,6 +359,16 @@ mod tests {
         let diff = unified(Path::new("/w/a"), "", &long);
         assert!(diff.text.len() < MAX_PRINTED + 1000 && diff.text.ends_with("too long to be shown)\n"));
         assert_eq!(diff.additions, MAX_PRINTED / 10);
+    }
+
+    #[test]
+    fn a_small_change_of_a_large_text_is_shown() {
+        let lines = MAX_COMPARED / 10;
+        let half = "some line of text\n".repeat(lines);
+        let old = format!("{half}{half}");
+        let same = " some line of text\n".repeat(CONTEXT);
+        let hunk = format!("@@ -{0},8 +{0},9 @@\n{same}+new\n{same}", lines - CONTEXT + 1);
+        assert_eq!(body(&old, &format!("{half}new\n{half}")), hunk);
     }
 
     /// Applies a diff whose indentation was not touched.

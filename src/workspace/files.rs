@@ -6,14 +6,16 @@
 
 use std::fs::Metadata;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::changes::Version;
+use super::changes::{LINK_MODE, Version};
 use super::diff::{self, FileDiff};
 use super::error::{FileError, MAX_PATH};
 use super::locks::{FileGuard, FileLocks};
@@ -24,6 +26,9 @@ use super::{ResolvedPath, Workspace, atomic};
 
 /// Files above this size are neither loaded nor overwritten.
 pub const MAX_LOADED: u64 = marks::MAX_HASHED;
+
+/// A tree of more empty folders than this is somebody's.
+const MAX_EMPTY_FOLDERS: usize = 64;
 
 /// Runs file work where it may block.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -101,7 +106,11 @@ impl Snapshot {
     pub fn version(&self) -> Option<Version> {
         self.file.as_ref().map(|file| Version {
             bytes: file.bytes.clone(),
-            mode: Some(file.metadata.mode() & 0o7777),
+            mode: Some(if file.metadata.is_symlink() {
+                LINK_MODE
+            } else {
+                file.metadata.mode() & 0o7777
+            }),
         })
     }
 
@@ -119,6 +128,10 @@ impl Snapshot {
 
 fn load(path: &ResolvedPath) -> Result<Option<Content>, FileError> {
     let shown = path.shown();
+    if let Some((to, metadata)) = open::read_link(path)? {
+        let bytes = to.into_os_string().into_vec().into();
+        return Ok(Some(Content { bytes, metadata }));
+    }
     let Some(opened) = open::open(path)? else {
         refuse_file_above(path)?;
         return Ok(None);
@@ -262,6 +275,44 @@ impl LockedFile {
         blocking(move || Snapshot::take(&path).map(Arc::new)).await
     }
 
+    /// As [`Self::load`], but a folder that holds nothing, or only such folders, counts as no file, and is told.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub async fn load_or_empty_folder(&self) -> Result<(Arc<Snapshot>, bool), FileError> {
+        let path = Arc::clone(&self.path);
+        blocking(move || {
+            let is_empty = path.real().is_dir() && empty_folders(path.real()).is_some();
+            let nothing = || Snapshot {
+                taken: SystemTime::now(),
+                file: None,
+                sha256: String::new(),
+            };
+            let snapshot = if is_empty { nothing() } else { Snapshot::take(&path)? };
+            Ok((Arc::new(snapshot), is_empty))
+        })
+        .await
+    }
+
+    /// Deletes the folder at the path if it holds nothing, or only such folders.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub async fn remove_empty_folder(&self) -> Result<(), FileError> {
+        let path = Arc::clone(&self.path);
+        blocking(move || {
+            open::check_not_swapped(&path)?;
+            if !path.real().is_dir() {
+                return Ok(());
+            }
+            for folder in empty_folders(path.real()).unwrap_or_default().iter().rev() {
+                std::fs::remove_dir(folder).map_err(|source| FileError::io("delete", path.shown(), source))?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Compares what was at the path with what is to be there, for the person who is asked. Byte order marks are left
     /// out, and what is not UTF-8 is shown as U+FFFD.
     ///
@@ -312,12 +363,30 @@ impl LockedFile {
     }
 }
 
+/// Returns a folder and those in it, from the outside in, if there is nothing else in them.
+fn empty_folders(folder: &Path) -> Option<Vec<PathBuf>> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut at = 0;
+    while let Some(folder) = folders.get(at) {
+        let entries = folder.read_dir().ok()?;
+        for entry in entries {
+            let entry = entry.ok()?;
+            if !entry.file_type().ok()?.is_dir() || folders.len() == MAX_EMPTY_FOLDERS {
+                return None;
+            }
+            folders.push(entry.path());
+        }
+        at += 1;
+    }
+    Some(folders)
+}
+
 /// Fails if the path does not hold what `expected` has.
 pub(super) fn expect(path: &ResolvedPath, expected: &Snapshot) -> Result<(), FileError> {
     let current = load(path)?;
     let same = match (&current, &expected.file) {
         (None, None) => true,
-        (Some(now), Some(then)) => now.bytes == then.bytes,
+        (Some(now), Some(then)) => now.bytes == then.bytes && now.metadata.is_symlink() == then.metadata.is_symlink(),
         (None, Some(_)) | (Some(_), None) => false,
     };
     if same {
@@ -331,7 +400,6 @@ pub(super) fn expect(path: &ResolvedPath, expected: &Snapshot) -> Result<(), Fil
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::PathBuf;
 
     struct Place {
         folder: tempfile::TempDir,

@@ -7,7 +7,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -92,14 +92,35 @@ pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
     }))
 }
 
-/// Fails if a link has come into the real path since it was resolved.
+/// Fails if a link has come into the real path since it was resolved; one that the path names may be its last part.
 pub(super) fn check_not_swapped(path: &ResolvedPath) -> Result<(), FileError> {
-    if path::follow(path.real()) == path.real() {
+    let checked = if path.names_link() {
+        path.real().parent()
+    } else {
+        Some(path.real())
+    };
+    if checked.is_some_and(|checked| path::follow(checked) == checked) {
         Ok(())
     } else {
         Err(FileError::Swapped {
             path: path.shown().into(),
         })
+    }
+}
+
+/// Returns where the link leads that the path names, with its metadata; `None` if there is none.
+pub(super) fn read_link(path: &ResolvedPath) -> Result<Option<(PathBuf, Metadata)>, FileError> {
+    if !path.names_link() {
+        return Ok(None);
+    }
+    check_not_swapped(path)?;
+    let real = path.real();
+    match real.symlink_metadata() {
+        Ok(metadata) if metadata.is_symlink() => {
+            let to = std::fs::read_link(real).map_err(|source| FileError::io("read", path.shown(), source))?;
+            Ok(Some((to, metadata)))
+        }
+        Ok(_) | Err(_) => Ok(None),
     }
 }
 

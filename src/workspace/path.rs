@@ -20,6 +20,7 @@ pub struct ResolvedPath {
     real_relative: String,
     shown_inside: bool,
     real_inside: bool,
+    names_link: bool,
 }
 
 impl ResolvedPath {
@@ -38,7 +39,21 @@ impl ResolvedPath {
             real_relative,
             shown_inside,
             real_inside,
+            names_link: false,
         }
+    }
+
+    /// Returns the same path, which means the link that stands there, if one does, and not what it leads to.
+    pub(super) fn naming_link(self) -> Self {
+        Self {
+            names_link: true,
+            ..self
+        }
+    }
+
+    /// Says whether a link at the real path is what is meant.
+    pub(super) fn names_link(&self) -> bool {
+        self.names_link
     }
 
     /// Returns the absolute path as written, `.` and `..` taken out: for texts and for opening what the user named.

@@ -42,16 +42,22 @@ impl Target {
             return Err(FileError::PathTooLong { length: path.len() });
         }
         let workspace = Arc::clone(workspace);
-        blocking(move || Ok(written.iter().map(|path| Self::resolve(&workspace, path)).collect())).await
+        let resolve = move || {
+            Ok(written
+                .iter()
+                .map(|path| Self::resolve(&workspace, path.as_ref()))
+                .collect())
+        };
+        blocking(resolve).await
     }
 
-    fn resolve(workspace: &Workspace, written: &str) -> Self {
+    pub(super) fn resolve(workspace: &Workspace, written: &Path) -> Self {
         let path = workspace.resolve(written);
         let link = entry_of(path.shown()).filter(|entry| entry.is_symlink()).map(|entry| {
             let inside = workspace.contains_real(&entry);
             // What it is called was looked at with the path; this is about the folder that the link stands in.
             let relative = path.relative().to_owned();
-            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside)
+            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside).naming_link()
         });
         Self { path, link }
     }
@@ -69,6 +75,11 @@ impl Target {
     /// Says whether both name the same entry of the same folder.
     pub fn is_same_entry(&self, other: &Self) -> bool {
         self.entry() == other.entry()
+    }
+
+    /// Returns the path as that of a link, whether one is there or not.
+    pub(super) fn into_entry(self) -> ResolvedPath {
+        self.link.unwrap_or(self.path).naming_link()
     }
 
     fn entry(&self) -> &Path {
@@ -242,18 +253,18 @@ impl Transaction {
         Ok(())
     }
 
-    /// Says what [`Self::commit`] will do to files that it changes. The removal of a link is not among it: a link has no
-    /// content that could be put back.
+    /// Says what [`Self::commit`] will do to files, and links, that it changes.
     pub fn planned_changes(&self) -> Vec<PlannedChange> {
         let planned = |slot: &Slot| {
-            let Before::Content(old) = &slot.before else {
-                return None;
+            let before = match &slot.before {
+                Before::Content(old) => old.version(),
+                Before::Link(to) => Some(Version::link(to)),
             };
             let after = slot.now.as_ref().map(|draft| Version {
                 bytes: draft.bytes.clone(),
                 mode: draft.like.as_ref().and_then(|like| like.snapshot.version()?.mode),
             });
-            let change = slot.file.planned(old, after);
+            let change = slot.file.planned(before, after);
             (change.before != change.after).then_some(change)
         };
         self.slots.iter().filter_map(planned).collect()

@@ -13,6 +13,7 @@
 mod bare;
 mod bulk;
 mod calls;
+mod edits;
 mod life;
 mod measure;
 mod search;
@@ -58,8 +59,8 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 9] = [
-    "read", "bash", "search", "output", "tail", "cancel", "prompt", "start", "crowd",
+const NAMES: [&str; 10] = [
+    "read", "bash", "search", "edits", "output", "tail", "cancel", "prompt", "start", "crowd",
 ];
 
 async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
@@ -67,6 +68,7 @@ async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
         "read" => calls::read(plan).await,
         "bash" => calls::bash(plan).await,
         "search" => search::search(plan).await,
+        "edits" => edits::edits(plan).await,
         "output" => bulk::output(plan).await,
         "tail" => bulk::tail(plan).await,
         "cancel" => life::cancel(plan).await,

@@ -56,6 +56,28 @@ impl Row {
         }
     }
 
+    /// A row whose figure is the ratio of two medians, and which is judged by a time.
+    pub(crate) fn ratio_within(what: &str, ours: &Samples, floor: (&str, &Samples), target: Duration) -> Self {
+        Self {
+            target: show_time(target),
+            is_met: Some(ours.median() <= target),
+            ..Self::ratio(what, ours, floor, None)
+        }
+    }
+
+    /// A row whose figure is how often the growth of memory contains something of `size` bytes.
+    pub(crate) fn multiple(what: &str, before: u64, peak: u64, size: u64, target: f64) -> Self {
+        let multiple = peak.saturating_sub(before) as f64 / size as f64;
+        Self {
+            what: what.to_owned(),
+            ours: format!("{} to {}", show_bytes(before), show_bytes(peak)),
+            floor: format!("file {}", show_bytes(size)),
+            figure: format!("{multiple:.1} x"),
+            target: format!("{target} x"),
+            is_met: Some(multiple <= target),
+        }
+    }
+
     /// A row whose figure is a count.
     pub(crate) fn count(what: &str, detail: String, count: usize, target: usize) -> Self {
         Self {

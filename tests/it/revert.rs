@@ -8,7 +8,7 @@ use tokio_stream::StreamExt as _;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use toolgate::app::{App, Running};
-use toolgate::config::service::{RawListen, RawWorkspace};
+use toolgate::config::service::{RawLimits, RawListen, RawSize, RawWorkspace};
 use toolgate::config::{Config, Environment, RawConfig};
 use toolgate::grpc::proto::call::Ending;
 use toolgate::grpc::proto::call_event::Event;
@@ -32,6 +32,10 @@ fn work(folder: &TempDir) -> PathBuf {
 
 impl Service {
     async fn start(folder: &TempDir) -> Self {
+        Self::with_limits(folder, RawLimits::default()).await
+    }
+
+    async fn with_limits(folder: &TempDir, limits: RawLimits) -> Self {
         let base = folder.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("work")).unwrap();
         fs::write(base.join("work/opencode.json"), RULES).unwrap();
@@ -48,6 +52,7 @@ impl Service {
                 name: "main".to_owned(),
                 directory: text("work"),
             }]),
+            limits,
             ..RawConfig::default()
         };
         let config = Config::load(None, flags, &environment).unwrap();
@@ -67,6 +72,10 @@ impl Service {
         let request = RunToolRequest {
             tool: "write".to_owned(),
             arguments: Some(Arguments::InputJson(input)),
+            context: Some(CallContext {
+                session_id: "writer".to_owned(),
+                ..CallContext::default()
+            }),
             ..RunToolRequest::default()
         };
         let call = self
@@ -189,5 +198,39 @@ async fn rules_and_other_writers_stop_a_revert() {
     assert_eq!(fs::read_to_string(work(&folder).join("kept.txt")).unwrap(), "theirs");
     let (failed, _) = service.revert(of(&kept.call_id)).await.unwrap();
     check(of(&failed), FailureReason::ToolError, "changed no files").await;
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_too_large_to_be_kept_says_so() {
+    let folder = TempDir::new().unwrap();
+    let limits = RawLimits {
+        max_undo_bytes: Some(RawSize::Bytes(64)),
+        ..RawLimits::default()
+    };
+    let service = Service::with_limits(&folder, limits).await;
+    let (small, large) = ("s".repeat(70), "l".repeat(71));
+    let created = service.write("a.txt", &small).await;
+    let replaced = service.write("a.txt", &large).await;
+    assert_eq!(replaced.changes.len(), 1, "what it did is known all the same");
+    let says = |call: &Call| {
+        let text = format!("{call:?}");
+        text.contains("This call cannot be reverted: its files have 141 bytes")
+    };
+    assert!(says(&replaced) && !says(&created));
+    let (_, end) = service.revert(of(&replaced.call_id)).await.unwrap();
+    let Event::Failed(end) = end else { panic!("{end:?}") };
+    assert!(
+        end.error
+            .ends_with("what it was before is not kept: it was too large, or it is too long ago")
+    );
+    let file = work(&folder).join("a.txt");
+    assert_eq!(fs::read_to_string(&file).unwrap(), large);
+
+    // A file that a call only created is deleted again, whatever its size.
+    let created = service.write("b.txt", &"b".repeat(100)).await;
+    assert!(!says(&created));
+    service.revert(of(&created.call_id)).await.unwrap();
+    assert!(!work(&folder).join("b.txt").exists());
     service.stop().await;
 }

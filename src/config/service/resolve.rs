@@ -330,6 +330,7 @@ impl<'a> Pick<'a> {
                 |raw| &raw.limits.max_total_output_bytes,
                 16 << 30,
             )?,
+            max_undo_bytes: self.size("limits.max_undo_bytes", |raw| &raw.limits.max_undo_bytes, 64 << 20)?,
         };
         if limits.max_total_output_bytes < limits.max_output_bytes {
             let message = format!(

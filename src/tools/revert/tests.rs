@@ -37,6 +37,13 @@ impl Fixture {
         self.bench.run(&self.revert, input).await
     }
 
+    async fn patch(&self, body: &str) -> CallId {
+        let patch = crate::tools::apply_patch::ApplyPatch::new(self.revert.files.clone());
+        let input = json!({"patchText": format!("*** Begin Patch\n{body}\n*** End Patch")});
+        self.bench.run(&patch, input).await.unwrap();
+        self.bench.last_call()
+    }
+
     async fn reverted(&self, call: &CallId) -> CallId {
         self.revert(call, false).await.unwrap();
         self.bench.last_call()
@@ -328,7 +335,10 @@ async fn refuses_what_cannot_be_restored() {
     std::fs::rename(it.bench.at("b"), it.bench.at("a")).unwrap();
     it.bench.forget_blobs();
     let error = it.revert(&call, false).await.unwrap_err();
-    assert!(error.ends_with("what it was before is not kept any more"), "{error}");
+    assert!(
+        error.ends_with("what it was before is not kept: it was too large, or it is too long ago"),
+        "{error}"
+    );
     assert_eq!(it.bench.text("a/a.txt"), "two");
 }
 
@@ -359,6 +369,70 @@ async fn all_files_or_none() {
     for name in ["a.txt", "b.txt", "c.txt"] {
         assert_eq!(it.bench.text(name), "old");
     }
+}
+
+#[tokio::test]
+async fn links_come_back_as_links() {
+    let it = Fixture::new();
+    it.bench.write("target.txt", "text\n");
+    let link = it.bench.at("link");
+    let leads = || std::fs::read_link(&link).ok();
+    let to = Some(PathBuf::from("target.txt"));
+    std::os::unix::fs::symlink("target.txt", &link).unwrap();
+
+    let deleted = it.patch("*** Delete File: link").await;
+    assert!(link.symlink_metadata().is_err());
+    let reverted = it.reverted(&deleted).await;
+    assert_eq!((leads(), it.bench.text("target.txt").as_str()), (to.clone(), "text\n"));
+    let again = it.reverted(&reverted).await;
+    assert!(
+        link.symlink_metadata().is_err(),
+        "taking that back deletes it once more"
+    );
+    it.reverted(&again).await;
+    assert_eq!(leads(), to);
+
+    let replaced = it.patch("*** Delete File: link\n*** Add File: link\n+a file").await;
+    assert_eq!((leads(), it.bench.text("link").as_str()), (None, "a file\n"));
+    let reverted = it.reverted(&replaced).await;
+    assert_eq!((leads(), it.bench.text("target.txt").as_str()), (to.clone(), "text\n"));
+    it.reverted(&reverted).await;
+    assert_eq!((leads(), it.bench.text("link").as_str()), (None, "a file\n"));
+
+    it.bench.write("link", "theirs\n");
+    let error = it.revert(&replaced, true).await.unwrap_err();
+    assert!(
+        error.ends_with("someone else has changed it since, and links are not merged"),
+        "{error}"
+    );
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+    assert!(it.revert(&replaced, false).await.is_err());
+    assert_eq!(leads(), Some(PathBuf::from("elsewhere")));
+}
+
+#[tokio::test]
+async fn a_file_comes_back_where_an_empty_folder_was_left() {
+    let it = Fixture::new();
+    it.bench.write("a", "file\n");
+    let deleted = it.patch("*** Delete File: a").await;
+    let created = it.write("a/b/c.txt", "below\n").await;
+    assert!(it.revert(&deleted, false).await.is_err(), "the folder is not empty");
+    it.reverted(&created).await;
+    it.reverted(&deleted).await;
+    assert_eq!(it.bench.text("a"), "file\n");
+}
+
+#[tokio::test]
+async fn the_session_has_seen_what_it_restored() {
+    let it = Fixture::new();
+    it.bench.write("a.txt", "one\n");
+    let call = it.write("a.txt", "two\n").await;
+    it.reverted(&call).await;
+    let edit = crate::tools::edit::Edit::new(Arc::new(Files::new(true)));
+    let input = json!({"filePath": "a.txt", "oldString": "one", "newString": "three"});
+    it.bench.run(&edit, input).await.unwrap();
+    assert_eq!(it.bench.text("a.txt"), "three\n");
 }
 
 type Step = Vec<(usize, Option<(String, u32)>)>;

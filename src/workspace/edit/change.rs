@@ -3,15 +3,17 @@
 //! *Invariant:* nothing is written here. All edits of a change are made one after the other on one text in memory; if one
 //! cannot be made there is no change (`spec/file-tools.md` §5).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::memmem;
 use tokio_util::sync::CancellationToken;
 
 use super::{Edit, EditError, replace};
 use crate::workspace::diff::{self, FileDiff};
 use crate::workspace::files::{Files, LockedFile, Snapshot, blocking};
-use crate::workspace::text::{BOM_BYTES, split_bom};
+use crate::workspace::text::BOM_BYTES;
 use crate::workspace::{FileError, ResolvedPath};
 
 /// The diffs of single edits are kept up to this size together; the diff of the whole change is kept in any case.
@@ -122,9 +124,16 @@ fn with_mark(had_mark: bool, content: Vec<u8>) -> Bytes {
 
 /// Compares two contents by their lines, whatever those end with.
 fn compare(path: &ResolvedPath, old: &[u8], new: &[u8]) -> FileDiff {
-    let text = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        split_bom(&text).1.replace("\r\n", "\n")
-    };
-    diff::unified(path.shown(), &text(old), &text(new))
+    diff::unified(path.shown(), &text_of(old), &text_of(new))
+}
+
+/// Returns a content as text with LF, without a copy where there is nothing to change.
+fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    let bytes = without_mark(bytes);
+    let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+    if memmem::find(bytes, b"\r\n").is_some() {
+        Cow::Owned(text.replace("\r\n", "\n"))
+    } else {
+        text
+    }
 }

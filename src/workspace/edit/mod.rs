@@ -41,8 +41,9 @@ use self::effort::{Effort, Halt};
 use self::search::{Matcher, Place, Search};
 use super::FileError;
 
-/// Files above this are only edited exactly: the tables of the loose strategies would be too large.
-const MAX_LOOSE: usize = 4 << 20;
+/// Files above this are only edited exactly: the tables of the loose strategies would be too large. 100,000 usual lines are
+/// below it.
+const MAX_LOOSE: usize = 8 << 20;
 
 /// The strategies after the exact one, in order.
 const LOOSE: [Matcher; 6] = [
@@ -117,7 +118,10 @@ pub enum EditError {
 }
 
 /// Makes one edit in the content of a file, without its byte order mark.
-pub(super) fn replace(content: &[u8], edit: &Edit, cancelled: &CancellationToken) -> Result<Vec<u8>, EditError> {
+///
+/// # Errors
+/// The text to replace is nowhere, in several places, or nowhere but in one that is too large to be what was meant.
+pub fn replace(content: &[u8], edit: &Edit, cancelled: &CancellationToken) -> Result<Vec<u8>, EditError> {
     let is_crlf = memmem::find(content, b"\r\n").is_some();
     let old = with_endings(&edit.old, is_crlf);
     let new = with_endings(&edit.new, is_crlf);

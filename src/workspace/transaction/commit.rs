@@ -14,7 +14,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::TempPath;
 
-use super::super::{ResolvedPath, atomic, files, marks, open, path};
+use super::super::{ResolvedPath, atomic, files, marks, open};
 use super::{Before, Changed, Draft, Slot, TransactionError, Unrestored};
 use crate::workspace::FileError;
 use crate::workspace::marks::ReadMark;
@@ -78,7 +78,7 @@ fn carry_out<'a>(
 ) -> Result<Vec<Changed>, FileError> {
     let mut steps = Vec::with_capacity(slots.len());
     for slot in slots {
-        slot.check_place()?;
+        open::check_not_swapped(slot.file.path())?;
         steps.push(prepare(slot, done).map_err(|source| slot.failed(source))?);
     }
     for slot in slots {
@@ -302,20 +302,6 @@ impl Slot {
         match &self.before {
             Before::Content(snapshot) => snapshot.metadata().cloned(),
             Before::Link(_) => None,
-        }
-    }
-
-    /// Fails if a link has come into the path since it was resolved.
-    fn check_place(&self) -> Result<(), FileError> {
-        let place = self.file.path();
-        match &self.before {
-            Before::Content(_) => open::check_not_swapped(place),
-            Before::Link(_) => match place.real().parent() {
-                Some(folder) if path::follow(folder) == folder => Ok(()),
-                Some(_) | None => Err(FileError::Swapped {
-                    path: place.shown().into(),
-                }),
-            },
         }
     }
 

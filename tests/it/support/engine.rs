@@ -128,6 +128,7 @@ impl Inside {
             max_running_calls: 8,
             max_input_bytes: 1024,
             max_output_bytes: 1 << 20,
+            max_undo_bytes: 1 << 20,
         };
         Self {
             engine: Engine::new(shared, broker, instance, vec![place], limits),
