@@ -8,6 +8,7 @@ mod admit;
 mod cursor;
 mod input;
 mod live;
+mod lossy;
 pub mod outputs;
 mod port;
 mod registry;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -35,6 +35,9 @@ const OUTPUT_BATCH: usize = 1024 * 1024;
 
 /// Metadata is announced at most this often.
 const METADATA_EVERY: Duration = Duration::from_millis(100);
+
+/// When the store is full, pieces are made smaller down to this, so that the beginning is kept as far as there is room.
+const SMALLEST_PIECE: usize = 4 * 1024;
 
 /// Events that may wait for a log that cannot be written, before the call gets no more output in.
 const MAX_UNSTORED: usize = 1024;
@@ -174,7 +177,7 @@ impl LogWriter {
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
             Command::Output { bytes, stored } => {
-                let result = self.store_output(&bytes).await;
+                let result = self.store_output(bytes).await;
                 // The tool may be gone; its bytes are stored all the same.
                 let _ = stored.send(result);
                 self.flush_due().await;
@@ -240,19 +243,33 @@ impl LogWriter {
         self.flush_due().await;
     }
 
-    async fn store_output(&mut self, bytes: &Bytes) -> Result<(), StoreError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
+    /// Stores output, as far as there is room: what fits is kept, and the error says why the rest is not.
+    async fn store_output(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
         if self.unstored.len() > MAX_UNSTORED {
             return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
         }
-        if self.output.stored + bytes.len() as u64 > self.max_output_bytes {
+        let room = usize::try_from(self.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
+        let is_too_much = bytes.len() > room;
+        bytes.truncate(whole_characters(&bytes, room));
+        let mut size = bytes.len();
+        while !bytes.is_empty() {
+            let piece = bytes.slice(..whole_characters(&bytes, size));
+            match self.store_piece(piece.clone()).await {
+                Ok(()) => bytes.advance(piece.len()),
+                Err(StoreError::Full(_)) if size > SMALLEST_PIECE => size /= 2,
+                Err(error) => return Err(error),
+            }
+        }
+        if is_too_much {
             return Err(StoreError::Full(format!(
-                "one call may write {} bytes of output",
+                "one call may write {} bytes of output (limits.max_output_bytes)",
                 self.max_output_bytes
             )));
         }
+        Ok(())
+    }
+
+    async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
         let writer = match &mut self.output.writer {
             Some(writer) => writer,
             None => {
@@ -266,9 +283,9 @@ impl LogWriter {
                 self.output.writer.insert(writer)
             }
         };
-        writer.append(bytes).await?;
-        self.output.stored += bytes.len() as u64;
-        self.output.unannounced.extend_from_slice(bytes);
+        writer.append(piece.clone()).await?;
+        self.output.stored += piece.len() as u64;
+        self.output.unannounced.extend_from_slice(&piece);
         Ok(())
     }
 

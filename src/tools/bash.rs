@@ -17,7 +17,7 @@ use approval::{ask, enter};
 use report::{CANCELLED_DRAIN, Report};
 
 use crate::call::{Effect, ToolOutput};
-use crate::process::{Cause, Launch, Programs, StartError};
+use crate::process::{Cause, Ending, Launch, Programs, Running, StartError};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The longest time limit, in milliseconds: what the timers of other implementations can hold.
@@ -149,29 +149,45 @@ async fn execute(
     limit: Limit,
     ctx: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let mut running = programs.start(launch).await.map_err(not_started)?;
+    let running = programs.start(launch).await.map_err(not_started)?;
     let mut report = Report::new(description, ctx);
     report.publish().await;
+    match follow(running, &mut report, limit, ctx).await {
+        Ok(ending) => report.finish(ending, limit).await,
+        Err(error) => {
+            // The last look at what is kept, before the call ends without a result.
+            report.publish().await;
+            Err(error)
+        }
+    }
+}
+
+/// Hands over what the program prints until it has ended.
+async fn follow(
+    mut running: Running,
+    report: &mut Report<'_>,
+    limit: Limit,
+    ctx: &CallContext,
+) -> Result<Ending, ToolError> {
     let output = running.take_output();
     let mut pumping = Box::pin(report.pump(output));
     let mut supervising = Box::pin(running.supervise(limit.time, &ctx.cancelled));
-    let ending = tokio::select! {
+    tokio::select! {
         ending = &mut supervising => {
             match ending.cause {
                 Cause::Ended | Cause::TimedOut => pumping.await?,
                 // The engine waits only a moment for a cancelled call; what is left is given up.
                 Cause::Cancelled => tokio::time::timeout(CANCELLED_DRAIN, pumping).await.unwrap_or(Ok(()))?,
             }
-            ending
+            Ok(ending)
         }
         // An error drops the supervision, and that kills the program.
         pumped = &mut pumping => {
             pumped?;
             drop(pumping);
-            supervising.await
+            Ok(supervising.await)
         }
-    };
-    report.finish(ending, limit).await
+    }
 }
 
 fn not_started(error: StartError) -> ToolError {

@@ -10,6 +10,7 @@ mod contract;
 mod crash;
 mod drain;
 mod edits;
+mod floods;
 mod hostile;
 mod prompts;
 mod readme;

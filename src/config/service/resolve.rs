@@ -328,6 +328,7 @@ impl<'a> Pick<'a> {
                 |raw| &raw.limits.max_total_output_bytes,
                 16 << 30,
             )?,
+            min_free_bytes: self.size("limits.min_free_bytes", |raw| &raw.limits.min_free_bytes, 256 << 20)?,
         };
         if limits.max_total_output_bytes < limits.max_output_bytes {
             let message = format!(

@@ -81,6 +81,7 @@ max_running_calls = 5
 max_input_bytes = 1024
 max_output_bytes = "2MiB"
 max_total_output_bytes = "1GiB"
+min_free_bytes = "1MiB"
 [permission]
 timeout = "10m"
 unattended = "refuse"
@@ -103,6 +104,7 @@ directory = "/b/../c"
     assert_eq!(config.listen.unix, None);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
+    assert_eq!(config.limits.min_free_bytes, 1 << 20);
     assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     assert_eq!(config.permission.unattended, Unattended::Refuse);
     assert_eq!(config.retention.journal, Duration::from_secs(3 * 3600));

@@ -30,6 +30,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             max_input_bytes: size("limits.max_input_bytes"),
             max_output_bytes: size("limits.max_output_bytes"),
             max_total_output_bytes: size("limits.max_total_output_bytes"),
+            min_free_bytes: size("limits.min_free_bytes"),
         },
         permission: RawPermission {
             timeout: text("permission.timeout"),
