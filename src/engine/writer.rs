@@ -26,9 +26,16 @@ pub(crate) const QUEUE: usize = 32;
 /// Bytes in one output event at most.
 const EVENT_BYTES: usize = 64 * 1024;
 
-/// Output that waits to be announced is announced at the latest after this long, or at once when there was silence.
-/// Many small messages would make HTTP/2 peers close the connection.
+/// Output that waits to be announced is announced at once when there was silence, and otherwise after so long at the
+/// latest: a person who types and looks should not notice it.
+const OUTPUT_SOON: Duration = Duration::from_millis(3);
+
+/// As [`OUTPUT_SOON`], for a call that has gone on for a while announcing more often than this. Many small messages would
+/// make HTTP/2 peers close the connection.
 const OUTPUT_EVERY: Duration = Duration::from_millis(25);
+
+/// How many announcements in a row may come sooner than [`OUTPUT_EVERY`].
+const OUTPUT_BURST: u32 = 64;
 
 /// Output that waits to be announced is announced when it is this much.
 const OUTPUT_BATCH: usize = 1024 * 1024;
@@ -114,8 +121,76 @@ struct Output {
     /// Bytes stored.
     stored: u64,
     /// Bytes stored and not announced yet.
-    unannounced: BytesMut,
+    unannounced: Unannounced,
     last: Option<Instant>,
+    /// Announcements that came sooner than they may for long.
+    early: u32,
+}
+
+impl Output {
+    /// When what waits is announced.
+    fn due(&self) -> Option<Instant> {
+        let wait = if self.early < OUTPUT_BURST {
+            OUTPUT_SOON
+        } else {
+            OUTPUT_EVERY
+        };
+        self.last.map(|last| last + wait)
+    }
+
+    fn announced(&mut self) {
+        let now = Instant::now();
+        let silent = self.last.map_or(Duration::MAX, |last| now - last);
+        let forgiven = u32::try_from(silent.as_millis() / OUTPUT_EVERY.as_millis()).unwrap_or(u32::MAX);
+        self.early = match forgiven {
+            0 => (self.early + 1).min(OUTPUT_BURST),
+            forgiven => self.early.saturating_sub(forgiven),
+        };
+        self.last = Some(now);
+    }
+}
+
+/// Bytes in the order in which they were stored: large pieces as they came, small ones copied together.
+#[derive(Default)]
+struct Unannounced {
+    pieces: Vec<Bytes>,
+    tail: BytesMut,
+    length: usize,
+}
+
+impl Unannounced {
+    fn push(&mut self, piece: Bytes) {
+        self.length += piece.len();
+        if piece.len() < EVENT_BYTES / 2 {
+            self.tail.extend_from_slice(&piece);
+        } else {
+            self.close_tail();
+            self.pieces.push(piece);
+        }
+    }
+
+    fn close_tail(&mut self) {
+        if !self.tail.is_empty() {
+            self.pieces.push(self.tail.split().freeze());
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Takes everything, in pieces of one event each.
+    fn take(&mut self) -> Vec<Bytes> {
+        self.close_tail();
+        self.length = 0;
+        let mut events = Vec::new();
+        for mut left in self.pieces.drain(..) {
+            while !left.is_empty() {
+                events.push(left.split_to(whole_characters(&left, EVENT_BYTES)));
+            }
+        }
+        events
+    }
 }
 
 impl LogWriter {
@@ -285,15 +360,14 @@ impl LogWriter {
         };
         writer.append(piece.clone()).await?;
         self.output.stored += piece.len() as u64;
-        self.output.unannounced.extend_from_slice(&piece);
+        self.output.unannounced.push(piece);
         Ok(())
     }
 
     /// When something that waits must be announced.
     fn next_deadline(&self) -> Option<Instant> {
         let now = Instant::now();
-        let output =
-            (!self.output.unannounced.is_empty()).then(|| self.output.last.map_or(now, |last| last + OUTPUT_EVERY));
+        let output = (self.output.unannounced.len() > 0).then(|| self.output.due().unwrap_or(now));
         let metadata = self
             .pending_patch
             .as_ref()
@@ -303,8 +377,8 @@ impl LogWriter {
 
     async fn flush_due(&mut self) {
         let now = Instant::now();
-        let output_due = self.output.last.is_none_or(|last| now >= last + OUTPUT_EVERY)
-            || self.output.unannounced.len() >= OUTPUT_BATCH;
+        let output_due =
+            self.output.due().is_none_or(|due| now >= due) || self.output.unannounced.len() >= OUTPUT_BATCH;
         let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
         self.flush_some(output_due, metadata_due).await;
     }
@@ -319,12 +393,10 @@ impl LogWriter {
             kinds.push((EventKind::Metadata { title, patch }, None));
             self.last_metadata = Some(Instant::now());
         }
-        let waits = output && !self.output.unannounced.is_empty();
+        let waits = output && self.output.unannounced.len() > 0;
         if let Some(id) = self.output.id.clone().filter(|_| waits) {
-            let mut left = self.output.unannounced.split().freeze();
-            let mut offset = self.output.stored - left.len() as u64;
-            while !left.is_empty() {
-                let data = left.split_to(whole_characters(&left, EVENT_BYTES));
+            let mut offset = self.output.stored - self.output.unannounced.len() as u64;
+            for data in self.output.unannounced.take() {
                 let length = data.len() as u64;
                 kinds.push((
                     EventKind::Output {
@@ -336,7 +408,7 @@ impl LogWriter {
                 ));
                 offset += length;
             }
-            self.output.last = Some(Instant::now());
+            self.output.announced();
         }
         if !kinds.is_empty() {
             self.append_with(kinds).await;
