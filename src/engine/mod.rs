@@ -5,6 +5,7 @@
 //! clients or the service.
 
 mod admit;
+mod announce;
 mod cursor;
 mod input;
 mod live;

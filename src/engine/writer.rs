@@ -6,36 +6,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::announce::{Output, whole_characters};
 use super::live::{LiveCall, Recorded};
 use super::run::{self, running};
 use crate::call::{
-    CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
-    ServiceEvent, ServiceEventKind, Timestamp,
+    CallEvent, CallRecord, CallState, Ending, EventKind, JsonMap, Prompt, PromptId, PromptOutcome, ServiceEvent,
+    ServiceEventKind, Timestamp,
 };
-use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
+use crate::store::{OutputInfo, OutputOwner, Store, StoreError};
 
 /// Commands that may wait for the writer; a feeder beyond that waits itself.
 pub(crate) const QUEUE: usize = 32;
-
-/// Bytes in one output event at most.
-const EVENT_BYTES: usize = 64 * 1024;
-
-/// Output that waits to be announced is announced at once when there was silence, and otherwise after so long at the
-/// latest: a person who types and looks should not notice it.
-const OUTPUT_SOON: Duration = Duration::from_millis(3);
-
-/// As [`OUTPUT_SOON`], for a call that has gone on for a while announcing more often than this. Many small messages would
-/// make HTTP/2 peers close the connection.
-const OUTPUT_EVERY: Duration = Duration::from_millis(25);
-
-/// How many announcements in a row may come sooner than [`OUTPUT_EVERY`].
-const OUTPUT_BURST: u32 = 64;
 
 /// Output that waits to be announced is announced when it is this much.
 const OUTPUT_BATCH: usize = 1024 * 1024;
@@ -112,85 +99,6 @@ pub(crate) struct LogWriter {
     open_prompts: Vec<PromptId>,
     /// Events that the store has not taken yet: it was full, or failed. They go first with the next attempt.
     unstored: Vec<Recorded>,
-}
-
-#[derive(Default)]
-struct Output {
-    writer: Option<Box<dyn OutputWriter>>,
-    id: Option<OutputId>,
-    /// Bytes stored.
-    stored: u64,
-    /// Bytes stored and not announced yet.
-    unannounced: Unannounced,
-    last: Option<Instant>,
-    /// Announcements that came sooner than they may for long.
-    early: u32,
-}
-
-impl Output {
-    /// When what waits is announced.
-    fn due(&self) -> Option<Instant> {
-        let wait = if self.early < OUTPUT_BURST {
-            OUTPUT_SOON
-        } else {
-            OUTPUT_EVERY
-        };
-        self.last.map(|last| last + wait)
-    }
-
-    fn announced(&mut self) {
-        let now = Instant::now();
-        let silent = self.last.map_or(Duration::MAX, |last| now - last);
-        let forgiven = u32::try_from(silent.as_millis() / OUTPUT_EVERY.as_millis()).unwrap_or(u32::MAX);
-        self.early = match forgiven {
-            0 => (self.early + 1).min(OUTPUT_BURST),
-            forgiven => self.early.saturating_sub(forgiven),
-        };
-        self.last = Some(now);
-    }
-}
-
-/// Bytes in the order in which they were stored: large pieces as they came, small ones copied together.
-#[derive(Default)]
-struct Unannounced {
-    pieces: Vec<Bytes>,
-    tail: BytesMut,
-    length: usize,
-}
-
-impl Unannounced {
-    fn push(&mut self, piece: Bytes) {
-        self.length += piece.len();
-        if piece.len() < EVENT_BYTES / 2 {
-            self.tail.extend_from_slice(&piece);
-        } else {
-            self.close_tail();
-            self.pieces.push(piece);
-        }
-    }
-
-    fn close_tail(&mut self) {
-        if !self.tail.is_empty() {
-            self.pieces.push(self.tail.split().freeze());
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Takes everything, in pieces of one event each.
-    fn take(&mut self) -> Vec<Bytes> {
-        self.close_tail();
-        self.length = 0;
-        let mut events = Vec::new();
-        for mut left in self.pieces.drain(..) {
-            while !left.is_empty() {
-                events.push(left.split_to(whole_characters(&left, EVENT_BYTES)));
-            }
-        }
-        events
-    }
 }
 
 impl LogWriter {
@@ -523,18 +431,6 @@ impl LogWriter {
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
     }
-}
-
-/// Returns how many bytes to take, at most `limit`, so that no character is cut. Bytes that are not UTF-8 are cut anywhere.
-fn whole_characters(bytes: &[u8], limit: usize) -> usize {
-    if bytes.len() <= limit {
-        return bytes.len();
-    }
-    let starts_character = |index: &usize| bytes[*index] & 0xC0 != 0x80;
-    (limit.saturating_sub(3)..=limit)
-        .rev()
-        .find(starts_character)
-        .unwrap_or(limit)
 }
 
 /// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.
