@@ -164,6 +164,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LIMITS_MAX_INPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MIN_FREE_BYTES", "1"),
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
         ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
