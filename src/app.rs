@@ -34,7 +34,7 @@ use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{Broker, PromptPolicy};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
-use crate::store::local::LocalStore;
+use crate::store::local::{LocalStore, SpaceLimits};
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
 use crate::tools::apply_patch::ApplyPatch;
@@ -115,7 +115,13 @@ impl App {
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
-        let store = tokio::task::spawn_blocking(move || LocalStore::open(&data_dir, opened_by)).await??;
+        let space = SpaceLimits {
+            max_bytes: config.limits.max_total_output_bytes,
+            min_free_bytes: config.limits.min_free_bytes,
+            keep_outputs: config.retention.outputs,
+        };
+        let store =
+            tokio::task::spawn_blocking(move || LocalStore::open_limited(&data_dir, opened_by, space)).await??;
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
 

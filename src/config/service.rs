@@ -82,6 +82,8 @@ pub struct RawLimits {
     pub max_total_output_bytes: Option<RawSize>,
     /// Size of what is kept of the files of one call, so that it can be reverted.
     pub max_undo_bytes: Option<RawSize>,
+    /// Free space that storing outputs leaves on the disk.
+    pub min_free_bytes: Option<RawSize>,
 }
 
 /// A size: an integer, or a text such as `8MiB`.
@@ -220,10 +222,12 @@ pub struct LimitsConfig {
     pub max_input_bytes: u64,
     /// Bytes of one call's stored output: enough for the log of a long build, too little to fill a disk.
     pub max_output_bytes: u64,
-    /// Bytes of all stored outputs together; the oldest go first.
+    /// Bytes of all stored outputs and kept contents of files together; the oldest outputs go first.
     pub max_total_output_bytes: u64,
     /// Bytes that the files that one call changes may have together, before and after, so that it can be reverted.
     pub max_undo_bytes: u64,
+    /// Bytes that must stay free on the disk: what would leave less is not stored.
+    pub min_free_bytes: u64,
 }
 
 /// How prompts are treated.

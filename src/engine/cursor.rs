@@ -212,7 +212,12 @@ impl Cursor {
                 return Ok(Some(recorded));
             }
             if self.stored_further() {
-                let events = self.store.events(&self.id, self.next - 1, BATCH).await?;
+                let mut events = self.store.events(&self.id, self.next - 1, BATCH).await?;
+                if let Some((_, progress)) = &self.live {
+                    // What is stored but not yet published would show an end that the call's record does not have.
+                    let last = progress.borrow().last;
+                    events.retain(|event| event.sequence <= last);
+                }
                 if events.is_empty() && self.is_over() {
                     // A log that ends without its terminal event: the store lost it.
                     return Err(WatchError::Abandoned);

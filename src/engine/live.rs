@@ -16,6 +16,9 @@ use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, 
 const RECENT_EVENTS: usize = 64;
 const RECENT_BYTES: usize = 128 * 1024;
 
+/// The same while somebody watches: two batches of the log writer, so that who keeps up need not read them back.
+const WATCHED_BYTES: usize = 2 * 1024 * 1024;
+
 /// An event with the bytes of its output, if it has any and they are still at hand.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
@@ -119,6 +122,11 @@ impl LiveCall {
         let last = record.last_sequence;
         *lock(&self.record) = Arc::new(record);
         {
+            let most = if self.progress.receiver_count() > 0 {
+                WATCHED_BYTES
+            } else {
+                RECENT_BYTES
+            };
             let mut recent = lock(&self.recent);
             for event in events {
                 if let EventKind::Output { offset, length, .. } = &event.event.kind {
@@ -127,7 +135,7 @@ impl LiveCall {
                 recent.bytes += weight(&event);
                 recent.events.push_back(event);
             }
-            while recent.events.len() > RECENT_EVENTS || (recent.bytes > RECENT_BYTES && recent.events.len() > 1) {
+            while recent.events.len() > RECENT_EVENTS || (recent.bytes > most && recent.events.len() > 1) {
                 let Some(oldest) = recent.events.pop_front() else { break };
                 recent.bytes -= weight(&oldest);
             }

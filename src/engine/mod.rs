@@ -5,10 +5,12 @@
 //! clients or the service.
 
 mod admit;
+mod announce;
 mod child;
 mod cursor;
 mod input;
 mod live;
+mod lossy;
 pub mod outputs;
 mod port;
 mod registry;

@@ -5,12 +5,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
 use super::live::{LiveCall, Recorded, lock};
+use super::lossy::{self, Decoded};
 use super::port::Port;
 use super::registry::Entry;
 use super::truncate::{self, Direction, Totals};
@@ -29,6 +31,9 @@ use crate::workspace::Workspace;
 
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
+
+/// Which end of a long output the model sees.
+const DIRECTION: Direction = Direction::Head;
 
 /// One run of one call.
 pub(super) struct Run {
@@ -124,6 +129,9 @@ impl Run {
             }
         }
         let ending = self.ending(returned, finished).await;
+        if let (Some(label), Some(path)) = (ending.metadata.get(lossy::KEY), &ending.truncation.path) {
+            port.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
+        }
         let _ = log
             .send(Command::End {
                 ending: Box::new(ending),
@@ -227,6 +235,9 @@ impl Run {
                     truncation,
                     timing,
                 }
+            }
+            Returned::Error(ToolError::Quota(text)) if self.live.stop_reason().is_none() => {
+                failed_by_quota(text, stored.as_ref(), failed, metadata)
             }
             Returned::Error(error) => failed(self.explain(error), metadata),
             Returned::DoomLoop(refusal) => failed(self.explain_loop(refusal), metadata),
@@ -351,7 +362,7 @@ impl Run {
                         ..Truncation::default()
                     },
                 ),
-                Some(info) => self.cut_stored(info).await,
+                Some(info) => self.cut_stored(info, metadata).await,
             },
         };
         if !pages_itself {
@@ -363,7 +374,7 @@ impl Run {
         (text, cut)
     }
 
-    async fn cut_stored(&self, info: OutputInfo) -> (String, Truncation) {
+    async fn cut_stored(&self, info: OutputInfo, metadata: &mut JsonMap) -> (String, Truncation) {
         let totals = Totals {
             bytes: info.bytes,
             lines: info.lines,
@@ -382,24 +393,37 @@ impl Run {
             }
         };
         // What is not UTF-8 grows when it is replaced, so the text may be over the limit though the bytes are not.
-        let text = String::from_utf8_lossy(&window);
+        let decoded = Decoded::new(&window);
         let shown = Totals {
-            bytes: totals.bytes.max(text.len() as u64),
+            bytes: totals.bytes.max(decoded.text.len() as u64),
             lines: totals.lines,
         };
-        if shown.fit(&self.truncation) {
-            return (text.into_owned(), describe(&info));
+        let fits = shown.fit(&self.truncation);
+        let kept = if fits {
+            decoded.text.len()
+        } else {
+            self.preview(&decoded.text, shown).kept.len()
+        };
+        let replaced = decoded.replaced_in(kept);
+        if replaced > 0 {
+            metadata.insert(lossy::KEY.to_owned(), lossy::label(replaced));
         }
-        self.cut(&text, shown, Ok(info))
+        if fits {
+            return (decoded.text, describe(&info));
+        }
+        self.cut(&decoded.text, shown, Ok(info))
+    }
+
+    fn preview<'a>(&self, window: &'a str, totals: Totals) -> truncate::Preview<'a> {
+        truncate::preview(window.as_bytes(), totals, &self.truncation, DIRECTION)
     }
 
     fn cut(&self, window: &str, totals: Totals, whole: Result<OutputInfo, StoreError>) -> (String, Truncation) {
-        let direction = Direction::Head;
-        let preview = truncate::preview(window.as_bytes(), totals, &self.truncation, direction);
+        let preview = self.preview(window, totals);
         let may_delegate = agents::may_use_task(&self.rights.rules);
         match whole {
             Ok(info) => {
-                let text = truncate::render(&preview, direction, &info.path, may_delegate);
+                let text = truncate::render(&preview, DIRECTION, &info.path, may_delegate);
                 (
                     text,
                     Truncation {
@@ -434,9 +458,32 @@ impl Run {
             workspace: self.record.origin.workspace.clone(),
         };
         let mut writer = self.engine.store.create_output(owner).await?;
-        writer.append(text.as_bytes()).await?;
+        writer.append(Bytes::copy_from_slice(text.as_bytes())).await?;
         writer.finish().await
     }
+}
+
+/// Makes the end of a call whose output did not find room: what did is kept, and the model is told where.
+fn failed_by_quota(
+    mut error: String,
+    stored: Option<&OutputInfo>,
+    failed: impl FnOnce(Outcome, JsonMap) -> Ending,
+    mut metadata: JsonMap,
+) -> Ending {
+    let kept = stored.map_or(0, |info| info.bytes);
+    if let Some(info) = stored {
+        error += &format!(
+            " The first {kept} bytes are kept in {}: look there with Grep or Read before you run it again, with less \
+             output.",
+            info.path
+        );
+        metadata.insert("outputPath".to_owned(), json!(info.path));
+    }
+    metadata.insert("quota".to_owned(), json!({ "kept_bytes": kept }));
+    let reason = EndReason::Quota;
+    let mut ending = failed(Outcome::Failed { reason, error }, metadata);
+    ending.truncation.truncated = true;
+    ending
 }
 
 fn describe(info: &OutputInfo) -> Truncation {

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::announce::{Output, whole_characters};
 use super::live::{LiveCall, Recorded};
 use super::run::{self, running};
 use crate::call::{
-    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
+    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, JsonMap, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
@@ -23,18 +24,14 @@ use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
 /// Commands that may wait for the writer; a feeder beyond that waits itself.
 pub(crate) const QUEUE: usize = 32;
 
-/// Bytes in one output event at most.
-const EVENT_BYTES: usize = 64 * 1024;
-
-/// Output that waits to be announced is announced at the latest after this long, or at once when there was silence.
-/// Many small messages would make HTTP/2 peers close the connection.
-const OUTPUT_EVERY: Duration = Duration::from_millis(25);
-
 /// Output that waits to be announced is announced when it is this much.
 const OUTPUT_BATCH: usize = 1024 * 1024;
 
 /// Metadata is announced at most this often.
 const METADATA_EVERY: Duration = Duration::from_millis(100);
+
+/// When the store is full, pieces are made smaller down to this, so that the beginning is kept as far as there is room.
+const SMALLEST_PIECE: usize = 4 * 1024;
 
 /// Events that may wait for a log that cannot be written, before the call gets no more output in.
 const MAX_UNSTORED: usize = 1024;
@@ -110,17 +107,6 @@ pub(crate) struct LogWriter {
     unstored: Vec<Recorded>,
 }
 
-#[derive(Default)]
-struct Output {
-    writer: Option<Box<dyn OutputWriter>>,
-    id: Option<OutputId>,
-    /// Bytes stored.
-    stored: u64,
-    /// Bytes stored and not announced yet.
-    unannounced: BytesMut,
-    last: Option<Instant>,
-}
-
 impl LogWriter {
     pub(crate) fn new(
         store: Arc<dyn Store>,
@@ -180,7 +166,7 @@ impl LogWriter {
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
             Command::Output { bytes, stored } => {
-                let result = self.store_output(&bytes).await;
+                let result = self.store_output(bytes).await;
                 // The tool may be gone; its bytes are stored all the same.
                 let _ = stored.send(result);
                 self.flush_due().await;
@@ -254,22 +240,36 @@ impl LogWriter {
         self.flush_due().await;
     }
 
-    async fn store_output(&mut self, bytes: &Bytes) -> Result<(), StoreError> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
+    /// Stores output, as far as there is room: what fits is kept, and the error says why the rest is not.
+    async fn store_output(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
         if self.unstored.len() > MAX_UNSTORED {
             return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
         }
-        if self.output.stored + bytes.len() as u64 > self.max_output_bytes {
+        let room = usize::try_from(self.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
+        let is_too_much = bytes.len() > room;
+        bytes.truncate(whole_characters(&bytes, room));
+        let mut size = bytes.len();
+        while !bytes.is_empty() {
+            let piece = bytes.slice(..whole_characters(&bytes, size));
+            match self.store_piece(piece.clone()).await {
+                Ok(()) => bytes.advance(piece.len()),
+                Err(StoreError::Full(_)) if size > SMALLEST_PIECE => size /= 2,
+                Err(error) => return Err(error),
+            }
+        }
+        if is_too_much {
             return Err(StoreError::Full(format!(
-                "one call may write {} bytes of output",
+                "one call may write {} bytes of output (limits.max_output_bytes)",
                 self.max_output_bytes
             )));
         }
-        self.output_writer().await?.append(bytes).await?;
-        self.output.stored += bytes.len() as u64;
-        self.output.unannounced.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
+        self.output_writer().await?.append(piece.clone()).await?;
+        self.output.stored += piece.len() as u64;
+        self.output.unannounced.push(piece);
         Ok(())
     }
 
@@ -294,8 +294,7 @@ impl LogWriter {
     /// When something that waits must be announced.
     fn next_deadline(&self) -> Option<Instant> {
         let now = Instant::now();
-        let output =
-            (!self.output.unannounced.is_empty()).then(|| self.output.last.map_or(now, |last| last + OUTPUT_EVERY));
+        let output = (self.output.unannounced.len() > 0).then(|| self.output.due().unwrap_or(now));
         let metadata = self
             .pending_patch
             .as_ref()
@@ -305,8 +304,8 @@ impl LogWriter {
 
     async fn flush_due(&mut self) {
         let now = Instant::now();
-        let output_due = self.output.last.is_none_or(|last| now >= last + OUTPUT_EVERY)
-            || self.output.unannounced.len() >= OUTPUT_BATCH;
+        let output_due =
+            self.output.due().is_none_or(|due| now >= due) || self.output.unannounced.len() >= OUTPUT_BATCH;
         let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
         self.flush_some(output_due, metadata_due).await;
     }
@@ -321,12 +320,10 @@ impl LogWriter {
             kinds.push((EventKind::Metadata { title, patch }, None));
             self.last_metadata = Some(Instant::now());
         }
-        let waits = output && !self.output.unannounced.is_empty();
+        let waits = output && self.output.unannounced.len() > 0;
         if let Some(id) = self.output.id.clone().filter(|_| waits) {
-            let mut left = self.output.unannounced.split().freeze();
-            let mut offset = self.output.stored - left.len() as u64;
-            while !left.is_empty() {
-                let data = left.split_to(whole_characters(&left, EVENT_BYTES));
+            let mut offset = self.output.stored - self.output.unannounced.len() as u64;
+            for data in self.output.unannounced.take() {
                 let length = data.len() as u64;
                 kinds.push((
                     EventKind::Output {
@@ -338,7 +335,7 @@ impl LogWriter {
                 ));
                 offset += length;
             }
-            self.output.last = Some(Instant::now());
+            self.output.announced();
         }
         if !kinds.is_empty() {
             self.append_with(kinds).await;
@@ -453,18 +450,6 @@ impl LogWriter {
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
     }
-}
-
-/// Returns how many bytes to take, at most `limit`, so that no character is cut. Bytes that are not UTF-8 are cut anywhere.
-fn whole_characters(bytes: &[u8], limit: usize) -> usize {
-    if bytes.len() <= limit {
-        return bytes.len();
-    }
-    let starts_character = |index: &usize| bytes[*index] & 0xC0 != 0x80;
-    (limit.saturating_sub(3)..=limit)
-        .rev()
-        .find(starts_character)
-        .unwrap_or(limit)
 }
 
 /// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.

@@ -18,6 +18,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// The size of a pipe that has proved to be a busy one. Quiet ones stay small, because the kernel counts them per user.
 const BUSY_PIPE_BYTES: usize = 1024 * 1024;
 
+/// Most that is read at once from a busy pipe: what lies in it, so that a flood takes few steps.
+const BUSY_READ_BYTES: usize = 512 * 1024;
+
 /// Below this a chunk is copied out of its read buffer, so that nobody keeps 64 KiB alive for one line.
 const COPY_BYTES: usize = READ_BYTES / 4;
 
@@ -144,16 +147,13 @@ impl Stream {
 
     /// Remembers how much lies in the pipe: that much was printed before the end and is read in any case.
     fn note_owed(&mut self) {
-        self.owed = self
-            .pipe
-            .as_ref()
-            .and_then(|pipe| rustix::io::ioctl_fionread(pipe).ok())
-            .unwrap_or(0);
+        self.owed = self.pipe.as_ref().map_or(0, lies_in) as u64;
     }
 
     fn read(&mut self) -> Option<Bytes> {
         let pipe = self.pipe.as_ref()?;
-        let mut buffer = BytesMut::with_capacity(READ_BYTES);
+        let waiting = if self.busy { lies_in(pipe) } else { 0 };
+        let mut buffer = BytesMut::with_capacity(waiting.clamp(READ_BYTES, BUSY_READ_BYTES));
         buffer.extend_from_slice(&self.held);
         match pipe.try_read_buf(&mut buffer) {
             Ok(0) => {
@@ -184,6 +184,12 @@ impl Stream {
         self.pipe = None;
         std::mem::take(&mut self.held)
     }
+}
+
+/// Returns how many bytes lie in a pipe.
+fn lies_in(pipe: &Receiver) -> usize {
+    let waiting = rustix::io::ioctl_fionread(pipe).unwrap_or(0);
+    usize::try_from(waiting).unwrap_or(usize::MAX)
 }
 
 /// Returns how many bytes at the end, three at most, begin a character that the next bytes may finish.

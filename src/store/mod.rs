@@ -202,8 +202,8 @@ pub trait OutputWriter: Send + Sync {
     /// Appends bytes; when it returns they are readable at the offset that was the length before.
     ///
     /// # Errors
-    /// `Full` if there is no space left. What was there before stays.
-    async fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError>;
+    /// `Full` if there is no space left. What was there before stays, and a shorter piece may still have room.
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError>;
 
     /// Ends the output and returns what is known of it.
     async fn finish(self: Box<Self>) -> Result<OutputInfo, StoreError>;

@@ -216,12 +216,27 @@ fn has_failed(ending: &Ending) -> bool {
 
 /// Stays with a program to its end and hands over what it prints.
 async fn follow(
-    mut running: Running,
+    running: Running,
     report: &mut Report<'_>,
     limit: Limit,
     ctx: &CallContext,
 ) -> Result<Ending, ToolError> {
     report.publish().await;
+    let ending = pump(running, report, limit, ctx).await;
+    if ending.is_err() {
+        // The last look at what is kept, before the call ends without a result.
+        report.publish().await;
+    }
+    ending
+}
+
+/// Hands over what the program prints until it has ended.
+async fn pump(
+    mut running: Running,
+    report: &mut Report<'_>,
+    limit: Limit,
+    ctx: &CallContext,
+) -> Result<Ending, ToolError> {
     let output = running.take_output();
     let mut pumping = Box::pin(report.pump(output));
     let mut supervising = Box::pin(running.supervise(limit.time, &ctx.cancelled));

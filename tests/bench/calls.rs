@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
@@ -222,4 +222,33 @@ impl Approver {
             }
         }
     }
+}
+
+/// From a command's write to the client's event, a line every 30 ms; the command tells when it wrote.
+pub(crate) async fn latency(plan: Plan) -> Result<Vec<Row>> {
+    let workspace = folder()?;
+    let service = Service::start(workspace.path()).await?;
+    let mut client = service.tools().await?;
+    let lines = plan.samples(500, 100);
+    // `read` with a time limit waits without a process of its own, which would be measured too.
+    let command = format!(
+        "exec {{fd}}<> <(:); for ((i = 0; i < {lines}; i++)); do echo $EPOCHREALTIME; read -t 0.03 -u $fd; done; true"
+    );
+    let input = json!({"command": command, "description": "tells the time"});
+    let mut stream = client.execute_tool(request(SESSION, "bash", input)).await?.into_inner();
+    let mut times = Vec::new();
+    while let Some(event) = service::next(&mut stream).await? {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let Event::Output(output) = event else { continue };
+        for line in String::from_utf8_lossy(&output.data).lines() {
+            let written: f64 = line.parse().with_context(|| format!("the command says {line:?}"))?;
+            times.push(now.saturating_sub(Duration::from_secs_f64(written)));
+        }
+    }
+    service.stop().await?;
+    ensure!(times.len() == lines, "{} of {lines} lines came", times.len());
+    let times = Samples::new(times)?;
+    let p99 = times.percentile(99);
+    let target = Duration::from_millis(5);
+    Ok(vec![Row::time("write to event, p99", &times, p99, target)])
 }

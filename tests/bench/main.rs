@@ -59,14 +59,15 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 10] = [
-    "read", "bash", "search", "edits", "output", "tail", "cancel", "prompt", "start", "crowd",
+const NAMES: [&str; 11] = [
+    "read", "bash", "latency", "search", "edits", "output", "tail", "cancel", "prompt", "start", "crowd",
 ];
 
 async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
     match name {
         "read" => calls::read(plan).await,
         "bash" => calls::bash(plan).await,
+        "latency" => calls::latency(plan).await,
         "search" => search::search(plan).await,
         "edits" => edits::edits(plan).await,
         "output" => bulk::output(plan).await,

@@ -328,7 +328,8 @@ fn a_gigabyte_is_read_in_little_memory() {
 #[test]
 fn a_full_disk_is_told_as_such() {
     test(async {
-        let mut server = Server::start().await;
+        // The device itself is to say that it is full.
+        let mut server = Server::with(Setup::default().env("TOOLGATE_LIMITS_MIN_FREE_BYTES", "1B")).await;
         let data = server.folder().join("data");
         server.stop().await;
         let mounted = std::process::Command::new("mount")
@@ -357,6 +358,7 @@ fn a_full_disk_is_told_as_such() {
             call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::Quota, "{}", failed.error),
             other => panic!("{other:?}"),
         }
+        assert!(output_of(&events).len() > 1 << 20, "the beginning is kept");
         server.tools().list_calls(ListCallsRequest::default()).await.unwrap();
         let next = server.execute(bash("true")).await;
         if let Err(status) = next {

@@ -11,6 +11,7 @@ mod contract;
 mod crash;
 mod drain;
 mod edits;
+mod floods;
 mod hostile;
 mod prompts;
 mod readme;

@@ -331,6 +331,7 @@ impl<'a> Pick<'a> {
                 16 << 30,
             )?,
             max_undo_bytes: self.size("limits.max_undo_bytes", |raw| &raw.limits.max_undo_bytes, 64 << 20)?,
+            min_free_bytes: self.size("limits.min_free_bytes", |raw| &raw.limits.min_free_bytes, 256 << 20)?,
         };
         if limits.max_total_output_bytes < limits.max_output_bytes {
             let message = format!(

@@ -82,6 +82,7 @@ max_input_bytes = 1024
 max_output_bytes = "2MiB"
 max_total_output_bytes = "1GiB"
 max_undo_bytes = "3MiB"
+min_free_bytes = "1MiB"
 [permission]
 timeout = "10m"
 unattended = "refuse"
@@ -113,6 +114,7 @@ directory = "/b/../c"
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
     assert_eq!(config.limits.max_undo_bytes, 3 << 20);
+    assert_eq!(config.limits.min_free_bytes, 1 << 20);
     assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     assert_eq!(config.permission.unattended, Unattended::Refuse);
     assert_eq!(config.retention.journal, Duration::from_secs(3 * 3600));
@@ -173,6 +175,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LIMITS_MAX_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_UNDO_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MIN_FREE_BYTES", "1"),
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
         ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),

@@ -35,6 +35,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             max_output_bytes: size("limits.max_output_bytes"),
             max_total_output_bytes: size("limits.max_total_output_bytes"),
             max_undo_bytes: size("limits.max_undo_bytes"),
+            min_free_bytes: size("limits.min_free_bytes"),
         },
         permission: RawPermission {
             timeout: text("permission.timeout"),

@@ -9,12 +9,14 @@ use std::fs::{self, DirBuilder, DirEntry, File};
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{failed, io};
+use super::space::{Kind, Space};
 use crate::store::StoreError;
 
 /// A blob is younger than this when its change is recorded, so a younger one is kept whoever refers to it.
@@ -23,11 +25,12 @@ const CHANGE_MAY_FOLLOW: Duration = Duration::from_secs(60 * 60);
 /// The folder of the blobs.
 pub(super) struct Blobs {
     folder: PathBuf,
+    space: Arc<Space>,
 }
 
 impl Blobs {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) fn new(folder: PathBuf, space: Arc<Space>) -> Self {
+        Self { folder, space }
     }
 
     /// Keeps a content. Blocks.
@@ -37,7 +40,9 @@ impl Blobs {
         let lock = self.lock_file()?;
         lock.lock_shared().map_err(|error| io("lock", &self.folder, error))?;
         if !is_renewed(&path, bytes.len() as u64) {
-            write(&path, bytes)?;
+            let length = bytes.len() as u64;
+            self.space.take(Kind::Blob, length)?;
+            write(&path, bytes).inspect_err(|_| self.space.give_back(Kind::Blob, length))?;
         }
         Ok(sha256)
     }
@@ -96,6 +101,9 @@ impl Blobs {
                 }
                 lock.unlock().map_err(|error| io("unlock", &self.folder, error))?;
             }
+        }
+        if count > 0 {
+            self.space.recount();
         }
         Ok(count)
     }

@@ -113,8 +113,14 @@ impl LocalStore {
 #[async_trait]
 impl Changes for LocalStore {
     async fn put_blob(&self, bytes: Bytes) -> Result<String, StoreError> {
-        let blobs = Arc::clone(&self.blobs);
-        blocking(move || blobs.put(&bytes)).await
+        let put = |bytes: Bytes| {
+            let blobs = Arc::clone(&self.blobs);
+            blocking(move || blobs.put(&bytes))
+        };
+        match put(bytes.clone()).await {
+            Err(StoreError::Full(_)) if self.make_room(bytes.len() as u64).await => put(bytes).await,
+            other => other,
+        }
     }
 
     async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, StoreError> {

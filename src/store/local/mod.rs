@@ -27,6 +27,7 @@ mod prompts;
 mod query;
 mod readers;
 mod schema;
+mod space;
 mod spool;
 mod sweep;
 mod writer;
@@ -36,6 +37,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use space::SpaceLimits;
 use tokio::sync::watch;
 
 use self::blobs::Blobs;
@@ -44,6 +46,7 @@ use self::facts::Overlay;
 use self::instances::Instances;
 use self::outputs::Spool;
 use self::readers::{Readers, blocking};
+use self::space::Space;
 use self::writer::Writer;
 use crate::call::InstanceId;
 use crate::store::StoreError;
@@ -68,20 +71,30 @@ impl LocalStore {
     /// The directory cannot be made or written, a newer version of the service wrote the database, it is damaged, or an
     /// instance of the same id is running. Each names the path.
     pub fn open(data_dir: &Path, instance: InstanceId) -> Result<Self, StoreError> {
+        Self::open_limited(data_dir, instance, SpaceLimits::UNLIMITED)
+    }
+
+    /// As [`Self::open`], for a service that may take only so much of the disk.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_limited(data_dir: &Path, instance: InstanceId, limits: SpaceLimits) -> Result<Self, StoreError> {
         let data_dir = folder(data_dir.to_owned())?;
         let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
         let instances = Arc::new(Instances::new(folder(data_dir.join("instances"))?));
         let outputs = folder(data_dir.join("tool-output"))?;
         fs::set_permissions(&outputs, Permissions::from_mode(0o700))
             .map_err(|error| io("set the permissions of", &outputs, error))?;
-        let blobs = Arc::new(Blobs::new(folder(data_dir.join("blobs"))?));
+        let contents = folder(data_dir.join("blobs"))?;
+        let space = Arc::new(Space::new(limits, outputs.clone(), contents.clone()));
+        let blobs = Arc::new(Blobs::new(contents, Arc::clone(&space)));
 
         let opening = instances.lock_folder()?;
         let held = instances.hold(&instance)?;
         instances.tidy();
         let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
-        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances)));
+        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances), space));
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
         let writer = Arc::new(Writer::start(db, held)?);

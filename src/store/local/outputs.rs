@@ -16,7 +16,8 @@ use super::LocalStore;
 use super::error::{Doing, failed, signed, unsigned};
 use super::instances::Instances;
 use super::query::Query;
-use super::readers::blocking;
+use super::readers::{Readers, blocking};
+use super::space::{Kind, Space};
 use super::spool::{self, Live, Names};
 use super::sweep;
 use super::writer::{Operation, Writer};
@@ -33,17 +34,19 @@ pub(super) struct Spool {
     pub(super) folder: PathBuf,
     pub(super) instance: InstanceId,
     pub(super) instances: Arc<Instances>,
+    pub(super) space: Arc<Space>,
     names: Names,
     /// What this process writes, and what it completed but has not committed.
     live: Mutex<HashMap<OutputId, Arc<Live>>>,
 }
 
 impl Spool {
-    pub(super) fn new(folder: PathBuf, instance: InstanceId, instances: Arc<Instances>) -> Self {
+    pub(super) fn new(folder: PathBuf, instance: InstanceId, instances: Arc<Instances>, space: Arc<Space>) -> Self {
         Self {
             folder,
             instance,
             instances,
+            space,
             names: Names::default(),
             live: Mutex::default(),
         }
@@ -55,6 +58,11 @@ impl Spool {
 
     pub(super) fn live(&self, id: &OutputId) -> Option<Arc<Live>> {
         self.all_live().get(id).cloned()
+    }
+
+    fn forget_live(&self, id: &OutputId) {
+        self.all_live().remove(id);
+        self.space.output_ended();
     }
 
     pub(super) fn path(&self, id: &str) -> PathBuf {
@@ -201,7 +209,7 @@ impl Operation for Completion {
         if let Err(error) = outcome {
             tracing::warn!(%error, output = %self.id, "an output stays incomplete until the next start");
         }
-        self.spool.all_live().remove(&self.id);
+        self.spool.forget_live(&self.id);
     }
 
     fn unattended(&self) -> bool {
@@ -211,6 +219,7 @@ impl Operation for Completion {
 
 struct Appender {
     spool: Arc<Spool>,
+    cleaner: Cleaner,
     writer: Arc<Writer>,
     live: Arc<Live>,
     path: String,
@@ -262,20 +271,33 @@ impl OutputWriter for Appender {
         &self.path
     }
 
-    async fn append(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError> {
         if bytes.is_empty() {
             return Ok(());
         }
-        let piece = bytes.to_vec();
-        self.work(move |live| live.append(&piece)).await
+        let piece = bytes.clone();
+        match self.work(move |live| live.append(&piece)).await {
+            Err(StoreError::Full(what)) => {
+                if !self.cleaner.make_room(bytes.len() as u64).await {
+                    return Err(StoreError::Full(what));
+                }
+                self.work(move |live| live.append(&bytes)).await
+            }
+            other => other,
+        }
     }
 
     async fn finish(mut self: Box<Self>) -> Result<OutputInfo, StoreError> {
         self.work(Live::begin).await?;
         let info = self.live.end();
         let row = info.clone();
-        self.writer.ask(move |db| complete(db, &row)).await?;
-        self.spool.all_live().remove(&self.live.id);
+        match self.writer.ask(move |db| complete(db, &row)).await {
+            Ok(()) => {}
+            // The file is whole and this process knows it; the drop below has the row completed when there is space.
+            Err(StoreError::Full(_)) => return Ok(info),
+            Err(error) => return Err(error),
+        }
+        self.spool.forget_live(&self.live.id);
         self.finished = true;
         Ok(info)
     }
@@ -287,7 +309,7 @@ impl Drop for Appender {
             return;
         }
         if !self.begun {
-            self.spool.all_live().remove(&self.live.id);
+            self.spool.forget_live(&self.live.id);
             return;
         }
         // A piece on its way may take its time; the writer thread waits for it then.
@@ -307,10 +329,12 @@ impl Outputs for LocalStore {
         let id = self.spool.names.next(created);
         let path = self.spool.path(id.as_str());
         let shown = path.display().to_string();
-        let live = Arc::new(Live::new(id.clone(), owner, path, created));
+        let space = Arc::clone(&self.spool.space);
+        let live = Arc::new(Live::new(id.clone(), owner, path, created, space));
         self.spool.all_live().insert(id, Arc::clone(&live));
         Ok(Box::new(Appender {
             spool: Arc::clone(&self.spool),
+            cleaner: self.cleaner(),
             writer: Arc::clone(&self.writer),
             live,
             path: shown,
@@ -385,25 +409,82 @@ impl Outputs for LocalStore {
         let id = id.clone();
         let deleted = self.writer.ask(move |db| delete_row(db, &id)).await?;
         let path = spool.path(stored.id.as_str());
-        blocking(move || spool::remove_file(&path)).await?;
+        let remove = move || {
+            let length = spool::file_length(&path)?;
+            spool::remove_file(&path)?;
+            spool.space.give_back(Kind::Output, length.unwrap_or(0));
+            Ok(())
+        };
+        blocking(remove).await?;
         Ok(deleted)
     }
 
     async fn sweep_outputs(&self, keep: OutputRetention) -> Result<usize, StoreError> {
+        self.cleaner().clean(keep).await
+    }
+}
+
+/// Deletes outputs, and with them their rows.
+struct Cleaner {
+    spool: Arc<Spool>,
+    readers: Arc<Readers>,
+    writer: Arc<Writer>,
+}
+
+impl Cleaner {
+    async fn clean(&self, keep: OutputRetention) -> Result<usize, StoreError> {
         let spool = Arc::clone(&self.spool);
-        let swept = self
-            .readers
-            .read(move |db| sweep::sweep(&spool, &Stored::all(db)?, keep))
-            .await?;
-        let sweep::Swept { rows, files } = swept;
-        self.writer
-            .ask(move |db| rows.iter().try_for_each(|id| delete_row(db, id).map(drop)))
-            .await?;
+        let sweep = move |db: &Connection| {
+            let swept = sweep::sweep(&spool, &Stored::all(db)?, keep)?;
+            spool.space.recount();
+            Ok(swept)
+        };
+        let sweep::Swept { rows, files } = self.readers.read(sweep).await?;
+        if !rows.is_empty() {
+            self.writer
+                .ask(move |db| rows.iter().try_for_each(|id| delete_row(db, id).map(drop)))
+                .await?;
+        }
         Ok(files)
+    }
+
+    /// Deletes old outputs so that `bytes` have room; false if none could go, or if that was tried a moment ago.
+    async fn make_room(&self, bytes: u64) -> bool {
+        let Some(keep) = self.spool.space.retention(bytes) else {
+            return false;
+        };
+        match self.clean(keep).await {
+            Ok(0) => false,
+            Ok(count) => {
+                tracing::warn!(count, "outputs deleted, because there was no space left");
+                true
+            }
+            Err(error) => {
+                // A row that cannot be deleted now is deleted by the next clean-up, which finds no file for it.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "old outputs could not be deleted"
+                );
+                false
+            }
+        }
     }
 }
 
 impl LocalStore {
+    fn cleaner(&self) -> Cleaner {
+        Cleaner {
+            spool: Arc::clone(&self.spool),
+            readers: Arc::clone(&self.readers),
+            writer: Arc::clone(&self.writer),
+        }
+    }
+
+    /// Deletes old outputs so that `bytes` have room; false if none could go.
+    pub(super) async fn make_room(&self, bytes: u64) -> bool {
+        self.cleaner().make_room(bytes).await
+    }
+
     /// Adds lines and digest to what is known of a complete output, for this time and later ones.
     async fn count(&self, mut info: OutputInfo) -> Result<OutputInfo, StoreError> {
         let path = PathBuf::from(&info.path);

@@ -10,12 +10,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sha2::{Digest, Sha256};
 use uuid::{NoContext, Uuid};
 
 use super::error::{failed, io};
+use super::space::{Kind, Space};
 use crate::call::{OutputId, Timestamp};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 
@@ -85,6 +86,7 @@ pub(super) struct Live {
     /// The file, held while a piece is written; only blocking threads wait for it.
     content: Mutex<Content>,
     ended: OnceLock<OutputInfo>,
+    space: Arc<Space>,
 }
 
 #[derive(Default)]
@@ -96,7 +98,7 @@ struct Content {
 }
 
 impl Live {
-    pub(super) fn new(id: OutputId, owner: OutputOwner, path: PathBuf, created: Timestamp) -> Self {
+    pub(super) fn new(id: OutputId, owner: OutputOwner, path: PathBuf, created: Timestamp, space: Arc<Space>) -> Self {
         let (bytes, content, ended) = (AtomicU64::new(0), Mutex::default(), OnceLock::new());
         Self {
             id,
@@ -106,6 +108,7 @@ impl Live {
             bytes,
             content,
             ended,
+            space,
         }
     }
 
@@ -133,7 +136,9 @@ impl Live {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         let before = content.bytes;
         let mut file = self.file(&mut content)?;
+        self.space.take(Kind::Output, piece.len() as u64)?;
         if let Err(error) = file.write_all(piece) {
+            self.space.give_back(Kind::Output, piece.len() as u64);
             // Without this a reader of the file would see part of a piece that the call's log does not have.
             if let Err(error) = file.set_len(before) {
                 tracing::error!(path = %self.path.display(), %error, "cannot cut off a piece that was not written whole");
@@ -273,6 +278,7 @@ pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::space::SpaceLimits;
     use super::*;
 
     #[test]
@@ -307,7 +313,9 @@ mod tests {
             session: "s".into(),
             workspace: String::new(),
         };
-        let live = Live::new("tool_".into(), owner, PathBuf::from("/dev/full"), Timestamp(0));
+        let space = Space::new(SpaceLimits::UNLIMITED, PathBuf::from("/dev"), PathBuf::from("/nowhere"));
+        let path = PathBuf::from("/dev/full");
+        let live = Live::new("tool_".into(), owner, path, Timestamp(0), Arc::new(space));
         let device = File::options().append(true).open("/dev/full").expect("the device");
         live.content.lock().expect("no panic").file = Some(device);
         let result = live.append(b"text");

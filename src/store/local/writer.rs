@@ -24,6 +24,10 @@ const ROOM: usize = 1024;
 const BATCH: usize = 256;
 const RETRY: Duration = Duration::from_millis(200);
 
+/// How long what nobody waits for lets others join its transaction: a commit of its own would take the processor from
+/// the call that made it.
+const LINGER: Duration = Duration::from_millis(4);
+
 /// One change, run by the writer.
 pub(super) trait Operation: Send {
     /// Makes the change, inside a savepoint.
@@ -195,9 +199,13 @@ impl Queue {
         if state.closed {
             return Err(operation);
         }
+        // Who lingers need not hear of more to linger for.
+        let wakes = state.operations.is_empty() || !operation.unattended();
         state.operations.push_back(operation);
         drop(state);
-        self.filled.notify_one();
+        if wakes {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
@@ -214,6 +222,12 @@ impl Queue {
             .filled
             .wait_while(self.state(), idle)
             .unwrap_or_else(PoisonError::into_inner);
+        if !state.closed && is_unattended(&state) {
+            (state, _) = self
+                .filled
+                .wait_timeout_while(state, LINGER, |state| !state.closed && is_unattended(state))
+                .unwrap_or_else(PoisonError::into_inner);
+        }
         let count = state.operations.len().min(BATCH);
         let batch: Batch = state.operations.drain(..count).collect();
         (!batch.is_empty()).then_some(batch)
@@ -241,6 +255,11 @@ impl Queue {
             drop(self.filled.wait_timeout(state, RETRY));
         }
     }
+}
+
+/// Says whether nobody waits for anything that is queued. Once there is much, it is not worth waiting with.
+fn is_unattended(state: &Waiting) -> bool {
+    state.operations.len() < BATCH && state.operations.iter().all(|operation| operation.unattended())
 }
 
 /// However the thread ends, nobody may wait for it afterwards.

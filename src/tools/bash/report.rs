@@ -52,21 +52,45 @@ impl<'a> Report<'a> {
     /// Hands over everything that the program prints.
     pub(super) async fn pump(&mut self, output: Option<Output>) -> Result<(), ToolError> {
         let Some(mut output) = output else { return Ok(()) };
+        let ctx = self.ctx;
+        // One chunk is stored while the next one is read.
+        let mut storing = None;
+        let mut waiting: Option<Bytes> = None;
+        let mut is_at_end = false;
         loop {
+            if storing.is_none()
+                && let Some(chunk) = waiting.take()
+            {
+                storing = Some(Box::pin(ctx.output(chunk)));
+            }
+            if storing.is_none() && is_at_end {
+                return Ok(());
+            }
             let due = self.preview.due();
             tokio::select! {
-                chunk = output.next() => match chunk {
-                    Some(chunk) => self.append(chunk).await?,
-                    None => return Ok(()),
-                },
+                stored = settled(&mut storing) => {
+                    storing = None;
+                    stored?;
+                }
+                chunk = output.next(), if waiting.is_none() && !is_at_end => {
+                    is_at_end = chunk.is_none();
+                    if let Some(chunk) = &chunk {
+                        self.note(chunk);
+                    }
+                    waiting = chunk;
+                }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish().await,
             }
         }
     }
 
-    async fn append(&mut self, chunk: Bytes) -> Result<(), ToolError> {
+    fn note(&mut self, chunk: &[u8]) {
         self.has_output = true;
-        self.preview.push(&chunk);
+        self.preview.push(chunk);
+    }
+
+    async fn append(&mut self, chunk: Bytes) -> Result<(), ToolError> {
+        self.note(&chunk);
         self.ctx.output(chunk).await
     }
 
@@ -124,6 +148,14 @@ impl<'a> Report<'a> {
             output,
             attachments: Vec::new(),
         })
+    }
+}
+
+/// Waits for what is under way; for ever if nothing is.
+async fn settled<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
+    match under_way {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

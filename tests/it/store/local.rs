@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
 use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, Timestamp};
-use toolgate::store::local::LocalStore;
+use toolgate::store::local::{LocalStore, SpaceLimits};
 use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
 use super::{Fixture, create, end, record};
@@ -77,7 +77,7 @@ fn mode(path: &Path) -> u32 {
 
 async fn write(store: &LocalStore, bytes: &[u8]) -> PathBuf {
     let mut writer = Outputs::create_output(store, owner()).await.unwrap();
-    writer.append(bytes).await.unwrap();
+    writer.append(bytes.to_vec().into()).await.unwrap();
     PathBuf::from(writer.finish().await.unwrap().path)
 }
 
@@ -110,7 +110,7 @@ async fn an_output_never_written_has_no_file() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
     let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
-    writer.append(b"").await.unwrap();
+    writer.append(Bytes::new()).await.unwrap();
     assert!(!Path::new(writer.path()).exists());
     drop(writer);
     assert_eq!(fs::read_dir(folder.path().join("tool-output")).unwrap().count(), 0);
@@ -290,11 +290,11 @@ async fn a_name_that_is_taken_is_not_written_through() {
     let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
     let target = folder.path().join("target");
     symlink(&target, writer.path()).unwrap();
-    let result = writer.append(b"text").await;
+    let result = writer.append(Bytes::from_static(b"text")).await;
     assert!(matches!(result, Err(StoreError::Failed { .. })), "{result:?}");
     assert!(!target.exists());
     fs::remove_file(writer.path()).unwrap();
-    writer.append(b"whole").await.unwrap();
+    writer.append(Bytes::from_static(b"whole")).await.unwrap();
     let info = writer.finish().await.unwrap();
     assert_eq!(
         (info.bytes, fs::read(&info.path).unwrap().as_slice()),
@@ -392,4 +392,39 @@ async fn a_damaged_content_is_an_error_until_it_is_put_again() {
     assert!(matches!(read, Err(StoreError::Failed { .. })), "{read:?}");
     store.put_blob(Bytes::from("text")).await.unwrap();
     assert_eq!(store.blob(&sha256).await.unwrap(), Some(Bytes::from("text")));
+}
+
+#[tokio::test]
+async fn a_full_store_deletes_the_oldest_and_keeps_what_is_written() {
+    let folder = TempDir::new().unwrap();
+    let limits = SpaceLimits {
+        max_bytes: 100,
+        min_free_bytes: 1,
+        keep_outputs: Duration::from_secs(60),
+    };
+    let store = LocalStore::open_limited(folder.path(), InstanceId::generate(), limits).unwrap();
+    let store = &store;
+    let full = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Full(_)));
+    store.put_blob(Bytes::from_static(&[1; 20])).await.unwrap();
+    let oldest = write(store, &[b'a'; 30]).await;
+    let old = write(store, &[b'b'; 20]).await;
+    let time = SystemTime::now() - Duration::from_secs(10);
+    File::open(&oldest)
+        .unwrap()
+        .set_times(FileTimes::new().set_modified(time))
+        .unwrap();
+    let mut writer = Outputs::create_output(store, owner()).await.unwrap();
+    writer.append(Bytes::from_static(&[b'c'; 31])).await.unwrap();
+    assert!(!oldest.exists() && old.exists(), "only the oldest goes");
+    assert!(
+        full(writer.append(Bytes::from_static(&[b'c'; 50])).await),
+        "what is too much stays too much"
+    );
+    writer.append(Bytes::from_static(&[b'c'; 29])).await.unwrap();
+    assert!(full(store.put_blob(Bytes::from_static(&[2; 1])).await.map(drop)));
+    let info = writer.finish().await.unwrap();
+    assert_eq!((info.bytes, fs::metadata(&info.path).unwrap().len()), (60, 60));
+    store.put_blob(Bytes::from_static(&[2; 30])).await.unwrap();
+    assert!(!fs::exists(&info.path).unwrap(), "it has ended, so it may go");
+    assert_eq!(Outputs::stat(store, &info.id).await.unwrap(), None);
 }

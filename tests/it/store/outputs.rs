@@ -19,7 +19,7 @@ fn owner(call: &str) -> OutputOwner {
 
 async fn begin(store: &dyn Store, call: &str, text: &str) -> Box<dyn OutputWriter> {
     let mut writer = Outputs::create_output(store, owner(call)).await.unwrap();
-    writer.append(text.as_bytes()).await.unwrap();
+    writer.append(text.to_owned().into()).await.unwrap();
     writer
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn written_and_read(fixture: &dyn Fixture) {
     let mut writer = Outputs::create_output(&*store, owner("c")).await.unwrap();
     let (id, path) = (writer.id().clone(), writer.path().to_owned());
     for piece in ["one\n", "", "two\n", "thr", "ee"] {
-        writer.append(piece.as_bytes()).await.unwrap();
+        writer.append(piece.to_owned().into()).await.unwrap();
     }
     let info = finish(&*store, writer).await;
     let expected = OutputInfo {
@@ -83,7 +83,7 @@ pub(crate) async fn written_and_read(fixture: &dyn Fixture) {
 pub(crate) async fn ranges(fixture: &dyn Fixture) {
     let store = fixture.open(&InstanceId::generate()).await;
     let mut writer = begin(&*store, "c", "01234").await;
-    writer.append(b"56789").await.unwrap();
+    writer.append("56789".into()).await.unwrap();
     let id = writer.id().clone();
     let check = async |offset: u64, max: usize, expected: &str| {
         assert_eq!(
@@ -118,7 +118,7 @@ pub(crate) async fn read_while_written(fixture: &dyn Fixture) {
     let mut writer = Outputs::create_output(&*store, owner("c")).await.unwrap();
     let id = writer.id().clone();
     for number in 0..20_u64 {
-        writer.append(format!("{number:04}\n").as_bytes()).await.unwrap();
+        writer.append(format!("{number:04}\n").into()).await.unwrap();
         let expected = format!("{number:04}\n");
         for store in [&store, &elsewhere] {
             assert_eq!(read(&**store, &id, number * 5, 100).await, expected);
