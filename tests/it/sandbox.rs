@@ -203,7 +203,7 @@ fn the_network_is_asked_for_when_it_is_missed() {
         for command in [&connect, &send, &bind] {
             let (result, prompts) = run_answering(&asking, command, &[PromptDecision::Once]).await;
             assert_eq!(asked(&prompts[0]).permission, "network");
-            assert_eq!(asked(&prompts[0]).patterns, std::slice::from_ref(&command));
+            assert_eq!(asked(&prompts[0]).patterns, std::slice::from_ref(command));
             assert_eq!(metadata(&result, "exit"), json!(0.0), "{}", result.output);
             assert_eq!(metadata(&result, "sandbox")["enforced"]["network"], "allowed");
         }
