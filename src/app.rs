@@ -34,6 +34,7 @@ use crate::process::{self, Programs};
 use crate::store::local::LocalStore;
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
+use crate::tool::plan::Plans;
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::Bash;
 use crate::tools::bash::background::Background;
@@ -43,8 +44,13 @@ use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
 use crate::tools::multiedit::MultiEdit;
+use crate::tools::plan_enter::PlanEnter;
+use crate::tools::plan_exit::PlanExit;
+use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
+use crate::tools::todoread::TodoRead;
+use crate::tools::todowrite::TodoWrite;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
 use crate::workspace::atomic;
@@ -120,12 +126,12 @@ impl App {
             .collect();
         let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
         let flags = Flags::from_environment(environment);
-        let registry = Arc::new(builtin(&programs, &flags)?);
         // The store names its files by the real path, and so must the rules that let every agent read them.
         let data_dir = config
             .data_dir
             .canonicalize()
             .context("cannot find the data directory")?;
+        let registry = Arc::new(builtin(&programs, &flags, &data_dir)?);
         let places = places(config, &data_dir, environment, &registry)?;
 
         let policy = PromptPolicy {
@@ -143,6 +149,7 @@ impl App {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
+            client: flags.client,
             origins: config.listen.origins.clone().into(),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
@@ -308,22 +315,30 @@ impl Running {
 }
 
 /// Makes the built-in tools, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(programs: &Programs, flags: &Flags) -> anyhow::Result<Registry> {
+fn builtin(programs: &Programs, flags: &Flags, data_dir: &Path) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let tools: [Arc<dyn Tool>; 11] = [
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(Question::new(flags.question)),
         Arc::new(Bash::new(programs.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
         Arc::new(Edit::new(files.clone())),
         Arc::new(Write::new(files.clone())),
+        Arc::new(TodoWrite),
+        Arc::new(TodoRead),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
         Arc::new(Revert::new(files.clone())),
         Arc::new(Background::new(programs.clone())),
         Arc::new(ApplyPatch::new(files)),
     ];
+    if flags.plan_mode {
+        let plans = Arc::new(Plans::new(data_dir));
+        tools.push(Arc::new(PlanExit::new(plans.clone())));
+        tools.push(Arc::new(PlanEnter::new(plans)));
+    }
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }
 

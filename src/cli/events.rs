@@ -110,6 +110,7 @@ fn line(event: &Event) -> String {
         Some(What::FileEdited(it)) => format!("edited {} by call {}", it.path, it.call_id),
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
         Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
+        Some(What::TodosUpdated(it)) => format!("{} todos by call {}", it.todos.len(), it.call_id),
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };

@@ -34,6 +34,12 @@ pub enum Refusal {
         /// What the person said.
         message: String,
     },
+    /// A person did not answer the questions; the message, if any, is for the model.
+    #[error("The user dismissed this question{}", feedback(message))]
+    Dismissed {
+        /// What the person said; empty for nothing.
+        message: String,
+    },
     /// Nobody answered in time.
     #[error(
         "Nobody answered the permission prompt in time, so this tool call was not allowed. Ask the user, or go on without it."
@@ -48,4 +54,11 @@ pub enum Refusal {
     /// The prompt could not be stored; the cause is in the log.
     #[error("internal error")]
     Unavailable,
+}
+
+fn feedback(message: &str) -> String {
+    if message.is_empty() {
+        return String::new();
+    }
+    format!(" with the following feedback: {message}")
 }

@@ -12,6 +12,7 @@ mod crash;
 mod drain;
 mod edits;
 mod hostile;
+mod interactive;
 mod prompts;
 mod readme;
 mod revert;
