@@ -41,12 +41,10 @@ pub enum Refusal {
         message: String,
     },
     /// Nobody answered in time.
-    #[error(
-        "Nobody answered the permission prompt in time, so this tool call was not allowed. Ask the user, or go on without it."
-    )]
+    #[error("Nobody answered the prompt in time, so this tool call did not go on. Ask the user, or go on without it.")]
     Expired,
     /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
-    #[error("This tool call needs a person's permission and nobody is there to give it. Go on without it.")]
+    #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
     Unattended,
     /// The call ended while it waited.
     #[error("Tool execution aborted")]

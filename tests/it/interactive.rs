@@ -400,3 +400,24 @@ fn who_is_offered_what() {
         .await;
     });
 }
+
+#[test]
+fn a_question_that_nobody_answers_ends_as_the_policy_says() {
+    test(async {
+        async fn check(name: &'static str, value: &str, error: &str) {
+            let server = Server::with(Setup::default().env(name, value)).await;
+            let call::Ending::Failed(end) = end_of(&server.execute(questions(&["Anybody?"])).await.unwrap()) else {
+                panic!("nobody answered")
+            };
+            assert_eq!(end.reason(), FailureReason::PromptExpired);
+            assert!(end.error.contains(error), "{}", end.error);
+        }
+        check(
+            "TOOLGATE_PERMISSION_TIMEOUT",
+            "200ms",
+            "Nobody answered the prompt in time",
+        )
+        .await;
+        check("TOOLGATE_PERMISSION_UNATTENDED", "refuse", "nobody is there").await;
+    });
+}
