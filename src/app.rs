@@ -37,6 +37,7 @@ use crate::process::{self, Programs};
 use crate::store::local::{LocalStore, SpaceLimits};
 use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
+use crate::tool::plan::Plans;
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::background::Background;
 use crate::tools::bash::{Bash, Shell};
@@ -46,8 +47,13 @@ use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
 use crate::tools::multiedit::MultiEdit;
+use crate::tools::plan_enter::PlanEnter;
+use crate::tools::plan_exit::PlanExit;
+use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
+use crate::tools::todoread::TodoRead;
+use crate::tools::todowrite::TodoWrite;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
 use crate::workspace::atomic;
@@ -139,7 +145,7 @@ impl App {
         let kernel = Kernel::probe();
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
-        let registry = Arc::new(builtin(config, &programs, &flags, sandbox.as_ref())?);
+        let registry = Arc::new(builtin(config, &programs, &flags, &data_dir, sandbox.as_ref())?);
         let places = places(config, &data_dir, environment, &registry)?;
 
         let policy = PromptPolicy {
@@ -158,6 +164,7 @@ impl App {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
+            client: flags.client,
             origins: config.listen.origins.clone().into(),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
@@ -334,25 +341,34 @@ fn builtin(
     config: &Config,
     programs: &Programs,
     flags: &Flags,
+    data_dir: &Path,
     sandbox: Option<&Arc<Sandbox>>,
 ) -> anyhow::Result<Registry> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
     let shell = Shell::new(programs.clone(), confine);
-    let tools: [Arc<dyn Tool>; 11] = [
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(Question::new(flags.question)),
         Arc::new(Bash::new(shell.clone(), command_timeout)),
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
         Arc::new(Edit::new(files.clone())),
         Arc::new(Write::new(files.clone())),
+        Arc::new(TodoWrite),
+        Arc::new(TodoRead),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
         Arc::new(Revert::new(files.clone())),
         Arc::new(Background::new(shell)),
         Arc::new(ApplyPatch::new(files)),
     ];
+    if flags.plan_mode {
+        let plans = Arc::new(Plans::new(data_dir));
+        tools.push(Arc::new(PlanExit::new(plans.clone())));
+        tools.push(Arc::new(PlanEnter::new(plans)));
+    }
     Ok(Registry::new(Arc::new(Invalid), tools)?)
 }
 

@@ -4,6 +4,7 @@
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
 mod prompt;
+mod todo;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ pub use prompt::{
     Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question,
     QuestionOption, Reply, Rule,
 };
+pub use todo::Todo;
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.
 pub type JsonMap = Map<String, Value>;
@@ -70,7 +72,7 @@ text_id! {
     SessionId
 }
 text_id! {
-    /// Names one prompt, `per_` and a UUIDv7.
+    /// Names one prompt: `per_`, or `que_` if it asks questions, and a UUIDv7.
     PromptId
 }
 text_id! {
@@ -97,13 +99,6 @@ impl SessionId {
     /// Makes a session for a call that names none: nobody else shares it.
     pub fn generate() -> Self {
         Self::new(format!("ses_{}", uuid::Uuid::now_v7().simple()))
-    }
-}
-
-impl PromptId {
-    /// Makes a new id that sorts by time.
-    pub fn generate() -> Self {
-        Self::new(format!("per_{}", uuid::Uuid::now_v7().simple()))
     }
 }
 
@@ -667,6 +662,13 @@ pub enum ServiceEventKind {
         call: CallId,
         /// How.
         state: PromptState,
+    },
+    /// A session's list of tasks was replaced.
+    TodosUpdated {
+        /// The new list.
+        todos: Vec<Todo>,
+        /// The call that did it.
+        call: CallId,
     },
     /// A session was ended.
     SessionEnded,

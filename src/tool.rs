@@ -4,6 +4,8 @@
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
 mod child;
+pub mod plan;
+pub mod todos;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub use child::{Child, ChildCall, ChildPort};
 
 use crate::call::{
-    Ask, CallId, Definition, Effect, EndReason, FileChange, JsonMap, Model, Origin, Question, SessionId, Source,
+    Ask, CallId, Definition, Effect, EndReason, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, Todo,
     ToolOutput,
 };
 pub use crate::permission::Refusal;
@@ -326,6 +328,9 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Announces that the call changed a file.
     fn file_edited(&self, path: &Path);
+
+    /// Replaces the session's list of tasks, and announces it. It is stored no later than the end of the call.
+    fn replace_todos(&self, _todos: Vec<Todo>) {}
 
     /// Records what the call is about to do to files, contents included; durable when it returns.
     async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError>;

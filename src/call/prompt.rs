@@ -6,6 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{CallId, GrantId, InstanceId, JsonMap, PromptId, SessionId, Timestamp};
 
+impl PromptId {
+    /// Makes a new id that sorts by time among those of its kind.
+    pub fn generate(request: &PromptRequest) -> Self {
+        let kind = match request {
+            PromptRequest::Permission { .. } => "per",
+            PromptRequest::Questions(_) => "que",
+        };
+        Self::new(format!("{kind}_{}", uuid::Uuid::now_v7().simple()))
+    }
+}
+
 /// What a tool hands in when it must ask.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {

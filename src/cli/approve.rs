@@ -39,7 +39,7 @@ const REPLIES: usize = 16;
 #[command(after_help = "\
 With --json, each message of the channel is one line of standard output, and standard input has one reply per line:
   {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
-  {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
+  {\"prompt_id\": \"que_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Only prompts of this workspace.

@@ -110,6 +110,7 @@ fn line(event: &Event) -> String {
         Some(What::FileEdited(it)) => format!("edited {} by call {}", it.path, it.call_id),
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
         Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
+        Some(What::TodosUpdated(it)) => format!("{} todos by call {}", it.todos.len(), it.call_id),
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };
@@ -125,20 +126,33 @@ fn line(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::proto::FileEdited;
+    use crate::grpc::proto::{FileEdited, Todo, TodosUpdated};
 
     #[test]
     fn events_are_lines() {
-        let event = Event {
-            sequence: 4,
-            time: Some(prost_types::Timestamp { seconds: 0, nanos: 7 }),
-            workspace: "main".into(),
-            session_id: String::new(),
-            event: Some(What::FileEdited(FileEdited {
+        fn check(event: What, expected: &str) {
+            let event = Event {
+                sequence: 4,
+                time: Some(prost_types::Timestamp { seconds: 0, nanos: 7 }),
+                workspace: "main".into(),
+                session_id: String::new(),
+                event: Some(event),
+            };
+            assert_eq!(line(&event), format!("4 1970-01-01T00:00:00Z main - {expected}"));
+        }
+        check(
+            What::FileEdited(FileEdited {
                 path: "/a".into(),
                 call_id: "c".into(),
-            })),
-        };
-        assert_eq!(line(&event), "4 1970-01-01T00:00:00Z main - edited /a by call c");
+            }),
+            "edited /a by call c",
+        );
+        check(
+            What::TodosUpdated(TodosUpdated {
+                todos: vec![Todo::default(); 2],
+                call_id: "c".into(),
+            }),
+            "2 todos by call c",
+        );
     }
 }

@@ -14,8 +14,8 @@ use crate::grpc::proto::{
     Attachment, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse, Event,
     FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionPart,
     PermissionRequest, PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState,
-    QuestionRequest, ReplyResult, Session, Timing, ToolDefinition, ToolEffect, ToolSource, Truncation, attachment,
-    call, call_event, channel_response, event, prompt,
+    QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect, ToolSource, Truncation,
+    attachment, call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -495,7 +495,15 @@ impl ToJson for Session {
             "recent_calls": self.recent_calls.to_json(),
             "open_prompts": self.open_prompts.to_json(),
             "grants": self.grants.to_json(),
+            "todos": self.todos.to_json(),
         })
+    }
+}
+
+impl ToJson for Todo {
+    fn to_json(&self) -> Value {
+        let object = json!({ "content": self.content, "status": self.status, "priority": self.priority });
+        with(object, [("id", self.id.as_ref().map(|id| json!(id)))])
     }
 }
 
@@ -516,6 +524,10 @@ impl ToJson for Event {
             E::PromptEnded(it) => (
                 "prompt_ended",
                 Some(json!({ "prompt_id": it.prompt_id, "call_id": it.call_id, "state": prompt_state(it.state) })),
+            ),
+            E::TodosUpdated(it) => (
+                "todos_updated",
+                Some(json!({ "todos": it.todos.to_json(), "call_id": it.call_id })),
             ),
             E::SessionEnded(_) => ("session_ended", Some(json!({}))),
             E::Heartbeat(_) => ("heartbeat", Some(json!({}))),

@@ -10,7 +10,9 @@ use super::exit::{Exit, Failure};
 use super::json::ToJson as _;
 use super::prompt;
 use super::terminal::{Look, Terminal, visible};
-use crate::grpc::proto::{EndSessionRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session};
+use crate::grpc::proto::{
+    EndSessionRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
+};
 
 /// Which grants to list or to take back.
 #[derive(Debug, Args)]
@@ -75,7 +77,7 @@ fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
 pub(super) struct SessionArgs {
     /// The session's id.
     session: String,
-    /// End it: cancel its calls, withdraw its prompts, forget what it has read. Records stay.
+    /// End it: cancel its calls, withdraw its prompts, forget what it has read and its todos. Records stay.
     #[arg(long)]
     end: bool,
 }
@@ -125,6 +127,15 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
             prompt.prompt_id,
             prompt::render(prompt, terminal.out)
         ))?;
+    }
+    title(&format!("\n{} todos", session.todos.len()))?;
+    if !session.todos.is_empty() {
+        let row = |todo: &Todo| {
+            let texts = [&todo.status, &todo.priority, &todo.content];
+            texts.map(|text| visible(text).into_owned()).to_vec()
+        };
+        let rows: Vec<_> = session.todos.iter().map(row).collect();
+        terminal.table(&["STATUS", "PRIORITY", "TODO"], &rows)?;
     }
     title(&format!("\n{} grants", session.grants.len()))?;
     if session.grants.is_empty() {

@@ -37,7 +37,7 @@ pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+    CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -247,6 +247,17 @@ impl Engine {
     pub fn input_state(&self, id: &CallId) -> Option<InputState> {
         let live = lock(&self.live).get(id).cloned();
         live.and_then(|call| call.stdin.as_ref().map(stdin::Stdin::state))
+    }
+
+    /// Returns a session's list of tasks; empty if it has none.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn todos(&self, session: &SessionId) -> Result<Vec<Todo>, StoreError> {
+        let list = self.store.fact(session, Todo::FACT).await?;
+        Ok(list
+            .and_then(|list| serde_json::from_value(list).ok())
+            .unwrap_or_default())
     }
 
     /// Ends a session: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.

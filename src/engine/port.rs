@@ -13,7 +13,7 @@ use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
     Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, json_map,
+    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo, json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
@@ -218,7 +218,7 @@ impl Port {
     fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         Prompt {
-            id: PromptId::generate(),
+            id: PromptId::generate(&request),
             call: self.record.id.clone(),
             owner: self.instance.clone(),
             session: origin.session.clone(),
@@ -278,18 +278,21 @@ impl CallPort for Port {
             return Err(Refusal::Withdrawn);
         }
         let request = PromptRequest::Questions(questions);
-        let reply = match self.asked_before(|before| *before == request).await? {
-            Some(earlier) => self.go_on_from(earlier).await?,
+        let replied = match self.asked_before(|before| *before == request).await? {
+            Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let make = |request, expires| self.prompt(request, expires);
                 let opened = self.broker.open(request, &self.rights, make).await?;
-                self.wait(opened).await?
+                self.wait(opened).await
             }
         };
-        match reply {
-            Reply::Answers(answers) => Ok(answers),
+        match replied {
+            Ok(Reply::Answers(answers)) => Ok(answers),
             // The broker takes no such reply to a question.
-            Reply::Once | Reply::Always | Reply::Reject { .. } => Err(Refusal::Rejected),
+            Ok(Reply::Once | Reply::Always | Reply::Reject { .. }) => Err(Refusal::Unavailable),
+            Err(Refusal::Rejected) => Err(Refusal::Dismissed { message: String::new() }),
+            Err(Refusal::Corrected { message }) => Err(Refusal::Dismissed { message }),
+            Err(refusal) => Err(refusal),
         }
     }
 
@@ -333,6 +336,20 @@ impl CallPort for Port {
             time: Timestamp::now(),
             kind: ServiceEventKind::FileEdited {
                 path: path.to_string_lossy().into_owned(),
+                call: self.record.id.clone(),
+            },
+        });
+    }
+
+    fn replace_todos(&self, todos: Vec<Todo>) {
+        let session = &self.record.origin.session;
+        self.store.remember(session, Todo::FACT, json!(todos));
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::TodosUpdated {
+                todos,
                 call: self.record.id.clone(),
             },
         });

@@ -284,7 +284,7 @@ impl Run {
     fn explain_refusal(&self, refusal: Refusal) -> Outcome {
         let reason = match &refusal {
             Refusal::Denied { .. } => EndReason::Denied,
-            Refusal::Rejected | Refusal::Corrected { .. } => EndReason::Rejected,
+            Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
             Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
             Refusal::Withdrawn => return self.stopped(),
             Refusal::Unavailable => EndReason::Internal,

@@ -19,9 +19,6 @@ pub(crate) use prompts::outcome_state;
 /// The agent of a call that names none.
 pub(crate) const DEFAULT_AGENT: &str = "build";
 
-/// The client of a call that names none.
-pub(crate) const DEFAULT_CLIENT: &str = "cli";
-
 /// The longest id, name or token that a request may carry, in bytes.
 const MAX_NAME: usize = 256;
 
@@ -133,8 +130,8 @@ impl From<proto::RevertCallRequest> for WireCall {
 }
 
 impl WireCall {
-    /// Checks the request and fills in the defaults. `default_workspace` is the name that an empty one means.
-    pub(crate) fn into_call(self, default_workspace: &str) -> Result<call::ToolCall, Status> {
+    /// Checks the request and fills in the defaults: the workspace and the kind of client that an empty one means.
+    pub(crate) fn into_call(self, default_workspace: &str, default_client: &str) -> Result<call::ToolCall, Status> {
         let id = match self.call_id.as_str() {
             "" => call::CallId::generate(),
             id => call_id(self.id_field, id)?,
@@ -149,7 +146,7 @@ impl WireCall {
             Err(_) => return Err(bad_field("on_disconnect", "not a value that this service knows")),
         };
         let timeout = self.timeout.map(|timeout| read_timeout(&timeout)).transpose()?;
-        let origin = origin(self.context.unwrap_or_default(), &id, default_workspace)?;
+        let origin = origin(self.context.unwrap_or_default(), &id, default_workspace, default_client)?;
         Ok(call::ToolCall {
             id,
             origin,
@@ -175,7 +172,12 @@ fn read_timeout(timeout: &prost_types::Duration) -> Result<Duration, Status> {
     Ok(timeout)
 }
 
-fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &str) -> Result<call::Origin, Status> {
+fn origin(
+    context: proto::CallContext,
+    id: &call::CallId,
+    default_workspace: &str,
+    default_client: &str,
+) -> Result<call::Origin, Status> {
     let session = match context.session_id.as_str() {
         // Made from the call's id, so that a repeated start is the same start.
         "" => call::SessionId::new(format!("ses_{id}")),
@@ -192,7 +194,7 @@ fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &st
         message_id: name("context.message_id", context.message_id)?,
         agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
         model: model(context.model)?,
-        client: or(name("context.client", context.client)?, DEFAULT_CLIENT),
+        client: or(name("context.client", context.client)?, default_client),
         parent,
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })

@@ -64,6 +64,8 @@ pub struct Shared {
     pub call_retention: Duration,
     /// The largest message that is accepted.
     pub max_message_bytes: usize,
+    /// The kind of client where a request names none.
+    pub client: String,
     /// The origins of the web pages that may call.
     pub origins: Arc<[String]>,
     /// When this run began.

@@ -22,7 +22,8 @@ pub(crate) struct Sessions(pub(crate) Arc<Shared>);
 
 const RECENT_CALLS: usize = 20;
 const OPEN_PROMPTS: usize = 1000;
-const BATCH: usize = 256;
+/// How many events are read at once; each may carry a list of tasks.
+const BATCH: usize = 64;
 
 struct EventReader {
     shared: Arc<Shared>,
@@ -104,6 +105,10 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
             call_id: call.to_string(),
             state: PromptState::from(state).into(),
         }),
+        ServiceEventKind::TodosUpdated { todos, call } => Kind::TodosUpdated(TodosUpdated {
+            todos: todos.into_iter().map(Todo::from).collect(),
+            call_id: call.to_string(),
+        }),
         ServiceEventKind::SessionEnded => Kind::SessionEnded(SessionEnded {}),
     };
     Event {
@@ -147,11 +152,13 @@ impl SessionService for Sessions {
             .filter(in_use)
             .map(Grant::from)
             .collect();
+        let todos = engine.todos(&id).await.map_err(status::store)?;
         let session = Session {
             session_id: id.to_string(),
             open_prompts: prompts.into_iter().map(Prompt::from).collect(),
             grants,
             recent_calls: calls.into_iter().map(convert::summary).collect(),
+            todos: todos.into_iter().map(Todo::from).collect(),
         };
         Ok(Response::new(GetSessionResponse { session: Some(session) }))
     }

@@ -37,7 +37,7 @@ impl Tools {
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
-        let call = request.into_call(default)?;
+        let call = request.into_call(default, &self.0.client)?;
         let started = engine.start(call).await.map_err(status::admit)?;
         let cursor = engine
             .watch(&started.id, 0, mode, self.0.heartbeat)
@@ -60,7 +60,7 @@ impl Tools {
             )
         })?;
         let model = convert::model(request.model.clone())?;
-        let client = non_empty(request.client.clone()).unwrap_or_else(|| convert::DEFAULT_CLIENT.to_owned());
+        let client = non_empty(request.client.clone()).unwrap_or_else(|| self.0.client.clone());
         let offer = Offer {
             workspace: &place.workspace,
             agent: &agent_name,

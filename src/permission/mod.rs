@@ -34,13 +34,17 @@ pub enum Refusal {
         /// What the person said.
         message: String,
     },
+    /// A person did not answer the questions; the message, if any, is for the model.
+    #[error("The user dismissed this question{}", feedback(message))]
+    Dismissed {
+        /// What the person said; empty for nothing.
+        message: String,
+    },
     /// Nobody answered in time.
-    #[error(
-        "Nobody answered the permission prompt in time, so this tool call was not allowed. Ask the user, or go on without it."
-    )]
+    #[error("Nobody answered the prompt in time, so this tool call did not go on. Ask the user, or go on without it.")]
     Expired,
     /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
-    #[error("This tool call needs a person's permission and nobody is there to give it. Go on without it.")]
+    #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
     Unattended,
     /// The call ended while it waited.
     #[error("Tool execution aborted")]
@@ -48,4 +52,11 @@ pub enum Refusal {
     /// The prompt could not be stored; the cause is in the log.
     #[error("internal error")]
     Unavailable,
+}
+
+fn feedback(message: &str) -> String {
+    if message.is_empty() {
+        return String::new();
+    }
+    format!(" with the following feedback: {message}")
 }

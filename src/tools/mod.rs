@@ -11,8 +11,13 @@ pub mod grep;
 pub mod invalid;
 pub mod list;
 pub mod multiedit;
+pub mod plan_enter;
+pub mod plan_exit;
+pub mod question;
 pub mod read;
 pub mod revert;
+pub mod todoread;
+pub mod todowrite;
 pub mod write;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput,
+    Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, Todo, ToolOutput,
 };
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
@@ -20,7 +20,8 @@ use crate::workspace::marks::sha256;
 
 type OnAsk = Box<dyn Fn(&Ask) + Send + Sync>;
 
-/// Keeps what a tool asked and remembered. Answers come from a list; without one everything is allowed.
+/// Keeps what a tool asked and remembered. Answers come from lists; without one everything is allowed, and
+/// questions are left unanswered.
 #[derive(Default)]
 pub(crate) struct Port {
     asks: Mutex<Vec<Ask>>,
@@ -31,6 +32,8 @@ pub(crate) struct Port {
     calls: Mutex<Vec<(CallId, Vec<FileChange>)>>,
     blobs: Mutex<BTreeMap<String, Bytes>>,
     on_ask: Mutex<Option<OnAsk>>,
+    questions: Mutex<Vec<Question>>,
+    replies: Mutex<VecDeque<Result<Vec<Vec<String>>, Refusal>>>,
 }
 
 #[async_trait]
@@ -43,8 +46,9 @@ impl CallPort for Port {
         self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
     }
 
-    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
-        Err(Refusal::Unattended)
+    async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        self.questions.lock().unwrap().extend(questions);
+        self.replies.lock().unwrap().pop_front().unwrap_or(Ok(Vec::new()))
     }
 
     async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}
@@ -61,6 +65,10 @@ impl CallPort for Port {
 
     fn remember(&self, key: &str, value: Value) {
         self.facts.lock().unwrap().insert(key.to_owned(), value);
+    }
+
+    fn replace_todos(&self, todos: Vec<Todo>) {
+        self.remember(Todo::FACT, serde_json::to_value(todos).unwrap());
     }
 
     fn file_edited(&self, path: &Path) {
@@ -114,9 +122,18 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
+        Self::with_folder("w")
+    }
+
+    /// Makes one whose workspace is a git checkout.
+    pub(crate) fn repository() -> Self {
+        Self::with_folder("w/.git")
+    }
+
+    fn with_folder(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        std::fs::create_dir(root.join("w")).unwrap();
+        std::fs::create_dir_all(root.join(name)).unwrap();
         let workspace = Arc::new(Workspace::open("w", &root.join("w"), None).unwrap());
         Self {
             folder,
@@ -173,6 +190,16 @@ impl Bench {
     /// Queues the answer to the next question.
     pub(crate) fn answer(&self, answer: Result<(), Refusal>) {
         self.port.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// Queues the reply to the next questions.
+    pub(crate) fn answer_questions(&self, reply: Result<Vec<Vec<String>>, Refusal>) {
+        self.port.replies.lock().unwrap().push_back(reply);
+    }
+
+    /// Returns the questions so far.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        self.port.questions.lock().unwrap().clone()
     }
 
     /// Does something while the person thinks.

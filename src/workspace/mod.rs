@@ -45,6 +45,7 @@ pub struct Workspace {
     real_directory: PathBuf,
     real_worktree: PathBuf,
     home: Option<PathBuf>,
+    is_repository: bool,
 }
 
 impl Workspace {
@@ -62,9 +63,9 @@ impl Workspace {
         let worktree = directory
             .ancestors()
             .find(|folder| folder.join(".git").exists())
-            .filter(|folder| folder.parent().is_some())
-            .unwrap_or(&directory)
-            .to_path_buf();
+            .filter(|folder| folder.parent().is_some());
+        let is_repository = worktree.is_some();
+        let worktree = worktree.unwrap_or(&directory).to_path_buf();
         let real_worktree = worktree.canonicalize()?;
         Ok(Self {
             name: name.into(),
@@ -73,6 +74,7 @@ impl Workspace {
             real_directory,
             real_worktree,
             home,
+            is_repository,
         })
     }
 
@@ -89,6 +91,11 @@ impl Workspace {
     /// Returns the folder that titles and permission patterns are relative to.
     pub fn worktree(&self) -> &Path {
         &self.worktree
+    }
+
+    /// Says whether the worktree was a git checkout when the workspace was opened.
+    pub fn is_repository(&self) -> bool {
+        self.is_repository
     }
 
     /// Returns the home folder of the service's user, if it has one.

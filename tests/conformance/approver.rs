@@ -1,6 +1,7 @@
 //! The person of a case: sees every prompt through `PermissionService.Channel` and gives the replies that the steps name.
 //!
-//! *Invariant:* each prompt gets the first reply left for its permission; without one it is refused. A prompt of a step
+//! *Invariant:* each prompt gets the first reply left for its permission, or the one for its number among the questions
+//! of its call; without one it is refused. A prompt of a step
 //! that runs beside an earlier one is answered only after that one has asked, or has ended.
 
 use std::collections::HashMap;
@@ -13,8 +14,8 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
 use toolgate::grpc::proto::{
-    ChannelOpen, ChannelRequest, ChannelResponse, Prompt, PromptDecision, PromptReply, ReplyResult, channel_request,
-    channel_response, prompt,
+    ChannelOpen, ChannelRequest, ChannelResponse, Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult,
+    channel_request, channel_response, prompt,
 };
 
 use crate::case::{Answer, Reply};
@@ -87,13 +88,13 @@ impl Approver {
                 notice = self.notices.recv() => self.desk.note(notice.context("the player is gone")?),
                 message = next(&mut self.incoming) => self.read(message?)?,
             };
-            for (prompt, decision, message) in due {
+            for (prompt, given) in due {
                 let reply = PromptReply {
-                    answers: Vec::new(),
                     reply_id: format!("reply-to-{}", prompt.prompt_id),
                     prompt_id: prompt.prompt_id,
-                    decision: decision.into(),
-                    message,
+                    decision: given.decision.into(),
+                    message: given.message,
+                    answers: given.answers,
                     input_digest: prompt.input_digest,
                 };
                 send(&self.outgoing, channel_request::Message::Reply(reply)).await?;
@@ -139,7 +140,25 @@ async fn send(outgoing: &mpsc::Sender<ChannelRequest>, message: channel_request:
 }
 
 /// A prompt and what is answered to it.
-pub(crate) type Due = (Prompt, PromptDecision, String);
+pub(crate) type Due = (Prompt, Given);
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) decision: PromptDecision,
+    message: String,
+    pub(crate) answers: Vec<QuestionAnswer>,
+}
+
+impl Given {
+    fn of(decision: PromptDecision) -> Self {
+        Self {
+            decision,
+            message: String::new(),
+            answers: Vec::new(),
+        }
+    }
+}
 
 /// Decides who is answered what, and when.
 #[derive(Default)]
@@ -154,6 +173,8 @@ struct Asker {
     after: Option<String>,
     /// Has asked, or has ended.
     seen: bool,
+    /// How many prompts of it have asked questions.
+    questions: u64,
 }
 
 impl Desk {
@@ -170,7 +191,7 @@ impl Desk {
                     Asker {
                         replies,
                         after,
-                        seen: false,
+                        ..Asker::default()
                     },
                 );
             }
@@ -191,8 +212,8 @@ impl Desk {
         for prompt in std::mem::take(&mut self.held) {
             if self.must_wait(&prompt) {
                 self.held.push(prompt);
-            } else if let Some((decision, message)) = self.decide(&prompt) {
-                due.push((prompt, decision, message));
+            } else if let Some(given) = self.decide(&prompt) {
+                due.push((prompt, given));
             }
         }
         due
@@ -204,28 +225,50 @@ impl Desk {
     }
 
     /// Returns what is answered; `None` leaves the prompt open.
-    fn decide(&mut self, prompt: &Prompt) -> Option<(PromptDecision, String)> {
-        let refused = Some((PromptDecision::Reject, String::new()));
-        let Some(prompt::Request::Permission(asked)) = &prompt.request else {
-            return refused;
+    fn decide(&mut self, prompt: &Prompt) -> Option<Given> {
+        let refused = Given::of(PromptDecision::Reject);
+        let Some(asker) = self.calls.get_mut(&prompt.call_id) else {
+            return Some(refused);
         };
-        let replies = self.calls.get_mut(&prompt.call_id).map(|asker| &mut asker.replies);
-        let Some(replies) = replies else {
-            return refused;
+        let index = match &prompt.request {
+            Some(prompt::Request::Permission(asked)) => asker.reply_to_permission(&asked.permission),
+            Some(prompt::Request::Questions(_)) => asker.reply_to_questions(),
+            None => None,
         };
-        let is_for_it =
-            |reply: &Reply| matches!(reply, Reply::Permission { permission, .. } if *permission == asked.permission);
-        let Some(index) = replies.iter().position(is_for_it) else {
-            return refused;
-        };
-        match replies.remove(index) {
-            Reply::Permission { answer, message, .. } => match answer {
-                Answer::Once => Some((PromptDecision::Once, message)),
-                Answer::Always => Some((PromptDecision::Always, message)),
-                Answer::Reject => Some((PromptDecision::Reject, message)),
-                Answer::None => None,
-            },
-            Reply::Question | Reply::Subagent => refused,
+        match index.map(|index| asker.replies.remove(index)) {
+            Some(Reply::Permission { answer, message, .. }) => {
+                let decision = match answer {
+                    Answer::Once => PromptDecision::Once,
+                    Answer::Always => PromptDecision::Always,
+                    Answer::Reject => PromptDecision::Reject,
+                    Answer::None => return None,
+                };
+                Some(Given {
+                    message,
+                    ..Given::of(decision)
+                })
+            }
+            Some(Reply::Question {
+                answers: Some(answers), ..
+            }) => Some(Given {
+                answers: answers.into_iter().map(|values| QuestionAnswer { values }).collect(),
+                ..Given::of(PromptDecision::Answer)
+            }),
+            Some(Reply::Question { answers: None, .. } | Reply::Subagent) | None => Some(refused),
         }
+    }
+}
+
+impl Asker {
+    fn reply_to_permission(&self, asked: &str) -> Option<usize> {
+        let is_for_it = |reply: &Reply| matches!(reply, Reply::Permission { permission, .. } if permission == asked);
+        self.replies.iter().position(is_for_it)
+    }
+
+    fn reply_to_questions(&mut self) -> Option<usize> {
+        let number = self.questions;
+        self.questions += 1;
+        let is_for_it = |reply: &Reply| matches!(reply, Reply::Question { index, .. } if *index == number);
+        self.replies.iter().position(is_for_it)
     }
 }

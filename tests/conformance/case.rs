@@ -146,7 +146,12 @@ pub(crate) enum Reply {
         answer: Answer,
         message: String,
     },
-    Question,
+    Question {
+        /// Which of the step's question prompts, from 0.
+        index: u64,
+        /// The answers; none dismisses the questions.
+        answers: Option<Vec<Vec<String>>>,
+    },
     Subagent,
 }
 
@@ -177,7 +182,7 @@ impl TryFrom<RawReply> for Reply {
     type Error = String;
 
     fn try_from(raw: RawReply) -> Result<Self, String> {
-        let on_question = raw.answers.is_some() != raw.reject.is_some();
+        let on_question = raw.answers.is_some() != (raw.reject == Some(true));
         match (raw.permission, raw.reply, raw.question, raw.subagent) {
             (Some(permission), Some(answer), None, None) if raw.answers.is_none() && raw.reject.is_none() => {
                 Ok(Self::Permission {
@@ -186,7 +191,10 @@ impl TryFrom<RawReply> for Reply {
                     message: raw.message.unwrap_or_default(),
                 })
             }
-            (None, None, Some(_), None) if on_question && raw.message.is_none() => Ok(Self::Question),
+            (None, None, Some(index), None) if on_question && raw.message.is_none() => Ok(Self::Question {
+                index,
+                answers: raw.answers,
+            }),
             (None, None, None, Some(_)) if raw.message.is_none() => Ok(Self::Subagent),
             _ => Err("a reply is to a permission, a question or a sub-agent run".to_owned()),
         }
@@ -209,9 +217,9 @@ pub(crate) struct Expect {
     pub(crate) tools: Option<ExpectedTools>,
     pub(crate) config: Option<Pairs<Matcher>>,
     mcp: Option<Value>,
-    todos: Option<Value>,
-    questions: Option<Value>,
-    events: Option<Value>,
+    pub(crate) todos: Option<ExpectedTodos>,
+    pub(crate) questions: Option<Vec<Pairs<Matcher>>>,
+    pub(crate) events: Option<Vec<ExpectedEvent>>,
     requests: Option<Value>,
     mcp_calls: Option<Value>,
     lsp_messages: Option<Value>,
@@ -243,6 +251,47 @@ pub(crate) struct ExpectedPermission {
     pub(crate) patterns: Option<Vec<String>>,
     pub(crate) always: Option<Vec<String>>,
     pub(crate) metadata: Option<Pairs<Matcher>>,
+}
+
+/// What the stored list of tasks must look like.
+#[derive(Deserialize)]
+#[serde(try_from = "Pairs<Value>")]
+pub(crate) enum ExpectedTodos {
+    /// The whole.
+    Whole(Matcher),
+    /// What stands at these pointers.
+    At(Pairs<Matcher>),
+}
+
+impl TryFrom<Pairs<Value>> for ExpectedTodos {
+    type Error = String;
+
+    fn try_from(written: Pairs<Value>) -> Result<Self, String> {
+        let is_pointer = |key: &String| key.is_empty() || key.starts_with('/');
+        if written.0.iter().any(|(key, _)| is_pointer(key)) {
+            let read = |(pointer, value): (String, Value)| match serde_json::from_value(value) {
+                Ok(matcher) if is_pointer(&pointer) => Ok((pointer, matcher)),
+                Ok(_) => Err(format!("{pointer:?} is no pointer")),
+                Err(error) => Err(error.to_string()),
+            };
+            let pairs = written.0.into_iter().map(read).collect::<Result<_, String>>();
+            return pairs.map(|pairs| Self::At(Pairs(pairs)));
+        }
+        let whole = Value::Object(written.0.into_iter().collect());
+        serde_json::from_value(whole)
+            .map(Self::Whole)
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Something that must have been announced.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedEvent {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    #[serde(default)]
+    pub(crate) data: Pairs<Matcher>,
 }
 
 /// What the list of tools must look like.
@@ -412,13 +461,11 @@ impl Step {
     fn unplayable(&self) -> Option<&'static str> {
         let by_op = match self.op {
             Some(Op::McpStatus) => Some("op mcp_status"),
-            Some(Op::Todos) => Some("op todos"),
-            Some(Op::Tools | Op::Config) | None => None,
+            Some(Op::Tools | Op::Config | Op::Todos) | None => None,
         };
         let by_reply = self.replies.iter().find_map(|reply| match reply {
-            Reply::Question => Some("question replies"),
             Reply::Subagent => Some("sub-agent replies"),
-            Reply::Permission { .. } => None,
+            Reply::Permission { .. } | Reply::Question { .. } => None,
         });
         by_op.or(by_reply).or_else(|| self.expect.unplayable())
     }
@@ -480,14 +527,14 @@ impl Expect {
             ("config", self.config.is_some()),
             ("mcp", self.mcp.is_some()),
             ("todos", self.todos.is_some()),
+            ("questions", self.questions.is_some()),
+            ("events", self.events.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
 
     fn unplayable(&self) -> Option<&'static str> {
         let keys = [
-            ("questions", self.questions.is_some()),
-            ("events", self.events.is_some()),
             ("requests", self.requests.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
             ("lsp_messages", self.lsp_messages.is_some()),

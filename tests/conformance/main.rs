@@ -11,6 +11,7 @@ mod approver;
 mod args;
 mod case;
 mod entry;
+mod happenings;
 mod known;
 mod matcher;
 mod play;

@@ -20,6 +20,7 @@ use toolgate::grpc::proto::{
 
 use crate::approver::{Approver, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
+use crate::happenings::{self, Happenings};
 use crate::rows::{AgentPermission, Registry};
 use crate::server::{Server, print_config};
 use crate::vars::Vars;
@@ -44,6 +45,8 @@ pub(crate) struct Observed {
     /// The tool that ran, `invalid` if the call was repaired to that.
     pub(crate) tool: String,
     pub(crate) asked: Vec<PermissionRequest>,
+    /// The question requests, as the cases write them.
+    pub(crate) questions: Vec<Value>,
     pub(crate) end: End,
     pub(crate) elapsed: Duration,
 }
@@ -77,6 +80,9 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
 async fn with_approver(scenario: &Scenario, folders: &Folders, server: &Server) -> Result<Problems> {
     let (approver, notices) = Approver::open(server.channel()).await?;
     let mut player = Player::new(scenario, folders, server.channel(), notices);
+    if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
+        player.happenings = Some(Happenings::watch(server.channel()).await?);
+    }
     tokio::select! {
         outcome = player.play() => outcome,
         broken = approver.run() => match broken {
@@ -214,6 +220,8 @@ struct Player<'a> {
     channel: Channel,
     notices: mpsc::Sender<Notice>,
     vars: Vars,
+    /// There if the case expects events.
+    happenings: Option<Happenings>,
 }
 
 impl<'a> Player<'a> {
@@ -224,6 +232,7 @@ impl<'a> Player<'a> {
             channel,
             notices,
             vars: folders.vars(),
+            happenings: None,
         }
     }
 
@@ -260,7 +269,12 @@ impl<'a> Player<'a> {
                 let output = print_config(self.folders, &self.scenario.env).await?;
                 Ok(verdict::config(&name, step, &output, &self.vars))
             }
-            Op::McpStatus | Op::Todos => bail!("{name}: the runner cannot play it yet"),
+            Op::Todos => {
+                let session = step.session.clone().unwrap_or_else(|| SESSION.to_owned());
+                let todos = happenings::stored_todos(self.channel.clone(), session).await?;
+                Ok(verdict::todos(&name, step, &todos, &self.vars))
+            }
+            Op::McpStatus => bail!("{name}: the runner cannot play it yet"),
         }
     }
 
@@ -284,6 +298,13 @@ impl<'a> Player<'a> {
             });
         }
         let ended = self.wait_for_all(running, last).await?;
+        let happened = match &mut self.happenings {
+            Some(happenings) => {
+                let calls: Vec<String> = (first..=last).map(call_id).collect();
+                happenings.until_ended(&calls).await?
+            }
+            None => Vec::new(),
+        };
         let mut problems = Problems::new();
         for (index, observed) in ended {
             let step = &self.scenario.steps[index];
@@ -294,6 +315,7 @@ impl<'a> Player<'a> {
                 &self.vars,
                 self.folders,
             ));
+            problems.extend(verdict::events(&name_of(index, step), step, &happened, &self.vars));
             self.remember_output(&observed);
         }
         Ok(problems)
@@ -416,7 +438,7 @@ struct RunningCall {
 impl RunningCall {
     /// Reads to the terminal event, and cancels on the way if the step says so.
     async fn watch(mut self) -> Result<Observed> {
-        let mut asked = Vec::new();
+        let (mut asked, mut questions) = (Vec::new(), Vec::new());
         let end = loop {
             let event = tokio::select! {
                 event = next_event(&mut self.events, &mut self.last_sequence) => event?,
@@ -432,10 +454,11 @@ impl RunningCall {
                 call_event::Event::Failed(end) => break End::Failed(end),
                 call_event::Event::Waiting(waiting) => {
                     let prompt = waiting.prompt.context("`waiting` without a prompt")?;
-                    let Some(prompt::Request::Permission(request)) = prompt.request else {
-                        bail!("a prompt that asks nothing");
-                    };
-                    asked.push(request);
+                    match &prompt.request {
+                        Some(prompt::Request::Permission(request)) => asked.push(request.clone()),
+                        Some(prompt::Request::Questions(_)) => questions.push(happenings::request(&prompt)),
+                        None => bail!("a prompt that asks nothing"),
+                    }
                 }
                 call_event::Event::Pending(_) => bail!("`pending` came twice"),
                 call_event::Event::Running(_)
@@ -455,6 +478,7 @@ impl RunningCall {
         Ok(Observed {
             tool: self.tool,
             asked,
+            questions,
             end,
             elapsed,
         })

@@ -4,16 +4,18 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
-use toolgate::grpc::proto::{PermissionRequest, Prompt, PromptDecision, prompt};
+use toolgate::grpc::proto::{PermissionRequest, Prompt, PromptDecision, QuestionAnswer, QuestionRequest, prompt};
 
 use crate::approver::{Desk, Notice};
 use crate::args::Args;
-use crate::case::{Answer, Reply, parse};
+use crate::case::{Answer, Reply, Step, parse};
 use crate::entry::{Content, Entry};
+use crate::happenings::Happening;
 use crate::known;
 use crate::matcher::Matcher;
 use crate::report::{Outcome, judge};
 use crate::vars::Vars;
+use crate::verdict;
 use crate::workspace::merge;
 
 /// Runs every check.
@@ -28,6 +30,8 @@ pub(crate) fn run() -> Result<()> {
     placeholders().context("placeholders")?;
     merging().context("merging")?;
     replies().context("replies")?;
+    question_replies().context("replies to questions")?;
+    expected_events().context("expected events")?;
     parallel_replies().context("replies of parallel steps")?;
     outcomes().context("outcomes")?;
     arguments().context("arguments")
@@ -140,6 +144,18 @@ fn strictness() -> Result<()> {
             json!({}),
         ),
         (step(json!({"replies": [{"permission": "bash"}]})), json!({})),
+        (step(json!({"replies": [{"question": 0}]})), json!({})),
+        (step(json!({"replies": [{"question": 0, "reject": false}]})), json!({})),
+        (
+            step(json!({"replies": [{"question": 0, "reject": true, "answers": []}]})),
+            json!({}),
+        ),
+        (step(json!({"expect": {"events": [{"data": {}}]}})), json!({})),
+        (step(json!({"expect": {"todos": {"equals": []}}})), json!({})),
+        (
+            json!([{"op": "todos", "expect": {"todos": {"/0": {"equals": 1}, "equals": []}}}]),
+            json!({}),
+        ),
         (step(json!({"parallel_with_next": true})), json!({})),
         (json!([{"op": "tools", "tool": "bash", "expect": {}}]), json!({})),
         (json!([{"op": "tools", "expect": {"status": "error"}}]), json!({})),
@@ -261,16 +277,78 @@ fn replies() -> Result<()> {
     ];
     for (permission, expected) in rows {
         let due = desk.take(asks("a", permission));
-        let got = due.first().map(|(_, decision, _)| *decision);
+        let got = due.first().map(|(_, given)| given.decision);
         ensure!(got == expected, "{permission}: {got:?}, not {expected:?}");
     }
     let stray = desk.take(asks("unknown", "bash"));
     ensure!(
         stray
             .first()
-            .is_some_and(|(_, decision, _)| *decision == PromptDecision::Reject),
+            .is_some_and(|(_, given)| given.decision == PromptDecision::Reject),
         "an unknown call"
     );
+    Ok(())
+}
+
+fn question_replies() -> Result<()> {
+    let asks_questions = || Prompt {
+        call_id: "a".to_owned(),
+        request: Some(prompt::Request::Questions(QuestionRequest::default())),
+        ..Prompt::default()
+    };
+    let question = |index, answers: Option<Vec<Vec<String>>>| Reply::Question { index, answers };
+    let mut desk = Desk::default();
+    let answers = vec![vec!["Yes".to_owned()], Vec::new()];
+    let given = vec![
+        question(2, None),
+        question(0, Some(answers)),
+        reply("bash", Answer::Once),
+    ];
+    desk.note(starts("a", given, None));
+    let values = vec!["Yes".to_owned()];
+    let expected = [
+        (
+            PromptDecision::Answer,
+            vec![QuestionAnswer { values }, QuestionAnswer::default()],
+        ),
+        (PromptDecision::Reject, Vec::new()),
+        (PromptDecision::Reject, Vec::new()),
+    ];
+    for (decision, answers) in expected {
+        let due = desk.take(asks_questions());
+        let got = due.first().map(|(_, given)| (given.decision, given.answers.clone()));
+        ensure!(got == Some((decision, answers)), "{got:?}");
+    }
+    let due = desk.take(asks("a", "bash"));
+    ensure!(
+        due.first()
+            .is_some_and(|(_, given)| given.decision == PromptDecision::Once)
+    );
+    Ok(())
+}
+
+fn expected_events() -> Result<()> {
+    let happened = [("a", 1), ("b", 2), ("a", 3)].map(|(kind, number)| Happening {
+        kind,
+        data: json!({ "n": number }),
+    });
+    let rows = [
+        (json!([{"type": "a"}, {"type": "b"}, {"type": "a"}]), true),
+        (json!([{"type": "a", "data": {"/n": {"equals": 3}}}]), true),
+        (
+            json!([{"type": "a", "data": {"/n": {"equals": 3}}}, {"type": "b"}]),
+            false,
+        ),
+        (json!([{"type": "b"}, {"type": "b"}]), false),
+        (json!([{"type": "a", "data": {"/n": {"equals": 2}}}]), false),
+        (json!([{"type": "c"}]), false),
+    ];
+    for (expected, holds) in rows {
+        let step = json!({"tool": "x", "expect": {"events": expected}});
+        let step: Step = serde_json::from_value(step)?;
+        let problems = verdict::events("step", &step, &happened, &Vars::default());
+        ensure!(problems.is_empty() == holds, "{expected}: {problems:?}");
+    }
     Ok(())
 }
 
@@ -295,7 +373,7 @@ fn parallel_replies() -> Result<()> {
         call_id: "c".to_owned(),
     });
     ensure!(
-        due.len() == 1 && due[0].1 == PromptDecision::Once,
+        due.len() == 1 && due[0].1.decision == PromptDecision::Once,
         "the first ended without asking: {due:?}"
     );
     Ok(())

@@ -10,7 +10,8 @@ use prost_types::{Struct, Value as ProtoValue};
 use serde_json::{Map, Value, json};
 use toolgate::grpc::proto::{Attachment, PermissionRequest, ToolDefinition, attachment};
 
-use crate::case::{ExpectedAttachment, ExpectedPermission, Pairs, Status, Step};
+use crate::case::{ExpectedAttachment, ExpectedEvent, ExpectedPermission, ExpectedTodos, Pairs, Status, Step};
+use crate::happenings::Happening;
 use crate::matcher::{Matcher, mismatch, show};
 use crate::play::{End, Observed, Problems};
 use crate::vars::Vars;
@@ -143,6 +144,9 @@ pub(crate) fn call(name: &str, step: &Step, observed: &Observed, vars: &Vars, fo
     if let Some(expected) = &expect.permissions {
         check_permissions(&mut report, expected, &observed.asked);
     }
+    if let Some(expected) = &expect.questions {
+        check_questions(&mut report, expected, &observed.questions);
+    }
     for (path, entry) in expect.files.iter().flat_map(|files| &files.0) {
         if let Err(problem) = folders.check_entry(path, entry.as_ref(), vars) {
             report.add(&format!("file {path}"), &problem);
@@ -201,6 +205,67 @@ fn check_permissions(report: &mut Report<'_>, expected: &[ExpectedPermission], a
             report.check_pointers(&format!("{what}, metadata"), matchers, &metadata);
         }
     }
+}
+
+fn check_questions(report: &mut Report<'_>, expected: &[Pairs<Matcher>], asked: &[Value]) {
+    if expected.len() != asked.len() {
+        let problem = format!(
+            "expected: {} requests\ngot:      {}: {asked:?}",
+            expected.len(),
+            asked.len()
+        );
+        report.add("questions", &problem);
+        return;
+    }
+    for (index, (matchers, asked)) in expected.iter().zip(asked).enumerate() {
+        report.check_pointers(&format!("questions {}", index + 1), matchers, asked);
+    }
+}
+
+/// Judges what was announced while calls ran: the expected events, in their order, with others between.
+pub(crate) fn events(name: &str, step: &Step, happened: &[Happening], vars: &Vars) -> Problems {
+    let mut problems = Problems::new();
+    let mut rest = happened;
+    for (index, expected) in step.expect.events.iter().flatten().enumerate() {
+        let found = rest
+            .iter()
+            .position(|it| it.kind == expected.kind && event_problems(name, expected, it, vars).is_empty());
+        match found {
+            Some(at) => rest = &rest[at + 1..],
+            None => {
+                let what = format!("event {} ({})", index + 1, expected.kind);
+                problems.push(format!("{name}: {what}\nexpected: it is there\ngot:      {rest:?}"));
+                let alike = rest.iter().find(|it| it.kind == expected.kind);
+                problems.extend(alike.map_or_else(Problems::new, |it| event_problems(&what, expected, it, vars)));
+            }
+        }
+    }
+    problems
+}
+
+fn event_problems(name: &str, expected: &ExpectedEvent, happened: &Happening, vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    report.check_pointers("data", &expected.data, &happened.data);
+    report.problems
+}
+
+/// Judges the stored list of tasks.
+pub(crate) fn todos(name: &str, step: &Step, todos: &Value, vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    match &step.expect.todos {
+        Some(ExpectedTodos::Whole(matcher)) => report.check("todos", matcher, Some(todos)),
+        Some(ExpectedTodos::At(matchers)) => report.check_pointers("todos", matchers, todos),
+        None => {}
+    }
+    report.problems
 }
 
 fn check_attachments(report: &mut Report<'_>, expected: &[ExpectedAttachment], got: &[Attachment]) {

@@ -13,6 +13,7 @@ mod drain;
 mod edits;
 mod floods;
 mod hostile;
+mod interactive;
 mod prompts;
 mod readme;
 mod revert;

@@ -1,6 +1,6 @@
 //! What the messages look like as JSON.
 
-use crate::grpc::proto::{CallHeartbeat, CallMetadata, CallOutput, CallPending, PromptEnded};
+use crate::grpc::proto::{CallHeartbeat, CallMetadata, CallOutput, CallPending, PromptEnded, TodosUpdated};
 
 use super::*;
 
@@ -114,4 +114,26 @@ fn times_and_unknown_words() {
     let json = event.to_json();
     assert_eq!(json["time"], "1970-01-01T00:00:00Z");
     assert_eq!(json["prompt_ended"]["state"], "unknown");
+}
+
+#[test]
+fn an_absent_name_of_a_todo_is_left_out() {
+    let todo = |id: Option<&str>| Todo {
+        content: "c".into(),
+        status: "s".into(),
+        priority: "p".into(),
+        id: id.map(str::to_owned),
+    };
+    let event = Event {
+        event: Some(event::Event::TodosUpdated(TodosUpdated {
+            todos: vec![todo(None), todo(Some(""))],
+            call_id: "c".into(),
+        })),
+        ..Event::default()
+    };
+    let expected = json!([
+        { "content": "c", "status": "s", "priority": "p" },
+        { "content": "c", "status": "s", "priority": "p", "id": "" },
+    ]);
+    assert_eq!(event.to_json()["todos_updated"]["todos"], expected);
 }

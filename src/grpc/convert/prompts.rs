@@ -145,6 +145,17 @@ impl From<call::Question> for proto::Question {
     }
 }
 
+impl From<call::Todo> for proto::Todo {
+    fn from(todo: call::Todo) -> Self {
+        Self {
+            content: todo.content,
+            status: todo.status,
+            priority: todo.priority,
+            id: todo.id,
+        }
+    }
+}
+
 fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::PermissionPart {
     proto::PermissionPart {
         text: part.text,

@@ -255,7 +255,9 @@ impl Active {
         match ctx.ask(ask).await {
             Ok(()) => Ok("allowed"),
             Err(Refusal::Denied { .. }) => Ok("denied by a rule"),
-            Err(Refusal::Rejected | Refusal::Corrected { .. }) => Ok("rejected by the user"),
+            Err(Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. }) => {
+                Ok("rejected by the user")
+            }
             Err(Refusal::Expired) => Ok("nobody answered"),
             Err(Refusal::Unattended) => Ok("nobody is there to allow it"),
             Err(Refusal::Withdrawn) => Err(ToolError::Cancelled),
