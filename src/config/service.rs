@@ -36,6 +36,8 @@ pub struct RawConfig {
     pub permission: RawPermission,
     /// How long things are kept.
     pub retention: RawRetention,
+    /// How commands are run.
+    pub shell: RawShell,
     /// What is logged.
     pub log: RawLog,
 }
@@ -110,6 +112,24 @@ pub struct RawRetention {
     pub journal: Option<String>,
 }
 
+/// The part `shell`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawShell {
+    /// The environment of commands.
+    pub environment: RawShellEnvironment,
+}
+
+/// The part `shell.environment`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawShellEnvironment {
+    /// The variables of the service that commands get; `*` stands for any characters.
+    pub allow: Option<Vec<String>>,
+    /// The variables that commands do not get, whatever is allowed.
+    pub deny: Option<Vec<String>>,
+}
+
 /// The part `log`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -137,6 +157,8 @@ pub struct Config {
     pub permission: PermissionConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// How commands are run.
+    pub shell: ShellConfig,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.
@@ -213,6 +235,15 @@ pub struct RetentionConfig {
     pub calls: Duration,
     /// Events of workspaces.
     pub journal: Duration,
+}
+
+/// How commands are run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShellConfig {
+    /// Names and patterns of the variables that commands get; none at all means every variable.
+    pub environment_allow: Vec<String>,
+    /// Names and patterns of the variables that commands do not get.
+    pub environment_deny: Vec<String>,
 }
 
 /// What is logged.

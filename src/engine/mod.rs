@@ -5,6 +5,7 @@
 //! clients or the service.
 
 mod admit;
+mod background;
 mod cursor;
 mod input;
 mod live;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use admit::{AdmitError, Started};
+pub use background::Background;
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use live::Attached;
 pub use registry::{Registry, SchemaError};
@@ -94,6 +96,7 @@ pub struct Engine {
     instance: InstanceId,
     places: Vec<Place>,
     limits: Limits,
+    background: Option<Arc<dyn Background>>,
     /// Calls that run in this process.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Tool and digest of the last calls of each session, newest last; the loop question reads it.
@@ -107,13 +110,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine. The first place is the default workspace.
+    /// Makes an engine. The first place is the default workspace; `background` is whoever starts programs.
     pub fn new(
         store: Arc<dyn Store>,
         broker: Arc<Broker>,
         instance: InstanceId,
         places: Vec<Place>,
         limits: Limits,
+        background: Option<Arc<dyn Background>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -121,6 +125,7 @@ impl Engine {
             instance,
             places,
             limits,
+            background,
             live: Mutex::default(),
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -201,6 +206,7 @@ impl Engine {
             // The sender lives in `call`, so this ends only with the call.
             let _ = progress.wait_for(|progress| progress.ended).await;
         }
+        self.end_left_by(id).await;
         self.get(id).await
     }
 
@@ -225,6 +231,7 @@ impl Engine {
                 workspaces.push(workspace);
             }
         }
+        self.end_left_in(session).await?;
         self.store.forget(session).await?;
         lock(&self.recent_calls).remove(session);
         if workspaces.is_empty() {

@@ -324,6 +324,16 @@ impl From<call::CallRecord> for proto::Call {
             ending,
             // Stored apart from the record; only some answers carry them.
             changes: Vec::new(),
+            background_processes: Vec::new(),
+        }
+    }
+}
+
+impl From<call::BackgroundProcess> for proto::BackgroundProcess {
+    fn from(process: call::BackgroundProcess) -> Self {
+        Self {
+            pid: process.pid.into(),
+            command: process.command,
         }
     }
 }

@@ -149,6 +149,7 @@ async fn execute(
     limit: Limit,
     ctx: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
+    let call = launch.call.clone();
     let mut running = programs.start(launch).await.map_err(not_started)?;
     let mut report = Report::new(description, ctx);
     report.publish().await;
@@ -171,7 +172,11 @@ async fn execute(
             supervising.await
         }
     };
-    report.finish(ending, limit).await
+    let left = match ending.cause {
+        Cause::Ended => programs.left_by(&call).await.len(),
+        Cause::TimedOut | Cause::Cancelled => 0,
+    };
+    report.finish(ending, limit, left).await
 }
 
 fn not_started(error: StartError) -> ToolError {

@@ -14,6 +14,7 @@ mod hostile;
 mod prompts;
 mod readme;
 mod revert;
+mod shell;
 mod store;
 mod streams;
 mod support;

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use super::{RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSize, RawWorkspace};
+use super::{
+    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawShell, RawShellEnvironment, RawSize,
+    RawWorkspace,
+};
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
 
@@ -14,6 +17,7 @@ pub(super) fn name_of(key: &str) -> String {
 /// Reads all variables.
 pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     let text = |key: &str| env.get(&name_of(key)).map(str::to_owned);
+    let list = |key: &str| text(key).map(|list| list.split(',').map(|one| one.trim().to_owned()).collect());
     let size = |key: &str| text(key).map(RawSize::Text);
     Ok(RawConfig {
         data_dir: text("data_dir"),
@@ -22,7 +26,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
             insecure: switch(env, "listen.insecure")?,
-            origins: text("listen.origins").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
+            origins: list("listen.origins"),
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {
@@ -40,6 +44,12 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             calls: text("retention.calls"),
             journal: text("retention.journal"),
         },
+        shell: RawShell {
+            environment: RawShellEnvironment {
+                allow: list("shell.environment.allow"),
+                deny: list("shell.environment.deny"),
+            },
+        },
         log: RawLog {
             format: text("log.format"),
             filter: text("log.filter"),
@@ -50,7 +60,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 8] = [
+    const PARTS: [&str; 9] = [
         "DATA",
         "DRAIN",
         "LISTEN",
@@ -58,6 +68,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "LIMITS",
         "PERMISSION",
         "RETENTION",
+        "SHELL",
         "LOG",
     ];
     /// What only the command line reads.

@@ -61,7 +61,8 @@ impl<'a> Report<'a> {
         self.ctx.progress(None, patch).await;
     }
 
-    pub(super) async fn finish(mut self, ending: Ending, limit: Limit) -> Result<ToolOutput, ToolError> {
+    /// Ends the output and makes the result; `left` processes go on in the background.
+    pub(super) async fn finish(mut self, ending: Ending, limit: Limit, left: usize) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
             self.ctx.warn("survivors", text).await;
@@ -87,12 +88,16 @@ impl<'a> Report<'a> {
         } else {
             OutputText::default()
         };
+        let mut metadata = json_map([
+            ("output", Value::String(self.preview.shown())),
+            ("exit", exit),
+            ("description", json!(self.description)),
+        ]);
+        if left > 0 {
+            metadata.insert("background".to_owned(), json!(left));
+        }
         Ok(ToolOutput {
-            metadata: json_map([
-                ("output", Value::String(self.preview.shown())),
-                ("exit", exit),
-                ("description", json!(self.description)),
-            ]),
+            metadata,
             title: self.description,
             output,
             attachments: Vec::new(),

@@ -98,7 +98,7 @@ impl Inside {
             max_output_bytes: 1 << 20,
         };
         Self {
-            engine: Engine::new(shared, broker, instance, vec![place], limits),
+            engine: Engine::new(shared, broker, instance, vec![place], limits, None),
             gate,
             store,
             _folder: folder,
