@@ -19,16 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use async_trait::async_trait;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
-use crate::call::{InstanceId, Timestamp};
+use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{RetentionConfig, Unattended};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
-use crate::engine::{self, Engine, Limits, Place, Registry, truncate};
+use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{Broker, PromptPolicy};
@@ -113,11 +114,12 @@ struct OutputSweep {
 }
 
 impl App {
-    /// Opens the store and makes the tools.
+    /// Opens the store and makes the tools. `guardian` is this program's own file, if its `main` begins with
+    /// [`process::guard`]: then no program outlives a service that is killed.
     ///
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
-    pub async fn build(config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+    pub async fn build(config: &Config, environment: &Environment, guardian: Option<PathBuf>) -> anyhow::Result<Self> {
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
@@ -135,7 +137,15 @@ impl App {
             .vars()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        let programs = Programs::new(&variables).context("cannot prepare to start programs")?;
+        let settings = process::Settings {
+            filter: process::Filter {
+                allow: config.shell.environment_allow.clone(),
+                deny: config.shell.environment_deny.clone(),
+            },
+            guardian,
+            ..process::Settings::default()
+        };
+        let programs = Programs::new(&variables, settings).context("cannot prepare to start programs")?;
         let flags = Flags::from_environment(environment);
         // The store names its files by the real path, and so must the rules that let every agent read them.
         let data_dir = config
@@ -159,7 +169,14 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
             max_undo_bytes: config.limits.max_undo_bytes,
         };
-        let engine = Engine::new(dyn_store, broker, instance, places, limits);
+        let engine = Engine::new(
+            dyn_store,
+            broker,
+            instance,
+            places,
+            limits,
+            Some(Arc::new(LeftBehind(programs.clone()))),
+        );
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
@@ -254,6 +271,27 @@ impl App {
             servers,
             stop_servers,
         })
+    }
+}
+
+/// What ended calls left running, for the engine, which knows of no programs.
+struct LeftBehind(Programs);
+
+#[async_trait]
+impl LeftRunning for LeftBehind {
+    async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
+        let process = |process::Process { pid, command }| BackgroundProcess { pid, command };
+        self.0.left_by(call.as_str()).await.into_iter().map(process).collect()
+    }
+
+    fn calls(&self) -> Vec<CallId> {
+        let calls = self.0.calls_with_left();
+        calls.iter().map(|call| CallId::from(call.as_str())).collect()
+    }
+
+    async fn end(&self, call: &CallId) {
+        // Survivors are logged where they are found.
+        let _ = self.0.end_call(call.as_str()).await;
     }
 }
 

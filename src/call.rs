@@ -703,6 +703,15 @@ impl Default for OutputText {
     }
 }
 
+/// A process that an ended call left running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackgroundProcess {
+    /// Its number on the service's machine.
+    pub pid: u32,
+    /// Its command line on one line, possibly cut.
+    pub command: String,
+}
+
 /// One change that a call made to a file, with what is needed to take it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {

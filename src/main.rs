@@ -15,6 +15,10 @@ use tracing_subscriber::EnvFilter;
 const LEAVE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
+    // First, since it costs a guardian its size, and nothing may be open.
+    if let Some(code) = toolgate::process::guard(std::env::args_os()) {
+        return code;
+    }
     let cli = Cli::parse();
     if let Err(error) = log_to_stderr(&cli) {
         eprintln!("error: TOOLGATE_LOG: {error}");

@@ -116,6 +116,10 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         Some(call::Ending::Failed(end)) => json::failure_reason(end.reason).replace('_', " "),
         Some(call::Ending::Completed(_)) | None => json::call_state(call.state),
     };
+    let state = match call.background_processes.len() {
+        0 => state,
+        count => format!("{state}, {count} in background"),
+    };
     let begun = call.create_time.map(time).unwrap_or_default();
     vec![
         call.call_id.clone(),

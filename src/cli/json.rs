@@ -11,11 +11,11 @@ use prost_types::{Duration, Struct, Timestamp};
 use serde_json::{Map, Number, Value, json};
 
 use crate::grpc::proto::{
-    Attachment, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse, Event,
-    FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction, PermissionPart,
-    PermissionRequest, PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution, PromptState,
-    QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect, ToolSource, Truncation,
-    attachment, call, call_event, channel_response, event, prompt,
+    Attachment, BackgroundProcess, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse,
+    Event, FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction,
+    PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution,
+    PromptState, QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect, ToolSource,
+    Truncation, attachment, call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -254,8 +254,18 @@ impl ToJson for Call {
                 "changes",
                 Some(self.changes.to_json()).filter(|_| !self.changes.is_empty()),
             ),
+            (
+                "background_processes",
+                Some(self.background_processes.to_json()).filter(|_| !self.background_processes.is_empty()),
+            ),
         ];
         with(object, members)
+    }
+}
+
+impl ToJson for BackgroundProcess {
+    fn to_json(&self) -> Value {
+        json!({ "pid": self.pid, "command": self.command })
     }
 }
 

@@ -17,6 +17,9 @@ use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
 use crate::workspace::Workspace;
 
+/// The file of the running program, even where it has been replaced meanwhile.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// What the command line says about the service itself. What it leaves out, variables, the file and the defaults say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flags {
@@ -101,7 +104,9 @@ impl Service {
             tracing::warn!("{warning}");
         }
         let failed = |error: anyhow::Error| Failure::Start(format!("{error:#}"));
-        let app = App::build(&config, &environment).await.map_err(failed)?;
+        let app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
+            .await
+            .map_err(failed)?;
         if stays {
             app.recover().await.map_err(failed)?;
         }

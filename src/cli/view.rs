@@ -225,6 +225,14 @@ impl CallView {
         }
         self.attachments(&end.attachments);
         self.truncation(end.truncation.as_ref());
+        if let Some(count) = background(end) {
+            let processes = if count == 1 {
+                "1 process goes"
+            } else {
+                &format!("{count} processes go")
+            };
+            self.note(&format!("{processes} on in the background; toolgate cancel ends that"));
+        }
         let mark = self.terminal.err.text(Look::Green, "completed");
         let title = short(&end.title, TITLE);
         self.summary(
@@ -319,6 +327,11 @@ fn with_newline(text: &str) -> String {
 /// Returns the exit code of the command that the call ran, if it ran one.
 pub(super) fn exit_code(end: &CallCompleted) -> Option<i64> {
     json::structure(end.metadata.as_ref()?).get("exit")?.as_i64()
+}
+
+/// Returns how many processes the command left running.
+fn background(end: &CallCompleted) -> Option<u64> {
+    json::structure(end.metadata.as_ref()?).get("background")?.as_u64()
 }
 
 /// Returns how the program ends after this event, if it is the last.

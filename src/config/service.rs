@@ -40,6 +40,8 @@ pub struct RawConfig {
     pub retention: RawRetention,
     /// What programs are confined to.
     pub sandbox: RawSandbox,
+    /// How commands are run.
+    pub shell: RawShell,
     /// What is logged.
     pub log: RawLog,
 }
@@ -148,6 +150,24 @@ pub struct RawSandboxAgent {
     pub network: Option<String>,
 }
 
+/// The part `shell`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawShell {
+    /// The environment of commands.
+    pub environment: RawShellEnvironment,
+}
+
+/// The part `shell.environment`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawShellEnvironment {
+    /// The variables of the service that commands get; `*` stands for any characters.
+    pub allow: Option<Vec<String>>,
+    /// The variables that commands do not get, whatever is allowed.
+    pub deny: Option<Vec<String>>,
+}
+
 /// The part `log`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -177,6 +197,8 @@ pub struct Config {
     pub retention: RetentionConfig,
     /// What programs are confined to.
     pub sandbox: SandboxConfig,
+    /// How commands are run.
+    pub shell: ShellConfig,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.
@@ -335,6 +357,15 @@ impl SandboxNetwork {
             Self::Deny => "deny",
         }
     }
+}
+
+/// How commands are run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShellConfig {
+    /// Names and patterns of the variables that commands get; none at all means every variable.
+    pub environment_allow: Vec<String>,
+    /// Names and patterns of the variables that commands do not get.
+    pub environment_deny: Vec<String>,
 }
 
 /// What is logged.

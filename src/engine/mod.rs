@@ -9,6 +9,7 @@ mod announce;
 mod child;
 mod cursor;
 mod input;
+mod left;
 mod live;
 mod lossy;
 pub mod outputs;
@@ -31,6 +32,7 @@ use tokio_util::task::TaskTracker;
 
 pub use admit::{AdmitError, Started};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
+pub use left::LeftRunning;
 pub use live::Attached;
 pub use registry::{Registry, SchemaError};
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
@@ -103,6 +105,7 @@ pub struct Engine {
     instance: InstanceId,
     places: Vec<Place>,
     limits: Limits,
+    background: Option<Arc<dyn LeftRunning>>,
     /// Calls that run in this process.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Tool and digest of the last calls of each session, newest last; the loop question reads it.
@@ -116,13 +119,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine. The first place is the default workspace.
+    /// Makes an engine. The first place is the default workspace; `background` is whoever starts programs.
     pub fn new(
         store: Arc<dyn Store>,
         broker: Arc<Broker>,
         instance: InstanceId,
         places: Vec<Place>,
         limits: Limits,
+        background: Option<Arc<dyn LeftRunning>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -130,6 +134,7 @@ impl Engine {
             instance,
             places,
             limits,
+            background,
             live: Mutex::default(),
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -210,6 +215,7 @@ impl Engine {
             // The sender lives in `call`, so this ends only with the call.
             let _ = progress.wait_for(|progress| progress.ended).await;
         }
+        self.end_left_by(id).await;
         self.get(id).await
     }
 
@@ -281,6 +287,7 @@ impl Engine {
                 workspaces.push(workspace);
             }
         }
+        self.end_left_in(session).await?;
         self.store.forget(session).await?;
         lock(&self.recent_calls).remove(session);
         if workspaces.is_empty() {

@@ -331,6 +331,16 @@ impl From<call::CallRecord> for proto::Call {
             changes: Vec::new(),
             accepts_input: false,
             next_input_offset: 0,
+            background_processes: Vec::new(),
+        }
+    }
+}
+
+impl From<call::BackgroundProcess> for proto::BackgroundProcess {
+    fn from(process: call::BackgroundProcess) -> Self {
+        Self {
+            pid: process.pid.into(),
+            command: process.command,
         }
     }
 }

@@ -196,8 +196,16 @@ impl ToolService for Tools {
             after: non_empty(request.page_token),
         };
         let page = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
+        let mut calls = Vec::with_capacity(page.items.len());
+        for record in page.items {
+            let background_processes = self.left_by(&record.id).await;
+            calls.push(Call {
+                background_processes,
+                ..convert::summary(record)
+            });
+        }
         Ok(Response::new(ListCallsResponse {
-            calls: page.items.into_iter().map(convert::summary).collect(),
+            calls,
             next_page_token: page.next.unwrap_or_default(),
         }))
     }
@@ -257,8 +265,14 @@ impl Tools {
         let changes = self.0.engine.store().changes(id).await.map_err(status::store)?;
         Ok(Call {
             changes: changes.into_iter().map(FileChange::from).collect(),
+            background_processes: self.left_by(id).await,
             ..Call::from(record)
         })
+    }
+
+    async fn left_by(&self, id: &CallId) -> Vec<BackgroundProcess> {
+        let left = self.0.engine.left_by(id).await;
+        left.into_iter().map(BackgroundProcess::from).collect()
     }
 
     async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {

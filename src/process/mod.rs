@@ -1,18 +1,21 @@
 //! Programs: the only place that starts one, reads what it prints, and ends it with all that it started.
 //!
 //! A started program leads a session and a process group of its own, reads nothing or what a pipe brings it, prints into
-//! two pipes and is killed by the kernel when the service dies. Everything that descends from it is found again by a mark that it cannot shed
-//! by leaving the group, forgetting its parents or emptying its environment (see `sys::mark_of`), so ending a call ends
-//! all of it. Requires Linux 5.4; the service should adopt orphans ([`adopt_orphans`]).
+//! two pipes and is killed by the kernel when the service dies. Everything that descends from it is found again by a mark
+//! that it cannot shed by leaving the group, forgetting its parents or emptying its environment (see `sys::mark_of`), and
+//! by its control group where those can be written, so ending a call ends all of it. Requires Linux 5.4; the service
+//! should adopt orphans ([`adopt_orphans`]).
 //!
 //! A background job outlives its call, since starting a development server is a fair thing to ask for, but not the
-//! service: [`Programs::shutdown`] ends it. Only a service that is killed outright leaves something behind: its direct
-//! children get the parent-death signal, while what those had started in the background lives on.
+//! service: [`Programs::shutdown`] ends it, and when the service is killed outright its guardian does ([`guard`]).
 //!
 //! *Invariant:* a leaf. It knows neither tools nor permissions.
 
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
+mod cgroup;
+mod environment;
+mod guardian;
 mod input;
 mod output;
 pub mod sandbox;
@@ -28,7 +31,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
@@ -37,11 +40,16 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use cgroup::Groups;
+pub use environment::Filter;
+use guardian::Guardian;
+pub use guardian::guard;
 pub use input::Input;
+use output::Discards;
 pub use output::Output;
 use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
-use undertaker::{Mark, Undertaker};
+use undertaker::{Entry, Mark, Undertaker};
 
 /// Names and values of environment variables.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -51,6 +59,19 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// How long deaths of orphans are collected before one look at all of them.
 const SWEEP_DELAY: Duration = Duration::from_millis(50);
+
+/// How long a program that seems to have ended, and has not, is left alone.
+const RECHECK: Duration = Duration::from_millis(1);
+
+/// How often a guardian that was killed is replaced.
+const GUARDIANS: u32 = 3;
+
+/// How long a guardian may take to go.
+const DISMISSAL: Duration = Duration::from_millis(500);
+
+/// How many processes that a call left are told of, and how much of each command line.
+const MAX_LEFT: usize = 64;
+const MAX_LEFT_BYTES: usize = 512;
 
 /// Makes this process the parent of every orphan among its descendants, so that none is out of reach. Affects the
 /// whole process: to be called once, by the program that starts the service.
@@ -169,6 +190,26 @@ pub struct Ending {
     pub survivors: usize,
 }
 
+/// A process that a call left running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its command line on one line, possibly cut.
+    pub command: String,
+}
+
+/// How programs are started and kept together.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Which variables of the environment programs get.
+    pub filter: Filter,
+    /// Whether control groups are left alone, even where they can be used.
+    pub without_groups: bool,
+    /// This program's own file, if its `main` calls [`guard`]: then a guardian is started from it.
+    pub guardian: Option<PathBuf>,
+}
+
 /// Starts programs and ends them. Cheap to clone; dropping the last clone kills what is left.
 #[derive(Clone)]
 pub struct Programs(Arc<Inner>);
@@ -177,6 +218,7 @@ struct Inner {
     shell: PathBuf,
     launcher: Launcher,
     undertaker: Arc<Undertaker>,
+    guardian: Arc<Mutex<Option<Guardian>>>,
     tasks: TaskTracker,
     closed: CancellationToken,
 }
@@ -193,24 +235,29 @@ impl Programs {
     /// `TOOLGATE_*` are the service's own, secrets included, and are not passed on. To be called inside a runtime.
     ///
     /// # Errors
-    /// A thread, a descriptor or the signal handler cannot be had.
-    pub fn new(environment: &Environment) -> io::Result<Self> {
-        let undertaker = Undertaker::start()?;
+    /// A thread, a descriptor, the signal handler or the guardian cannot be had.
+    pub fn new(environment: &Environment, settings: Settings) -> io::Result<Self> {
+        let groups = if settings.without_groups { None } else { Groups::find() };
+        let undertaker = Undertaker::start(groups)?;
         let tasks = TaskTracker::new();
         let closed = CancellationToken::new();
         let mut deaths = signal(SignalKind::child())?;
-        let sweeper = Arc::clone(&undertaker);
+        let keeper = Keeper::start(settings.guardian, Arc::clone(&undertaker))?;
+        let guardian = Arc::clone(&keeper.guardian);
+        let (sweeper, mut keeper) = (Arc::clone(&undertaker), keeper);
         // Weak in effect: it holds the undertaker and not the launcher, and the token ends it.
         tasks.spawn(closed.clone().run_until_cancelled_owned(async move {
             while deaths.recv().await.is_some() {
                 tokio::time::sleep(SWEEP_DELAY).await;
                 sweeper.sweep();
+                keeper.look();
             }
         }));
         Ok(Self(Arc::new(Inner {
             shell: spawn::choose_shell(environment),
-            launcher: Launcher::start(spawn::child_environment(environment), Arc::clone(&undertaker))?,
+            launcher: Launcher::start(settings.filter.apply(environment), Arc::clone(&undertaker))?,
             undertaker,
+            guardian,
             tasks,
             closed,
         })))
@@ -233,7 +280,7 @@ impl Programs {
         let (stdout, program_stdout) = io::pipe().map_err(streams)?;
         let (stderr, program_stderr) = io::pipe().map_err(streams)?;
         let (ended, was_ended) = oneshot::channel();
-        let output = Output::new(stdout.into(), stderr.into(), was_ended).map_err(streams)?;
+        let output = Output::new(stdout.into(), stderr.into(), was_ended, self.discards()).map_err(streams)?;
         let (program_stdin, input) = match launch.stdin {
             Stdin::Null => (None, None),
             Stdin::Pipe => {
@@ -258,11 +305,43 @@ impl Programs {
         })
     }
 
+    fn discards(&self) -> Discards {
+        Discards {
+            tasks: self.0.tasks.clone(),
+            closed: self.0.closed.clone(),
+        }
+    }
+
     /// Ends everything that a call started and that still runs: the polite signal, a grace, the kill. Returns the
     /// number of survivors.
     pub async fn end_call(&self, call: &str) -> usize {
         self.stop_all(self.0.undertaker.marks_of(|entry| entry.call == call))
             .await
+    }
+
+    /// Returns what an ended program of a call left running, at most 64 processes.
+    pub async fn left_by(&self, call: &str) -> Vec<Process> {
+        let undertaker = Arc::clone(&self.0.undertaker);
+        let call = call.to_owned();
+        let has_left = |entry: &Entry| entry.left && !entry.held && entry.call == call;
+        if undertaker.marks_of(has_left).is_empty() {
+            return Vec::new();
+        }
+        let look = move || undertaker.left_by(|entry| entry.call == call, MAX_LEFT, MAX_LEFT_BYTES);
+        // Fails only when the runtime shuts down.
+        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let process = |(pid, command): (rustix::process::Pid, String)| Process {
+            pid: pid.as_raw_nonzero().get().cast_unsigned(),
+            command,
+        };
+        found.into_iter().map(process).collect()
+    }
+
+    /// Returns the calls whose ended programs left something running.
+    pub fn calls_with_left(&self) -> Vec<String> {
+        let calls = self.0.undertaker.calls();
+        let left = calls.values().filter(|entry| entry.left && !entry.held);
+        left.map(|entry| entry.call.clone()).collect()
     }
 
     /// Starts no more programs and ends all that run, background jobs of earlier calls included. Returns the number of
@@ -271,7 +350,18 @@ impl Programs {
         self.0.closed.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        self.stop_all(self.0.undertaker.marks_of(|_| true)).await
+        let survivors = self.stop_all(self.0.undertaker.marks_of(|_| true)).await;
+        let guardian = self.0.guardian.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // With survivors it is not told goodbye, and tries once more when we are gone.
+        if survivors == 0 {
+            let undertaker = Arc::clone(&self.0.undertaker);
+            let part = move || {
+                undertaker.groups().inspect(|groups| groups.close());
+                guardian.map(Guardian::dismiss)
+            };
+            let _ = tokio::time::timeout(DISMISSAL, tokio::task::spawn_blocking(part)).await;
+        }
+        survivors
     }
 
     async fn stop_all(&self, marks: Vec<Mark>) -> usize {
@@ -284,6 +374,48 @@ impl Programs {
             survivors += stop.await.unwrap_or(0);
         }
         survivors
+    }
+}
+
+/// Looks after the guardian.
+struct Keeper {
+    program: Option<PathBuf>,
+    undertaker: Arc<Undertaker>,
+    guardian: Arc<Mutex<Option<Guardian>>>,
+    left: u32,
+}
+
+impl Keeper {
+    fn start(program: Option<PathBuf>, undertaker: Arc<Undertaker>) -> io::Result<Self> {
+        let mut keeper = Self {
+            program,
+            undertaker,
+            guardian: Arc::default(),
+            left: GUARDIANS,
+        };
+        let first = keeper.hire()?;
+        keeper.guardian = Arc::new(Mutex::new(first));
+        Ok(keeper)
+    }
+
+    fn hire(&self) -> io::Result<Option<Guardian>> {
+        let groups = self.undertaker.groups().map(Groups::folder);
+        let start = |program: &PathBuf| Guardian::start(program, self.undertaker.family(), groups);
+        self.program.as_ref().map(start).transpose()
+    }
+
+    /// Replaces a guardian that was killed.
+    fn look(&mut self) {
+        let mut guardian = self.guardian.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.left == 0 || !guardian.as_mut().is_some_and(Guardian::has_ended) {
+            return;
+        }
+        self.left -= 1;
+        tracing::warn!("the guardian of the programs was killed; another takes its place");
+        match self.hire() {
+            Ok(next) => *guardian = next,
+            Err(error) => tracing::warn!(%error, "no guardian can be started"),
+        }
     }
 }
 
@@ -344,11 +476,18 @@ impl Running {
     }
 
     async fn wait(&self) {
-        while self.child.exit().is_none() {
+        while !self.child.has_ended() {
             match self.exit.readable().await {
-                Ok(mut ready) if self.child.exit().is_none() => ready.clear_ready(),
-                // An error means a runtime that shuts down, and then this future is dropped next.
-                Ok(_) | Err(_) => return,
+                Ok(mut ready) => {
+                    if self.child.has_ended() {
+                        return;
+                    }
+                    ready.clear_ready();
+                    // Should the descriptor ever stay readable before its time, others still have their turn.
+                    tokio::time::sleep(RECHECK).await;
+                }
+                // A runtime that shuts down, and then this future is dropped next.
+                Err(_) => return,
             }
         }
     }

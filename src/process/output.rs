@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Most that is read at once; also the size of a fresh pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -30,12 +32,40 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long after the program's end the pipes are read at most, beyond what it had printed.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// The least time between two reads of a pipe that nobody listens to: a job that never stops printing is slowed down.
+const DISCARD_SPACING: Duration = Duration::from_millis(10);
+
+/// Where pipes go that a job in the background still holds. Closing them would end the job at its next line.
+#[derive(Clone)]
+pub(super) struct Discards {
+    pub(super) tasks: TaskTracker,
+    pub(super) closed: CancellationToken,
+}
+
+impl Discards {
+    fn take(&self, pipe: Receiver) {
+        let discard = async move {
+            let mut buffer = vec![0; READ_BYTES];
+            while pipe.readable().await.is_ok() {
+                match pipe.try_read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(_) => sleep(DISCARD_SPACING).await,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        self.tasks.spawn(self.closed.clone().run_until_cancelled_owned(discard));
+    }
+}
+
 /// The output of a program, both pipes merged in the order of arrival.
 pub struct Output {
     streams: [Stream; 2],
     /// Whose turn it is when both pipes can be read: in turns, standard output first.
     turn: usize,
     phase: Phase,
+    discards: Discards,
 }
 
 enum Phase {
@@ -47,11 +77,17 @@ enum Phase {
 
 impl Output {
     /// Reads from the two pipes; `ended` is completed (or dropped) when the program has ended.
-    pub(super) fn new(stdout: OwnedFd, stderr: OwnedFd, ended: oneshot::Receiver<()>) -> io::Result<Self> {
+    pub(super) fn new(
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        ended: oneshot::Receiver<()>,
+        discards: Discards,
+    ) -> io::Result<Self> {
         Ok(Self {
             streams: [Stream::new(stdout)?, Stream::new(stderr)?],
             turn: 0,
             phase: Phase::Running(ended),
+            discards,
         })
     }
 
@@ -107,8 +143,11 @@ impl Output {
         }
     }
 
-    /// Closes both pipes and returns the bytes that were kept back.
+    /// Lets go of both pipes, which somebody still holds, and returns the bytes that were kept back.
     fn close(&mut self) -> Option<Bytes> {
+        for pipe in self.streams.iter_mut().filter_map(|stream| stream.pipe.take()) {
+            self.discards.take(pipe);
+        }
         let rest: Vec<u8> = self.streams.iter_mut().flat_map(Stream::close).collect();
         (!rest.is_empty()).then(|| Bytes::from(rest))
     }

@@ -1,26 +1,42 @@
-//! Starting: the thread that does it, and the guard that every started program belongs to.
+//! Starting: the threads that do it, and the guard that every started program belongs to.
 //!
-//! *Invariant:* all programs are started on one thread that lives as long as the service, because the kernel sends the
+//! A thread is held up for as long as its child takes to become the program, and a folder on a server that does not
+//! answer holds the child up for ever. So another thread takes over when one is stuck.
+//!
+//! *Invariant:* all programs are started on threads that live as long as the service, because the kernel sends the
 //! parent-death signal when the starting *thread* ends.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, test_kill_process_group, waitid};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
-use super::sys::{self, Plan, Stack, Step};
+use super::cgroup::Groups;
+use super::sys::{self, Plan, Spawned, Stack, Step};
 use super::undertaker::{Entry, Mark, Undertaker, owner_of};
 use super::{Exit, Launch, StartError, tree};
 
-/// Starts that may wait for the thread; further callers wait to hand theirs in.
+/// Starts that may wait for a thread; further callers wait to hand theirs in.
 const QUEUE: usize = 64;
+
+/// How long a start may take before its thread counts as stuck.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// How long a start is waited for in the end.
+const HOPELESS: Duration = Duration::from_secs(15);
+
+/// The most threads that start programs: all but the last one stuck.
+const MAX_THREADS: usize = 16;
 
 /// Set for confined programs, which can write to no other folder for temporary files.
 const TMPDIR: &[u8] = b"TMPDIR=";
@@ -84,33 +100,112 @@ fn above_standard(descriptor: OwnedFd) -> Result<OwnedFd, StartError> {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, 3).map_err(|error| StartError::Streams { source: error.into() })
 }
 
-type Reply = oneshot::Sender<Result<Child, StartError>>;
+/// What a starting thread is to do, on memory for a child.
+type Job = Box<dyn FnOnce(&mut Stack) + Send>;
 
-/// The queue to the thread that starts programs.
-pub(super) struct Launcher(mpsc::Sender<(Order, Reply)>);
+/// The queue to the threads that start programs.
+pub(super) struct Launcher {
+    jobs: mpsc::Sender<Job>,
+    waiting: Arc<Mutex<mpsc::Receiver<Job>>>,
+    threads: AtomicUsize,
+    idle: Arc<AtomicUsize>,
+    null: Arc<OwnedFd>,
+    environment: Arc<[CString]>,
+    undertaker: Arc<Undertaker>,
+}
 
 impl Launcher {
-    /// Starts the thread. It ends when the launcher is dropped, and its children with it.
+    /// Starts a thread. It ends when the launcher is dropped, and its children with it.
     pub(super) fn start(environment: Vec<CString>, undertaker: Arc<Undertaker>) -> io::Result<Self> {
         let null = File::options().read(true).open("/dev/null")?.into();
         let null = above_standard(null).map_err(io::Error::other)?;
-        let (sender, mut orders) = mpsc::channel::<(Order, Reply)>(QUEUE);
+        let (jobs, waiting) = mpsc::channel(QUEUE);
+        let launcher = Self {
+            jobs,
+            waiting: Arc::new(Mutex::new(waiting)),
+            threads: AtomicUsize::new(0),
+            idle: Arc::default(),
+            null: Arc::new(null),
+            environment: environment.into(),
+            undertaker,
+        };
+        launcher.add_thread()?;
+        Ok(launcher)
+    }
+
+    fn add_thread(&self) -> io::Result<()> {
+        let (waiting, idle) = (Arc::clone(&self.waiting), Arc::clone(&self.idle));
         thread::Builder::new().name("process-start".to_owned()).spawn(move || {
             let mut stack = Stack::new();
-            while let Some((order, reply)) = orders.blocking_recv() {
-                let child = launch(order, &null, &environment, &undertaker, &mut stack);
-                // Nobody waits any more when the call was dropped; then the guard in the answer kills the program.
-                drop(reply.send(child));
+            loop {
+                idle.fetch_add(1, Ordering::AcqRel);
+                // One waits for the next job, and the others for that one.
+                let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+                idle.fetch_sub(1, Ordering::AcqRel);
+                match job {
+                    Some(job) => job(&mut stack),
+                    None => return,
+                }
             }
         })?;
-        Ok(Self(sender))
+        self.threads.fetch_add(1, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Starts a program.
     pub(super) async fn launch(&self, order: Order) -> Result<Child, StartError> {
-        let (reply, answer) = oneshot::channel();
-        self.0.send((order, reply)).await.map_err(|_| StartError::Closed)?;
-        answer.await.unwrap_or(Err(StartError::Closed))
+        let (reply, mut answer) = oneshot::channel();
+        let (null, environment) = (Arc::clone(&self.null), Arc::clone(&self.environment));
+        let undertaker = Arc::clone(&self.undertaker);
+        let job: Job = Box::new(move |stack| {
+            if !reply.is_closed() {
+                // Nobody waits any more when the call was dropped; then the guard in the answer kills the program.
+                drop(reply.send(launch(order, &null, &environment, &undertaker, stack)));
+            }
+        });
+        let hopeless = || {
+            let source = io::Error::new(io::ErrorKind::TimedOut, "the folder or the program does not answer");
+            StartError::Process { source }
+        };
+        match timeout(STUCK, self.jobs.reserve()).await {
+            Ok(room) => room.map_err(|_| StartError::Closed)?.send(job),
+            Err(_) => {
+                self.replace_stuck();
+                let room = timeout(HOPELESS, self.jobs.reserve()).await.map_err(|_| hopeless())?;
+                room.map_err(|_| StartError::Closed)?.send(job);
+            }
+        }
+        if let Ok(answer) = timeout(STUCK, &mut answer).await {
+            return answer.unwrap_or(Err(StartError::Closed));
+        }
+        self.replace_stuck();
+        let answer = timeout(HOPELESS, answer).await.map_err(|_| hopeless())?;
+        answer.unwrap_or(Err(StartError::Closed))
+    }
+
+    /// Adds a thread if none is waiting for something to do. A stuck one stays: its earlier children live by it.
+    fn replace_stuck(&self) {
+        let count = self.threads.load(Ordering::Acquire);
+        if self.idle.load(Ordering::Acquire) > 0 || count >= MAX_THREADS {
+            return;
+        }
+        tracing::warn!(
+            count,
+            "a program takes long to start; another thread starts the next ones"
+        );
+        if let Err(error) = self.add_thread() {
+            tracing::warn!(%error, "no further thread can be had to start programs");
+        }
+    }
+
+    /// Keeps one starting thread busy until the other end is dropped.
+    #[cfg(test)]
+    pub(super) async fn occupy(&self, until: std::sync::mpsc::Receiver<()>) {
+        let job: Job = Box::new(move |_| {
+            // Ends when the other end is dropped.
+            let _ = until.recv();
+        });
+        assert!(self.jobs.send(job).await.is_ok());
     }
 }
 
@@ -129,12 +224,15 @@ fn launch(
         .map(CString::as_c_str)
         .collect();
     let mark = undertaker.new_mark();
+    let group = undertaker.groups().and_then(Groups::take);
     // Known before it exists, so that a walk that meets it in between leaves it alone.
     let entry = Entry {
         call: order.launch.call.clone(),
         root: None,
         held: true,
         sandbox: order.launch.sandbox.clone(),
+        group: group.clone(),
+        left: false,
     };
     undertaker.calls().insert(mark, entry);
     let plan = Plan {
@@ -149,11 +247,20 @@ fn launch(
         ],
         mark: mark.0,
         restriction: order.launch.sandbox.as_ref().map(|sandbox| sandbox.restriction()),
+        group: group.as_ref().map(|group| group.folder()),
     };
     match sys::spawn(&plan, stack) {
-        Ok((pid, pidfd)) => {
+        Ok(Spawned {
+            pid,
+            pidfd,
+            is_in_group,
+        }) => {
+            if let Some(groups) = undertaker.groups().filter(|_| group.is_some() && !is_in_group) {
+                groups.refuse(&"the kernel makes no process in one");
+            }
             if let Some(entry) = undertaker.calls().get_mut(&mark) {
                 entry.root = Some(pid);
+                entry.group = group.filter(|_| is_in_group);
             }
             Ok(Child {
                 pid,
@@ -164,7 +271,7 @@ fn launch(
             })
         }
         Err((step, source)) => {
-            undertaker.calls().remove(&mark);
+            undertaker.forget(&mut undertaker.calls(), mark);
             Err(match step {
                 Step::Clone => StartError::Process { source },
                 Step::Streams => StartError::Streams { source },
@@ -217,7 +324,22 @@ impl Child {
         })
     }
 
+    /// Says whether there is nothing to wait for any more: the program has ended, or is not ours to wait for.
+    pub(super) fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::PidFd(self.pidfd.as_fd()), options) {
+            Ok(status) => status.is_some(),
+            Err(error) => {
+                tracing::error!(%error, pid = %self.pid, "a program cannot be waited for; its exit code is lost");
+                true
+            }
+        }
+    }
+
     /// Lets go of a program that has ended. What it left running stays known to the undertaker.
+    ///
+    /// With a control group that is certain at once. Without, one look may miss a process that is being adopted at that
+    /// moment, so the call stays known for a moment, until it has been looked at again.
     pub(super) fn release(mut self) {
         self.released = true;
         let mut calls = self.undertaker.calls();
@@ -226,18 +348,27 @@ impl Child {
             WaitId::PidFd(self.pidfd.as_fd()),
             WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
         );
-        let adopted = tree::adopted();
-        let left_something = test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
-            || adopted.iter().any(|&child| owner_of(child, &calls) == Some(self.mark));
-        if !left_something {
-            calls.remove(&self.mark);
+        let group = calls.get(&self.mark).and_then(|entry| entry.group.clone());
+        let is_populated = group.as_ref().is_some_and(|group| group.is_populated());
+        let left_something = is_populated
+            || test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
+            || tree::adopted()
+                .iter()
+                .any(|&child| owner_of(child, &calls) == Some(self.mark));
+        if group.is_some() && !left_something {
+            self.undertaker.forget(&mut calls, self.mark);
             return;
         }
         if let Some(entry) = calls.get_mut(&self.mark) {
             entry.held = false;
+            entry.left = left_something;
         }
         drop(calls);
-        self.undertaker.sweep();
+        if left_something {
+            self.undertaker.sweep();
+        } else {
+            self.undertaker.look_later();
+        }
     }
 }
 
@@ -282,20 +413,6 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Returns the environment of children: the service's own without its settings, and without what each start sets.
-pub(super) fn child_environment(environment: &super::Environment) -> Vec<CString> {
-    environment
-        .iter()
-        .filter(|(name, _)| !name.as_bytes().starts_with(b"TOOLGATE_") && *name != "PWD")
-        .filter_map(|(name, value)| {
-            let mut text = name.clone();
-            text.push("=");
-            text.push(value);
-            CString::new(text.into_vec()).ok()
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,17 +435,5 @@ mod tests {
         check(Some("/etc/passwd"), "/bin", "/bin/bash");
         check(Some(""), "/bin", "/bin/bash");
         check(None, "", "/bin/sh");
-    }
-
-    #[test]
-    fn the_services_own_settings_stay_with_it() {
-        let environment = [("A", "1"), ("TOOLGATE_TOKEN", "x"), ("PWD", "/x"), ("TOOLGATE", "kept")]
-            .map(|(name, value)| (name.into(), value.into()))
-            .into();
-        let texts: Vec<String> = child_environment(&environment)
-            .into_iter()
-            .map(|text| text.into_string().unwrap())
-            .collect();
-        assert_eq!(texts, ["A=1", "TOOLGATE=kept"]);
     }
 }

@@ -8,7 +8,8 @@
 //! nothing but bare system calls on data that was prepared for it.
 #![allow(
     unsafe_code,
-    reason = "clone, prctl, prlimit of another process, confining, and registering a descriptor have no safe form"
+    reason = "clone, prctl, prlimit of another process, confining, ignoring signals and registering a descriptor have no safe \
+              form"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -48,6 +49,8 @@ pub(super) struct Plan<'a> {
     pub(super) mark: u64,
     /// What it is confined to.
     pub(super) restriction: Option<Restriction<'a>>,
+    /// The folder of the control group that it is born in.
+    pub(super) group: Option<BorrowedFd<'a>>,
 }
 
 /// What confines a child and all its descendants.
@@ -56,6 +59,14 @@ pub(super) struct Restriction<'a> {
     pub(super) ruleset: Option<BorrowedFd<'a>>,
     /// The filters of system calls, the first to be installed first.
     pub(super) filters: &'a [Box<[libc::sock_filter]>],
+}
+
+/// A child that has become its program.
+pub(super) struct Spawned {
+    pub(super) pid: Pid,
+    pub(super) pidfd: OwnedFd,
+    /// Whether it was born in the control group of its plan.
+    pub(super) is_in_group: bool,
 }
 
 /// At which step a child could not become its program.
@@ -103,7 +114,7 @@ struct Order {
 /// Starts a program in a session and process group of its own, to be killed when the calling **thread** ends.
 ///
 /// Returns when the child has executed the program, or the step at which it failed.
-pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd), (Step, io::Error)> {
+pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<Spawned, (Step, io::Error)> {
     let pointers = |texts: &mut dyn Iterator<Item = &CStr>| -> Vec<*const c_char> {
         texts.map(CStr::as_ptr).chain([ptr::null()]).collect()
     };
@@ -136,9 +147,9 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
     };
-    let (pid, pidfd) = clone_child(&order, stack).map_err(|error| (Step::Clone, error))?;
+    let spawned = clone_child(&order, plan.group, stack).map_err(|error| (Step::Clone, error))?;
     let step = match order.failed.load(Ordering::Relaxed) {
-        0 => return Ok((pid, pidfd)),
+        0 => return Ok(spawned),
         1 => Step::Directory,
         2 => Step::Streams,
         4 => Step::Confine,
@@ -146,13 +157,13 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<(Pid, OwnedFd)
     };
     // It has ended already, and nobody else knows of it.
     let _ = rustix::process::waitid(
-        rustix::process::WaitId::Pid(pid),
+        rustix::process::WaitId::Pid(spawned.pid),
         rustix::process::WaitIdOptions::EXITED,
     );
     Err((step, io::Error::from_raw_os_error(order.errno.load(Ordering::Relaxed))))
 }
 
-fn clone_child(order: &Order, stack: &mut Stack) -> io::Result<(Pid, OwnedFd)> {
+fn clone_child(order: &Order, group: Option<BorrowedFd<'_>>, stack: &mut Stack) -> io::Result<Spawned> {
     let mut all: libc::sigset_t = no_signals();
     let mut before: libc::sigset_t = no_signals();
     let mut pidfd: c_int = -1;
@@ -160,26 +171,99 @@ fn clone_child(order: &Order, stack: &mut Stack) -> io::Result<(Pid, OwnedFd)> {
     // ours runs in the child on borrowed memory. `clone` gets the top of a stack that outlives the child's use of it:
     // CLONE_VFORK suspends this thread until the child has executed or ended. `order` and all that it points to live
     // in the callers' frames for that time, and `pidfd` takes what CLONE_PIDFD writes.
-    let (pid, error) = unsafe {
+    let (pid, error, is_in_group) = unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = libc::clone(
-            become_program,
-            stack.0.as_mut_ptr_range().end.cast::<c_void>(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
-            ptr::from_ref(order).cast_mut().cast::<c_void>(),
-            ptr::from_mut(&mut pidfd),
-        );
+        let born_in_group = group.and_then(|group| clone_into(group, order, stack, &mut pidfd));
+        let pid = born_in_group.unwrap_or_else(|| {
+            libc::clone(
+                become_program,
+                stack.0.as_mut_ptr_range().end.cast::<c_void>(),
+                libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
+                ptr::from_ref(order).cast_mut().cast::<c_void>(),
+                ptr::from_mut(&mut pidfd),
+            )
+        });
         let error = io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-        (pid, error)
+        (pid, error, born_in_group.is_some())
     };
     let Some(pid) = (pid > 0).then(|| Pid::from_raw(pid)).flatten() else {
         return Err(error);
     };
     // SAFETY: the kernel has just made this descriptor for us, and nothing else knows its number.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok((pid, pidfd))
+    Ok(Spawned {
+        pid,
+        pidfd,
+        is_in_group,
+    })
+}
+
+/// Makes the child inside a control group: `clone3`, which the C library does not offer. A child that enters the group
+/// by itself would wait for a grace period of the whole kernel, more than ten milliseconds at worst. None if the kernel
+/// or a filter of system calls refuses.
+///
+/// # Safety
+/// As for `clone`: signals are blocked, and `order` is valid until the child has executed.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_into(
+    group: BorrowedFd<'_>,
+    order: &Order,
+    stack: &mut Stack,
+    pidfd: &mut c_int,
+) -> Option<libc::pid_t> {
+    const CLONE_INTO_CGROUP: u64 = 1 << 33;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
+    let arguments: [u64; 11] = [
+        CLONE_INTO_CGROUP | u64::from(flags.cast_unsigned()),
+        ptr::from_mut(pidfd) as u64,
+        0,
+        0,
+        u64::from(libc::SIGCHLD.cast_unsigned()),
+        stack.0.as_mut_ptr() as u64,
+        size_of_val(stack.0.as_slice()) as u64,
+        0,
+        0,
+        0,
+        u64::from(group.as_raw_fd().cast_unsigned()),
+    ];
+    let pid: i64;
+    // SAFETY: the kernel reads `arguments` and returns twice. The parent goes on at the label with every register as it
+    // was but the named ones. The child, on its own stack, calls the function with the order and never returns here.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "mov edi, eax",
+            "mov eax, {exit}",
+            "syscall",
+            "ud2",
+            "2:",
+            exit = const libc::SYS_exit,
+            inlateout("rax") libc::SYS_clone3 => pid,
+            in("rdi") arguments.as_ptr(),
+            in("rsi") size_of_val(&arguments),
+            in("r12") ptr::from_ref(order),
+            in("r13") become_program as extern "C" fn(*mut c_void) -> c_int,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)
+}
+
+/// Elsewhere the marks alone tell what belongs to a call.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn clone_into(_: BorrowedFd<'_>, _: &Order, _: &mut Stack, _: &mut c_int) -> Option<libc::pid_t> {
+    None
 }
 
 /// What the child does: no allocation, no lock, no panic, only system calls.
@@ -326,4 +410,19 @@ pub(super) fn mark_of(pid: Pid) -> Option<u64> {
 pub(super) fn watch(pidfd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: the descriptor is open, and the `AsyncFd` shares its ownership, so that it stays open and the same.
     unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+/// Lets a process that is to outlive a service stand apart: a session of its own, no terminal's signals, nothing that
+/// was inherited but the standard streams.
+///
+/// To be called first thing, while nothing of ours is open.
+pub(super) fn stand_apart() {
+    // Fails only for the leader of a group, which is apart from its parent's already.
+    let _ = rustix::process::setsid();
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE] {
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    // SAFETY: by contract nobody has a descriptor above the standard streams yet. Unknown before Linux 5.9.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0) };
 }

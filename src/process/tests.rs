@@ -16,8 +16,15 @@ struct Fixture {
     folder: tempfile::TempDir,
 }
 
+/// Both ways of finding what belongs to a call: by its control group, where there are any, and by marks alone.
+const WAYS: [bool; 2] = [false, true];
+
 impl Fixture {
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    fn with(without_groups: bool) -> Self {
         static ADOPTING: Once = Once::new();
         ADOPTING.call_once(|| adopt_orphans().unwrap());
         let folder = tempfile::tempdir().unwrap();
@@ -25,8 +32,12 @@ impl Fixture {
         let environment = [("PATH", "/usr/bin:/bin"), ("SHELL", "/bin/bash"), (MARKER, &marker)]
             .map(|(name, value)| (name.into(), value.into()))
             .into();
+        let settings = Settings {
+            without_groups,
+            ..Settings::default()
+        };
         Self {
-            programs: Programs::new(&environment).unwrap(),
+            programs: Programs::new(&environment, settings).unwrap(),
             marker,
             token: CancellationToken::new(),
             folder,
@@ -81,6 +92,16 @@ impl Fixture {
             .count()
     }
 
+    /// Waits until nothing is known of any call: without control groups a call is looked at once more after its end.
+    async fn forgotten(&self) {
+        let forgotten = async {
+            while !self.programs.0.undertaker.calls().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, forgotten).await.unwrap();
+    }
+
     /// Counts our children, zombies included, that bear a mark of this test's programs.
     fn children_left(&self) -> usize {
         let marked = |child: &rustix::process::Pid| {
@@ -109,20 +130,22 @@ async fn read_until(output: &mut Output, text: &str) {
 
 #[tokio::test]
 async fn ends_with_the_code_or_the_signal() {
-    let fixture = Fixture::new();
-    for (command, expected) in [
-        ("true", Exit::Code(0)),
-        ("exit 3", Exit::Code(3)),
-        ("no-such-command-here", Exit::Code(127)),
-        ("kill -TERM $$", Exit::Signal(15)),
-        ("kill -KILL $$", Exit::Signal(9)),
-    ] {
-        let (ending, _) = fixture.run(command, LONG).await;
-        assert_eq!((ending.cause, ending.exit), (Cause::Ended, Some(expected)), "{command}");
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        for (command, expected) in [
+            ("true", Exit::Code(0)),
+            ("exit 3", Exit::Code(3)),
+            ("no-such-command-here", Exit::Code(127)),
+            ("kill -TERM $$", Exit::Signal(15)),
+            ("kill -KILL $$", Exit::Signal(9)),
+        ] {
+            let (ending, _) = fixture.run(command, LONG).await;
+            assert_eq!((ending.cause, ending.exit), (Cause::Ended, Some(expected)), "{command}");
+        }
+        assert_eq!(fixture.count(), 0);
+        assert_eq!(fixture.children_left(), 0);
+        fixture.forgotten().await;
     }
-    assert_eq!(fixture.count(), 0);
-    assert_eq!(fixture.children_left(), 0);
-    assert!(fixture.programs.0.undertaker.calls().is_empty());
 }
 
 #[tokio::test]
@@ -205,6 +228,111 @@ async fn says_why_it_cannot_start() {
 }
 
 #[tokio::test]
+async fn a_start_that_hangs_holds_nobody_else_up() {
+    let fixture = Fixture::new();
+    let (held, until) = std::sync::mpsc::channel();
+    fixture.programs.0.launcher.occupy(until).await;
+    let begin = std::time::Instant::now();
+    let (ending, _) = fixture.run("true", LONG).await;
+    assert_eq!(ending.exit, Some(Exit::Code(0)));
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    drop(held);
+    let (ending, _) = fixture.run("sleep 0.2", LONG).await;
+    assert_eq!(ending.exit, Some(Exit::Code(0)));
+}
+
+#[tokio::test]
+async fn what_a_call_left_is_told() {
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        fixture.run("true", LONG).await;
+        assert_eq!(fixture.programs.left_by("a call").await, []);
+        fixture
+            .run(
+                "(env -i setsid sleep 1001 >/dev/null 2>&1 &) ; nohup sleep 1002 >/dev/null 2>&1 &",
+                LONG,
+            )
+            .await;
+        let told = async {
+            loop {
+                let left = fixture.programs.left_by("a call").await;
+                let mut commands: Vec<String> = left.into_iter().map(|process| process.command).collect();
+                commands.sort_unstable();
+                if commands == ["sleep 1001", "sleep 1002"] {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(LONG, told).await.unwrap();
+        assert_eq!(fixture.programs.left_by("another call").await, []);
+        assert_eq!(fixture.programs.calls_with_left(), ["a call"]);
+        assert_eq!(fixture.programs.end_call("a call").await, 0);
+        assert_eq!(fixture.programs.left_by("a call").await, []);
+        assert!(fixture.programs.calls_with_left().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_control_group_holds_what_sheds_its_mark() {
+    let fixture = Fixture::new();
+    if fixture.programs.0.undertaker.groups().is_none() {
+        eprintln!("no control groups can be made here; nothing to see");
+        return;
+    }
+    let command = "import os,resource,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n\
+                   resource.setrlimit(15, (-1, -1))\nos.closerange(0, 3)\ntime.sleep(1000)";
+    let (ending, _) = fixture
+        .run(
+            &format!("python3 -c \"$(printf '{command}')\" {}; sleep 0.5", fixture.marker),
+            LONG,
+        )
+        .await;
+    assert_eq!(ending.exit, Some(Exit::Code(0)));
+    assert_eq!(fixture.programs.left_by("a call").await.len(), 1);
+    assert_eq!(fixture.programs.end_call("a call").await, 0);
+    assert_eq!(fixture.count(), 0);
+    let folder = fixture.programs.0.undertaker.groups().unwrap().folder().to_path_buf();
+    assert!(folder.is_dir());
+    assert_eq!(fixture.programs.shutdown().await, 0);
+    assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn a_group_that_was_killed_is_not_used_again() {
+    let fixture = Fixture::new();
+    for _ in 0..20 {
+        fixture.run("sleep 1000 & echo up", Duration::from_secs(5)).await;
+        assert_eq!(fixture.programs.end_call("a call").await, 0);
+        let (ending, _) = fixture.run("true", LONG).await;
+        assert_eq!(ending.exit, Some(Exit::Code(0)));
+    }
+}
+
+#[tokio::test]
+async fn a_dead_services_group_is_cleared() {
+    let fixture = Fixture::new();
+    let Some(folder) = fixture.programs.0.undertaker.groups().map(Groups::folder) else {
+        eprintln!("no control groups can be made here; nothing to see");
+        return;
+    };
+    // Apart from where the services of other tests look.
+    let parent = folder.with_file_name(format!("test-{}", std::process::id()));
+    std::fs::create_dir(&parent).unwrap();
+    let groups = Groups::below(&parent).unwrap();
+    let dead = parent.join("toolgate-0-dead");
+    std::fs::create_dir_all(dead.join("1/inner")).unwrap();
+    let mut left = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    std::fs::write(dead.join("1/inner/cgroup.procs"), left.id().to_string()).unwrap();
+    groups.sweep_dead();
+    assert!(!dead.exists());
+    assert!(groups.folder().is_dir(), "a living one stays");
+    use std::os::unix::process::ExitStatusExt as _;
+    assert_eq!(left.wait().unwrap().signal(), Some(9));
+    drop(groups);
+    std::fs::remove_dir(&parent).unwrap();
+}
+
+#[tokio::test]
 async fn a_deleted_directory_is_no_harm() {
     let fixture = Fixture::new();
     let (ending, output) = fixture.run("mkdir x && cd x && rmdir ../x && echo ok", LONG).await;
@@ -242,58 +370,95 @@ async fn a_flood_waits_for_a_slow_reader() {
 
 #[tokio::test]
 async fn a_background_job_does_not_hold_the_call_and_ends_with_the_service() {
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        let (ending, output) = fixture.run("sleep 1000 & setsid sleep 1000 & echo started", LONG).await;
+        assert_eq!(
+            (ending.cause, ending.exit, &*output),
+            (Cause::Ended, Some(Exit::Code(0)), &b"started\n"[..])
+        );
+        assert_eq!(fixture.count(), 2);
+        assert_eq!(fixture.programs.shutdown().await, 0);
+        assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+        assert!(fixture.programs.0.undertaker.calls().is_empty());
+        assert!(matches!(
+            fixture.programs.start(fixture.launch("true")).await,
+            Err(StartError::Closed)
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_background_job_may_go_on_printing() {
     let fixture = Fixture::new();
-    let (ending, output) = fixture.run("sleep 1000 & setsid sleep 1000 & echo started", LONG).await;
-    assert_eq!(
-        (ending.cause, ending.exit, &*output),
-        (Cause::Ended, Some(Exit::Code(0)), &b"started\n"[..])
+    let command = "(for i in $(seq 40); do echo noise; sleep 0.02; done; echo all > printed) & echo started";
+    let begin = std::time::Instant::now();
+    let (ending, output) = fixture.run(command, LONG).await;
+    assert_eq!(ending.exit, Some(Exit::Code(0)));
+    assert!(String::from_utf8_lossy(&output).contains("started\n"));
+    // A noisy holder is listened to for half a second, never to its end.
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    fixture.forgotten().await;
+    let printed = std::fs::read_to_string(fixture.folder.path().join("printed")).unwrap();
+    assert_eq!(printed, "all\n");
+}
+
+#[tokio::test]
+async fn a_silent_holder_costs_a_tenth_of_a_second() {
+    let fixture = Fixture::new();
+    // The best of some, since the machine may be busy.
+    let mut best = LONG;
+    for _ in 0..8 {
+        let begin = std::time::Instant::now();
+        fixture.run("sleep 1000 &", LONG).await;
+        best = best.min(begin.elapsed());
+    }
+    assert!(
+        best >= Duration::from_millis(100) && best < Duration::from_millis(300),
+        "{best:?}"
     );
-    assert_eq!(fixture.count(), 2);
-    assert_eq!(fixture.programs.shutdown().await, 0);
-    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
-    assert!(fixture.programs.0.undertaker.calls().is_empty());
-    assert!(matches!(
-        fixture.programs.start(fixture.launch("true")).await,
-        Err(StartError::Closed)
-    ));
 }
 
 #[tokio::test]
 async fn a_background_job_can_be_ended_by_its_call() {
-    let fixture = Fixture::new();
-    fixture.run("(env -i setsid sleep 1000 >/dev/null 2>&1 &)", LONG).await;
-    assert_eq!(fixture.programs.end_call("another call").await, 0);
-    assert_eq!(fixture.children_left(), 1);
-    assert_eq!(fixture.programs.end_call("a call").await, 0);
-    assert_eq!(fixture.children_left(), 0);
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        fixture.run("(env -i setsid sleep 1000 >/dev/null 2>&1 &)", LONG).await;
+        assert_eq!(fixture.programs.end_call("another call").await, 0);
+        assert_eq!(fixture.children_left(), 1);
+        assert_eq!(fixture.programs.end_call("a call").await, 0);
+        assert_eq!(fixture.children_left(), 0);
+    }
 }
 
 #[tokio::test]
 async fn the_time_limit_ends_everything() {
-    let cases = [
-        "sleep 1000",
-        "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000",
-        "setsid sleep 1000 & sleep 1000",
-        "(setsid bash -c \"trap '' TERM HUP; sleep 1000 & sleep 1000; sleep 1000\" &) ; sleep 1000",
-        "(env -i setsid sleep 1000 >/dev/null 2>&1 </dev/null &) ; sleep 1000",
-        "sleep 1000 & kill -STOP $!; kill -STOP $$",
-        "trap '' TERM; for i in $(seq 100); do (sleep 1000 &) ; setsid sleep 1000 & done; wait",
-        "bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & wait",
-    ];
-    for command in cases {
-        let fixture = Fixture::new();
-        let begin = std::time::Instant::now();
-        let (ending, _) = fixture
-            .run(&format!("echo {MARKER}; {command}"), Duration::from_millis(300))
-            .await;
-        assert_eq!((ending.cause, ending.survivors), (Cause::TimedOut, 0), "{command}");
-        assert!(
-            begin.elapsed() < Duration::from_secs(4),
-            "{command}: {:?}",
-            begin.elapsed()
-        );
-        assert_eq!((fixture.count(), fixture.children_left()), (0, 0), "{command}");
-        assert!(fixture.programs.0.undertaker.calls().is_empty(), "{command}");
+    for without_groups in WAYS {
+        let cases = [
+            "sleep 1000",
+            "trap '' TERM; sleep 1000 & sleep 1000; sleep 1000",
+            "setsid sleep 1000 & sleep 1000",
+            "(setsid bash -c \"trap '' TERM HUP; sleep 1000 & sleep 1000; sleep 1000\" &) ; sleep 1000",
+            "(env -i setsid sleep 1000 >/dev/null 2>&1 </dev/null &) ; sleep 1000",
+            "sleep 1000 & kill -STOP $!; kill -STOP $$",
+            "trap '' TERM; for i in $(seq 100); do (sleep 1000 &) ; setsid sleep 1000 & done; wait",
+            "bash -c 'trap \"\" TERM; sleep 1000; sleep 1000' & wait",
+        ];
+        for command in cases {
+            let fixture = Fixture::with(without_groups);
+            let begin = std::time::Instant::now();
+            let (ending, _) = fixture
+                .run(&format!("echo {MARKER}; {command}"), Duration::from_millis(300))
+                .await;
+            assert_eq!((ending.cause, ending.survivors), (Cause::TimedOut, 0), "{command}");
+            assert!(
+                begin.elapsed() < Duration::from_secs(4),
+                "{command}: {:?}",
+                begin.elapsed()
+            );
+            assert_eq!((fixture.count(), fixture.children_left()), (0, 0), "{command}");
+            fixture.forgotten().await;
+        }
     }
 }
 
@@ -310,76 +475,85 @@ async fn a_handler_has_its_grace() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_calls_are_cancelled_at_once() {
-    let fixture = Fixture::new();
-    let mut calls = Vec::new();
-    for _ in 0..60 {
-        let mut running = fixture
-            .start("sleep 1000 & setsid sleep 1000 & echo up; trap '' TERM; wait; wait")
-            .await;
-        let mut output = running.take_output().unwrap();
-        read_until(&mut output, "up").await;
-        let token = fixture.token.clone();
-        calls.push(async move { tokio::join!(running.supervise(LONG, &token), read_all(output)).0 });
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        let mut calls = Vec::new();
+        for _ in 0..60 {
+            let mut running = fixture
+                .start("sleep 1000 & setsid sleep 1000 & echo up; trap '' TERM; wait; wait")
+                .await;
+            let mut output = running.take_output().unwrap();
+            read_until(&mut output, "up").await;
+            let token = fixture.token.clone();
+            calls.push(async move { tokio::join!(running.supervise(LONG, &token), read_all(output)).0 });
+        }
+        assert!(fixture.count() >= 60);
+        let begin = std::time::Instant::now();
+        fixture.token.cancel();
+        let tracker = TaskTracker::new();
+        let calls: Vec<_> = calls.into_iter().map(|call| tracker.spawn(call)).collect();
+        for call in calls {
+            let ending = call.await.unwrap();
+            assert_eq!((ending.cause, ending.survivors), (Cause::Cancelled, 0));
+        }
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
     }
-    assert!(fixture.count() >= 60);
-    let begin = std::time::Instant::now();
-    fixture.token.cancel();
-    let tracker = TaskTracker::new();
-    let calls: Vec<_> = calls.into_iter().map(|call| tracker.spawn(call)).collect();
-    for call in calls {
-        let ending = call.await.unwrap();
-        assert_eq!((ending.cause, ending.survivors), (Cause::Cancelled, 0));
-    }
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
-    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
 }
 
 #[tokio::test]
 async fn a_dropped_program_leaves_nothing() {
-    let fixture = Fixture::new();
-    let mut running = fixture
-        .start("sleep 1000 & (env -i setsid sleep 1000 &) ; echo up; sleep 1000")
-        .await;
-    let mut output = running.take_output().unwrap();
-    read_until(&mut output, "up").await;
-    drop(running);
-    // Joins the stop that the guard began.
-    assert_eq!(fixture.programs.end_call("a call").await, 0);
-    assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        let mut running = fixture
+            .start("sleep 1000 & (env -i setsid sleep 1000 &) ; echo up; sleep 1000")
+            .await;
+        let mut output = running.take_output().unwrap();
+        read_until(&mut output, "up").await;
+        drop(running);
+        // Joins the stop that the guard began.
+        assert_eq!(fixture.programs.end_call("a call").await, 0);
+        assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
+    }
 }
 
 #[tokio::test]
 async fn orphans_that_end_are_reaped_meanwhile() {
-    let fixture = Fixture::new();
-    let mut running = fixture
-        .start("for i in 1 2 3; do (setsid true &); done; echo up; sleep 1000")
-        .await;
-    let mut output = running.take_output().unwrap();
-    read_until(&mut output, "up").await;
-    let reaped = async {
-        while fixture.children_left() > 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LONG, reaped).await.unwrap();
-    drop(running);
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        let mut running = fixture
+            .start("for i in 1 2 3; do (setsid true &); done; echo up; sleep 1000")
+            .await;
+        let mut output = running.take_output().unwrap();
+        read_until(&mut output, "up").await;
+        let reaped = async {
+            while fixture.children_left() > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, reaped).await.unwrap();
+        drop(running);
+    }
 }
 
 #[tokio::test]
 async fn the_last_handle_takes_everything_along() {
-    let fixture = Fixture::new();
-    fixture
-        .run("(env -i setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000 &", LONG)
-        .await;
-    let undertaker = Arc::clone(&fixture.programs.0.undertaker);
-    assert_eq!(undertaker.calls().len(), 1);
-    drop(fixture);
-    let emptied = async {
-        while !undertaker.calls().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LONG, emptied).await.unwrap();
-    let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| undertaker.is_own_mark(mark));
-    assert!(!tree::own_children().iter().any(is_ours));
+    for without_groups in WAYS {
+        let fixture = Fixture::with(without_groups);
+        fixture
+            .run("(env -i setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000 &", LONG)
+            .await;
+        let undertaker = Arc::clone(&fixture.programs.0.undertaker);
+        assert_eq!(undertaker.calls().len(), 1);
+        drop(fixture);
+        let emptied = async {
+            while !undertaker.calls().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, emptied).await.unwrap();
+        let is_ours =
+            |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| undertaker.is_own_mark(mark));
+        assert!(!tree::own_children().iter().any(is_ours));
+    }
 }

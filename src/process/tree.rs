@@ -3,6 +3,7 @@
 //! *Invariant:* reads only. A list is a snapshot that may miss what is just being born or adopted; callers look again.
 
 use std::fs;
+use std::io::Read as _;
 
 use rustix::process::Pid;
 
@@ -40,9 +41,46 @@ pub(super) fn descendants(root: Pid) -> Vec<(Pid, Pid)> {
     found
 }
 
+/// Returns every process there is. Blocking.
+pub(super) fn all() -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
+}
+
 /// Returns the parent of a process, if that still exists.
 pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 1)
+}
+
+/// Returns the process group of a process, if it still has one.
+pub(super) fn group_of(pid: Pid) -> Option<Pid> {
+    stat_field(pid, 2)
+}
+
+/// Says whether a process lives: it is there, and has not ended without being reaped.
+pub(super) fn is_alive(pid: Pid) -> bool {
+    stat_text(pid, 0).is_some_and(|state| !matches!(state.as_str(), "Z" | "X" | "x"))
+}
+
+/// Returns the command line of a process on one line, `most` bytes at most; none if it does not live.
+pub(super) fn command_of(pid: Pid, most: usize) -> Option<String> {
+    if !is_alive(pid) {
+        return None;
+    }
+    let folder = format!("/proc/{}", pid.as_raw_nonzero());
+    let mut line = Vec::new();
+    let file = fs::File::open(format!("{folder}/cmdline")).ok()?;
+    file.take(most as u64).read_to_end(&mut line).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let shown = shown.trim();
+    if !shown.is_empty() {
+        return Some(shown.to_owned());
+    }
+    // One that has emptied its arguments still has a name.
+    let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
+    Some(format!("[{}]", name.trim()))
 }
 
 /// Returns the session of a process, if it still has one.
@@ -55,11 +93,16 @@ pub(super) fn session_of(pid: Pid) -> Option<Pid> {
 
 /// Reads a process number from `/proc/PID/stat`, counting the fields after the name from 0; 0 stands for none.
 fn stat_field(pid: Pid, field: usize) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let number: i32 = stat_text(pid, field)?.parse().ok()?;
+    (number > 0).then(|| Pid::from_raw(number)).flatten()
+}
+
+fn stat_text(pid: Pid, field: usize) -> Option<String> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
     // The name in parentheses may hold anything, blanks and parentheses included.
     let (_, rest) = stat.rsplit_once(')')?;
-    let number: i32 = rest.split_ascii_whitespace().nth(field)?.parse().ok()?;
-    (number > 0).then(|| Pid::from_raw(number)).flatten()
+    rest.split_ascii_whitespace().nth(field).map(str::to_owned)
 }
 
 fn children_of(process: &str) -> Vec<Pid> {
@@ -95,11 +138,16 @@ mod tests {
         let pid = Pid::from_child(&child);
         let has_session = (0..2_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            session_of(pid) == Some(pid)
+            session_of(pid) == Some(pid) && command_of(pid, 100).as_deref() == Some("sleep 60")
         });
+        assert_eq!(group_of(pid), Some(pid));
+        assert_eq!(command_of(pid, 4).as_deref(), Some("slee"));
+        assert!(all().contains(&pid));
         child.kill().expect("it runs");
         child.wait().expect("it was not waited for");
         assert!(has_session);
         assert_eq!((parent_of(pid), session_of(pid)), (None, None), "reaped");
+        assert!(!is_alive(pid));
+        assert_eq!(command_of(pid, 100), None);
     }
 }

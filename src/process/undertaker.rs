@@ -3,9 +3,13 @@
 //! One thread does it for all calls, so that cancelling sixty of them is one walk and not sixty, and so that it works
 //! when a call's future is dropped or the runtime is gone. It sleeps until a stop is asked for or an orphan dies.
 //!
+//! Where a call has a control group, one write kills what is in it, and it must be empty in the end; the walk goes on
+//! beside it, for the polite signal, for the reaping, and for what has the right to leave its control group.
+//!
 //! *Invariants:*
-//! - A signal goes to a group only while its leader is not reaped, and to a single process only by descriptor, checked
-//!   after opening: a reused number is never hit.
+//! - A signal goes to a process group only while its leader is not reaped, and to a single process only by descriptor,
+//!   checked after opening: a reused number is never hit. Only when no descriptor is to be had it goes by number.
+//! - However many processes a call has, a bounded number of descriptors is open.
 //! - Strangers are reaped by number, never all at once: tokio's children are not ours to wait for.
 
 use std::collections::HashMap;
@@ -18,10 +22,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
 };
 use tokio::sync::oneshot;
 
+use super::cgroup::{Group, Groups};
 use super::sandbox::Confinement;
 use super::{sys, tree};
 
@@ -40,6 +46,10 @@ const MAX_WATCHED: usize = 256;
 /// Walks in a row that must find nothing. Two, because a list of children may skip one while another leaves it.
 const CLEAN_WALKS: u8 = 2;
 
+/// How long after the end of a program that seems to have left nothing one looks again: a process that was being
+/// adopted at that moment is seen then.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
+
 /// Names the processes of one call: the value of the limit that all of them carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Mark(pub(super) u64);
@@ -56,6 +66,16 @@ pub(super) struct Entry {
     /// Kept until nothing of the call runs, because its temporary folder goes with it.
     #[allow(dead_code, reason = "held for its end")]
     pub(super) sandbox: Option<Arc<Confinement>>,
+    /// Its control group, if there are any.
+    pub(super) group: Option<Arc<Group>>,
+    /// Whether something of it was seen after the end of its root.
+    pub(super) left: bool,
+}
+
+impl Entry {
+    fn is_populated(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| group.is_populated())
+    }
 }
 
 /// What the callers and the thread share.
@@ -68,30 +88,34 @@ pub(super) struct Undertaker {
     /// The upper half of every mark, so that a service inside a call of another is not mistaken for it.
     family: u64,
     next_mark: AtomicU32,
+    groups: Option<Groups>,
 }
 
 #[derive(Default)]
 struct Inbox {
     stops: Vec<(Mark, Duration, Option<oneshot::Sender<usize>>)>,
     sweep: bool,
+    look_at: Option<Instant>,
     closing: bool,
 }
 
 impl Undertaker {
     /// Starts the thread.
-    pub(super) fn start() -> std::io::Result<Arc<Self>> {
+    pub(super) fn start(groups: Option<Groups>) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Self {
             calls: Mutex::default(),
             inbox: Mutex::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             family: new_family(),
             next_mark: AtomicU32::new(0),
+            groups,
         });
         let rounds = Rounds {
             shared: Arc::clone(&shared),
             stops: HashMap::new(),
             left: HashMap::new(),
             last_walk: None,
+            look_at: None,
             closing: false,
         };
         thread::Builder::new()
@@ -107,7 +131,55 @@ impl Undertaker {
 
     /// Says whether a mark is one of ours.
     pub(super) fn is_own_mark(&self, mark: u64) -> bool {
-        mark & !u64::from(u32::MAX) == self.family
+        is_of_family(mark, self.family)
+    }
+
+    /// Returns what all marks have in common.
+    pub(super) fn family(&self) -> u64 {
+        self.family
+    }
+
+    /// Returns the control groups, if they can be used.
+    pub(super) fn groups(&self) -> Option<&Groups> {
+        self.groups.as_ref()
+    }
+
+    /// Forgets a call, of which nothing is left.
+    pub(super) fn forget(&self, calls: &mut HashMap<Mark, Entry>, mark: Mark) {
+        let group = calls.remove(&mark).and_then(|entry| entry.group);
+        if let (Some(groups), Some(group)) = (&self.groups, group) {
+            groups.give_back(group);
+        }
+    }
+
+    /// Returns what calls that fit left running: processes and their command lines, bounded in number and length.
+    /// Blocking.
+    pub(super) fn left_by(&self, fits: impl Fn(&Entry) -> bool, most: usize, most_bytes: usize) -> Vec<(Pid, String)> {
+        let calls = self.calls().clone();
+        let wanted = |mark: Mark| {
+            calls
+                .get(&mark)
+                .is_some_and(|entry| !entry.held && entry.left && fits(entry))
+        };
+        let mut found: Vec<Pid> = Vec::new();
+        for child in tree::own_children() {
+            if owner_of(child, &calls).is_some_and(wanted) {
+                found.push(child);
+                found.extend(tree::descendants(child).into_iter().map(|(process, _)| process));
+            }
+        }
+        let entries = calls.iter().filter(|(mark, _)| wanted(**mark));
+        found.extend(
+            entries
+                .filter_map(|(_, entry)| entry.group.as_ref())
+                .flat_map(|group| group.processes()),
+        );
+        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        found.dedup();
+        let shown = found
+            .into_iter()
+            .filter_map(|pid| Some((pid, tree::command_of(pid, most_bytes)?)));
+        shown.take(most).collect()
     }
 
     /// Returns the calls. The lock is never held across an `.await`.
@@ -144,6 +216,12 @@ impl Undertaker {
         }
     }
 
+    /// Asks for a look at a call that seems to have left nothing, a little later, together with others.
+    pub(super) fn look_later(&self) {
+        let at = Instant::now() + SECOND_LOOK;
+        self.post(|inbox| inbox.look_at = Some(inbox.look_at.map_or(at, |earlier| earlier.min(at))));
+    }
+
     /// Kills everything and ends the thread.
     pub(super) fn close(&self) {
         self.post(|inbox| inbox.closing = true);
@@ -155,17 +233,18 @@ impl Undertaker {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Sends a signal to the group of a call while its leader is certainly not reaped.
-    pub(super) fn signal_group(&self, mark: Mark, signals: &[Signal]) -> bool {
+    /// Sends signals to the process group of a call while its leader is certainly not reaped, and returns the group.
+    pub(super) fn signal_group(&self, mark: Mark, signals: &[Signal]) -> Option<Pid> {
         let calls = self.calls();
-        let Some(root) = calls.get(&mark).filter(|entry| entry.held).and_then(|entry| entry.root) else {
-            return false;
-        };
+        let root = calls
+            .get(&mark)
+            .filter(|entry| entry.held)
+            .and_then(|entry| entry.root)?;
         for &signal in signals {
             // Fails when the group is empty.
             let _ = kill_process_group(root, signal);
         }
-        true
+        Some(root)
     }
 }
 
@@ -175,9 +254,19 @@ fn new_family() -> u64 {
     (1 << 62) | ((random & 0x3fff_ffff) << 32)
 }
 
+/// Says whether a mark was given by the service whose marks have this in common.
+pub(super) fn is_of_family(mark: u64, family: u64) -> bool {
+    mark & !u64::from(u32::MAX) == family
+}
+
 /// Returns the call that a process belongs to: by its mark or, where marks are refused, by its session.
 pub(super) fn owner_of(pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
-    let mark = Mark(sys::mark_of(pid)?);
+    owner_by(sys::mark_of(pid)?, pid, calls)
+}
+
+/// Does the same for a process whose mark is known.
+fn owner_by(mark: u64, pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
+    let mark = Mark(mark);
     if calls.contains_key(&mark) {
         return Some(mark);
     }
@@ -193,6 +282,10 @@ struct Stop {
     polite: bool,
     clean: u8,
     root_gone: bool,
+    /// What each process is sent in this round.
+    signals: &'static [Signal],
+    /// The process group that was sent it already, as a whole.
+    signalled: Option<Pid>,
     waiters: Vec<oneshot::Sender<usize>>,
 }
 
@@ -204,12 +297,28 @@ impl Stop {
             polite: false,
             clean: 0,
             root_gone: false,
+            signals: &[],
+            signalled: None,
             waiters: Vec::new(),
         }
     }
 
     fn give_up_at(&self) -> Instant {
         self.kill_at + GIVE_UP
+    }
+
+    /// Decides what is sent in this round: the polite signal once, the kill in every round from its time on.
+    fn begin_round(&mut self, now: Instant) {
+        self.signalled = None;
+        self.signals = if now >= self.kill_at {
+            &[Signal::KILL]
+        } else if !self.polite && !self.grace.is_zero() {
+            self.polite = true;
+            // A stopped process acts on a polite signal only when it is continued.
+            &[Signal::TERM, Signal::CONT]
+        } else {
+            &[]
+        };
     }
 }
 
@@ -220,7 +329,7 @@ struct Found {
     seen: usize,
     /// How many of these were reaped just now.
     reaped: usize,
-    alive: Vec<OwnedFd>,
+    alive: usize,
 }
 
 /// The thread's own state.
@@ -230,30 +339,44 @@ struct Rounds {
     /// Clean walks of calls that ended and left something running.
     left: HashMap<Mark, u8>,
     last_walk: Option<Instant>,
+    look_at: Option<Instant>,
     closing: bool,
 }
 
 impl Rounds {
     fn run(mut self) {
+        if let Some(groups) = self.shared.groups() {
+            groups.sweep_dead();
+        }
         let mut watched: Vec<OwnedFd> = Vec::new();
-        let mut timeout = None;
+        let mut next: Option<Instant> = None;
         loop {
-            self.wait(&watched, timeout);
-            self.take_inbox();
-            watched.clear();
+            let wake_at = [next, self.look_at].into_iter().flatten().min();
+            self.wait(&watched, wake_at);
+            let asked = self.take_inbox();
             if self.stops.is_empty() && self.closing {
                 return;
             }
-            let found = self.walk();
-            timeout = self.advance(found, &mut watched);
+            let is_due = wake_at.is_some_and(|at| at <= Instant::now());
+            if !asked && !is_due && self.stops.is_empty() {
+                continue;
+            }
+            self.look_at = self.look_at.filter(|&at| at > Instant::now());
+            watched.clear();
+            self.begin_round();
+            let found = self.walk(&mut watched);
+            next = self.advance(found, watched.len());
         }
     }
 
-    /// Sleeps until something is asked, a watched process ends, or the time is over.
-    fn wait(&mut self, watched: &[OwnedFd], timeout: Option<Duration>) {
-        let timeout = timeout.map(|time| Timespec {
-            tv_sec: time.as_secs().cast_signed(),
-            tv_nsec: time.subsec_nanos().into(),
+    /// Sleeps until something is asked, a watched process ends, or the time has come.
+    fn wait(&mut self, watched: &[OwnedFd], until: Option<Instant>) {
+        let timeout = until.map(|at| {
+            let time = at.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: time.as_secs().cast_signed(),
+                tv_nsec: time.subsec_nanos().into(),
+            }
         });
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
         let mut sources: Vec<PollFd<'_>> = std::iter::once(wake)
@@ -268,7 +391,8 @@ impl Rounds {
         let _ = rustix::io::read(&self.shared.wake, &mut count);
     }
 
-    fn take_inbox(&mut self) {
+    /// Takes what was asked. Returns whether that calls for a walk now.
+    fn take_inbox(&mut self) -> bool {
         let mut inbox = std::mem::take(&mut *self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
         if inbox.closing {
             self.closing = true;
@@ -277,15 +401,37 @@ impl Rounds {
                 .stops
                 .extend(marks.into_iter().map(|mark| (mark, Duration::ZERO, None)));
         }
+        let asked = inbox.sweep || !inbox.stops.is_empty();
         for (mark, grace, done) in inbox.stops {
             let stop = self.stops.entry(mark).or_insert_with(|| Stop::new(grace));
             stop.kill_at = stop.kill_at.min(Instant::now() + grace);
             stop.waiters.extend(done);
         }
+        self.look_at = [self.look_at, inbox.look_at].into_iter().flatten().min();
+        asked
+    }
+
+    /// Signals what can be signalled as a whole; the walk signals the rest one by one.
+    fn begin_round(&mut self) {
+        let now = Instant::now();
+        for (&mark, stop) in &mut self.stops {
+            stop.begin_round(now);
+            if stop.signals.is_empty() {
+                continue;
+            }
+            stop.signalled = self.shared.signal_group(mark, stop.signals);
+            if now >= stop.kill_at {
+                // Under the lock: the group cannot have been handed to another call meanwhile.
+                let calls = self.shared.calls();
+                if let Some(group) = calls.get(&mark).and_then(|entry| entry.group.as_ref()) {
+                    group.kill();
+                }
+            }
+        }
     }
 
     /// Looks at our children and, for the calls that are stopped or left something, at their descendants.
-    fn walk(&mut self) -> HashMap<Mark, Found> {
+    fn walk(&mut self, watched: &mut Vec<OwnedFd>) -> HashMap<Mark, Found> {
         self.last_walk = Some(Instant::now());
         // The list comes first: what is in it and belongs to no call then is what an ended call left, and not the
         // root of a call that has just begun.
@@ -298,8 +444,11 @@ impl Rounds {
             .collect();
         let mut found: HashMap<Mark, Found> = HashMap::new();
         for child in children {
-            let Some(mark) = owner_of(child, &calls) else {
-                if sys::mark_of(child).is_some_and(|mark| self.shared.is_own_mark(mark)) {
+            // Read once: a child that is being born gets its mark at some moment, and one that had none yet when its
+            // owner was looked for must not pass for a stranger's a moment later.
+            let Some(value) = sys::mark_of(child) else { continue };
+            let Some(mark) = owner_by(value, child, &calls) else {
+                if self.shared.is_own_mark(value) {
                     reap(child);
                 }
                 continue;
@@ -321,89 +470,104 @@ impl Rounds {
                 continue;
             }
             let found = found.entry(mark).or_default();
-            self.note(found, mark, child, None);
-            for (process, parent) in tree::descendants(child) {
-                self.note(found, mark, process, Some(parent));
+            self.note(found, mark, (child, getpid()), watched);
+            for process in tree::descendants(child) {
+                self.note(found, mark, process, watched);
             }
         }
         found
     }
 
-    /// Counts a process and opens it, if it is still the one that was found.
-    fn note(&self, found: &mut Found, mark: Mark, process: Pid, parent: Option<Pid>) {
+    /// Counts a process, given with its parent, and signals it if it is still the one that was found.
+    fn note(&self, found: &mut Found, mark: Mark, (process, parent): (Pid, Pid), watched: &mut Vec<OwnedFd>) {
         found.seen += 1;
-        if !self.stops.contains_key(&mark) {
-            return;
-        }
-        let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) else {
-            return;
+        let Some(stop) = self.stops.get(&mark) else { return };
+        let descriptor = match pidfd_open(process, PidfdFlags::empty()) {
+            Ok(descriptor) => Some(descriptor),
+            Err(rustix::io::Errno::SRCH) => return,
+            Err(_) => None,
         };
-        let is_ours = parent.is_none()
-            || sys::mark_of(process) == Some(mark.0)
-            || parent.is_some_and(|parent| tree::parent_of(process) == Some(parent));
-        if is_ours && !is_readable(&descriptor) {
-            found.alive.push(descriptor);
+        let is_ours = sys::mark_of(process) == Some(mark.0) || tree::parent_of(process) == Some(parent);
+        let has_ended = match &descriptor {
+            Some(descriptor) => is_readable(descriptor),
+            None => !tree::is_alive(process),
+        };
+        if !is_ours || has_ended {
+            return;
         }
+        found.alive += 1;
+        let was_signalled = || stop.signalled.is_some() && tree::group_of(process) == stop.signalled;
+        if !stop.signals.is_empty() && !was_signalled() {
+            for &signal in stop.signals {
+                // Fails when it has ended, or has become somebody else's.
+                let _ = match &descriptor {
+                    Some(descriptor) => pidfd_send_signal(descriptor, signal),
+                    None => kill_process(process, signal),
+                };
+            }
+        }
+        watched.extend(descriptor.filter(|_| watched.len() < MAX_WATCHED));
     }
 
-    /// Takes each stop one step further. Returns how long nothing need be done unless something happens.
-    fn advance(&mut self, mut found: HashMap<Mark, Found>, watched: &mut Vec<OwnedFd>) -> Option<Duration> {
+    /// Takes each stop one step further. Returns when the next walk is due if nothing happens before.
+    fn advance(&mut self, mut found: HashMap<Mark, Found>, watched: usize) -> Option<Instant> {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         let shared = Arc::clone(&self.shared);
+        let populated: Vec<Mark> = {
+            let calls = shared.calls().clone();
+            let looked_at = |mark: &Mark| self.stops.contains_key(mark) || self.left.contains_key(mark);
+            let entries = calls
+                .iter()
+                .filter(|(mark, entry)| looked_at(mark) && entry.is_populated());
+            entries.map(|(&mark, _)| mark).collect()
+        };
+        let all_watched = watched >= found.values().map(|found| found.alive).sum();
         self.stops.retain(|&mark, stop| {
-            let found = found.remove(&mark).unwrap_or_default();
+            let mut found = found.remove(&mark).unwrap_or_default();
+            let is_watched = all_watched && found.alive > 0;
+            if populated.contains(&mark) {
+                found = Found {
+                    seen: found.seen.max(1),
+                    alive: found.alive.max(1),
+                    reaped: found.reaped,
+                };
+            }
             stop.clean = if found.seen == 0 { stop.clean + 1 } else { 0 };
             if stop.clean >= CLEAN_WALKS || now >= stop.give_up_at() {
-                conclude(&shared, mark, stop, found.alive.len());
+                conclude(&shared, mark, stop, found.alive);
                 return false;
             }
-            signal(&shared, mark, stop, &found.alive, now);
-            due(match found.alive.len() {
+            due(match found.alive {
                 0 => now,
-                count if count + watched.len() > MAX_WATCHED => now + UNWATCHED,
-                _ if now < stop.kill_at => stop.kill_at,
+                // Not all of it can be seen to end.
+                _ if !is_watched => now + UNWATCHED,
                 _ => stop.give_up_at(),
             });
-            let room = MAX_WATCHED.saturating_sub(watched.len());
-            watched.extend(found.alive.into_iter().take(room));
+            due(if now < stop.kill_at {
+                stop.kill_at
+            } else {
+                stop.give_up_at()
+            });
             true
         });
-        for (mark, clean) in &mut self.left {
-            let found = found.get(mark);
-            *clean = if found.is_some() { 0 } else { *clean + 1 };
+        for (&mark, clean) in &mut self.left {
+            let found = found.get(&mark);
+            let is_there = found.is_some() || populated.contains(&mark);
+            let reaped_all = found.is_none_or(|found| found.seen == found.reaped);
+            *clean = if is_there { 0 } else { *clean + 1 };
+            let mut calls = shared.calls();
             if *clean >= CLEAN_WALKS {
-                shared.calls().remove(mark);
-            } else if found.is_none_or(|found| found.seen == found.reaped) {
+                shared.forget(&mut calls, mark);
+            } else if reaped_all && !populated.contains(&mark) {
                 // Nothing will tell of the end when the last one has been reaped.
                 due(now);
+            } else if let Some(entry) = calls.get_mut(&mark) {
+                entry.left = true;
             }
         }
-        next.map(|at| at.saturating_duration_since(now))
-    }
-}
-
-/// Sends what is due: the polite signal once, the kill at every walk from its time on.
-fn signal(shared: &Undertaker, mark: Mark, stop: &mut Stop, alive: &[OwnedFd], now: Instant) {
-    // A stopped process acts on a polite signal only when it is continued.
-    let signals: &[Signal] = if now >= stop.kill_at {
-        &[Signal::KILL]
-    } else if !stop.polite && !stop.grace.is_zero() {
-        stop.polite = true;
-        &[Signal::TERM, Signal::CONT]
-    } else {
-        return;
-    };
-    let has_group = shared.signal_group(mark, signals);
-    if has_group && now < stop.kill_at {
-        return;
-    }
-    for process in alive {
-        for &signal in signals {
-            // Fails when it has ended, or has become somebody else's.
-            let _ = pidfd_send_signal(process, signal);
-        }
+        next
     }
 }
 
@@ -412,7 +576,7 @@ fn conclude(shared: &Undertaker, mark: Mark, stop: &mut Stop, survivors: usize) 
         let mut calls = shared.calls();
         // Survivors stay known, so that the end of the service tries again.
         if survivors == 0 && calls.get(&mark).is_some_and(|entry| !entry.held) {
-            calls.remove(&mark);
+            shared.forget(&mut calls, mark);
         }
     }
     if survivors > 0 {

@@ -87,6 +87,14 @@ impl Prepared<'_> {
         launch.sandbox = self.confined.prepare().await?;
         self.programs.start(launch).await.map_err(not_started)
     }
+
+    async fn finish(&self, report: Report<'_>, ending: Ending, limit: Limit) -> Result<ToolOutput, ToolError> {
+        let left = match ending.cause {
+            Cause::Ended => self.programs.left_by(&self.launch.call).await.len(),
+            Cause::TimedOut | Cause::Cancelled => 0,
+        };
+        report.finish(ending, limit, &self.confined, left).await
+    }
 }
 
 /// The `bash` tool.
@@ -157,7 +165,7 @@ impl TypedTool for Bash {
             };
             match again {
                 Some(allowed) => report.begin_again(&allowed).await?,
-                None => return report.finish(ending, limit, &prepared.confined).await,
+                None => return prepared.finish(report, ending, limit).await,
             }
         }
     }

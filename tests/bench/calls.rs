@@ -19,7 +19,7 @@ use toolgate::grpc::proto::{
     ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptReply, channel_request,
     channel_response,
 };
-use toolgate::process::{Cause, Launch, Programs};
+use toolgate::process::{Cause, Launch, Programs, Settings};
 
 use crate::measure::{Samples, in_turns};
 use crate::service::{self, SHELL, Service, environment, execute, folder, request};
@@ -69,7 +69,7 @@ pub(crate) async fn bash(plan: Plan) -> Result<Vec<Row>> {
     let service = Service::start(workspace.path()).await?;
     let mut client = service.tools().await?;
     let variables = environment(&service.home());
-    let programs = Programs::new(&variables.iter().cloned().collect())?;
+    let programs = Programs::new(&variables.iter().cloned().collect(), Settings::default())?;
     let directory = workspace.path().to_path_buf();
     let bare = async |_| {
         let mut command = Command::new(SHELL);

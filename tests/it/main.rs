@@ -18,6 +18,7 @@ mod prompts;
 mod readme;
 mod revert;
 mod sandbox;
+mod shell;
 mod store;
 mod streams;
 mod support;

@@ -56,7 +56,8 @@ impl Service {
             ..RawConfig::default()
         };
         let config = Config::load(None, flags, &environment).unwrap();
-        let running = App::build(&config, &environment).await.unwrap().start().await.unwrap();
+        let running = App::build(&config, &environment, None).await.unwrap();
+        let running = running.start().await.unwrap();
         let endpoint = Endpoint::from_shared(format!("unix:{}", text("socket"))).unwrap();
         let client = ToolServiceClient::new(endpoint.connect().await.unwrap());
         Self { running, client }

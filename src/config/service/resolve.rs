@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::variables;
 use super::{
     Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, PermissionConfig, RawConfig, RawSize, RawWorkspace,
-    RetentionConfig, Setting, Source, Unattended, WorkspaceConfig,
+    RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -97,6 +97,14 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
     };
     let sandbox = pick.sandbox()?;
+    let shell = ShellConfig {
+        environment_allow: pick.names(
+            "shell.environment.allow",
+            |raw| &raw.shell.environment.allow,
+            "every variable",
+        )?,
+        environment_deny: pick.names("shell.environment.deny", |raw| &raw.shell.environment.deny, "none")?,
+    };
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
@@ -114,6 +122,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         permission,
         retention,
         sandbox,
+        shell,
         log,
         warnings: pick.warnings,
         settings: pick.settings,
@@ -373,6 +382,27 @@ impl<'a> Pick<'a> {
         Ok(PermissionConfig { timeout, unattended })
     }
 
+    /// Takes names of variables, in which `*` stands for any characters.
+    fn names(
+        &mut self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<Vec<String>>,
+        none: &str,
+    ) -> Result<Vec<String>, ConfigError> {
+        let parse = |names: &Vec<String>, _: &Path| match names.iter().find(|name| !is_variable(name)) {
+            Some(name) => Err(format!("expected names of variables such as \"LC_*\", found {name:?}")),
+            None => Ok(names.clone()),
+        };
+        let show = |names: &Vec<String>| {
+            if names.is_empty() {
+                none.to_owned()
+            } else {
+                names.join(",")
+            }
+        };
+        self.value(key, get, parse, Vec::new, show)
+    }
+
     fn log(&mut self) -> Result<LogConfig, ConfigError> {
         let format = self.value(
             "log.format",
@@ -397,6 +427,10 @@ impl<'a> Pick<'a> {
         )?;
         Ok(LogConfig { format, filter })
     }
+}
+
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', ',', '\0']) && name.trim() == name
 }
 
 fn log_filter(text: &str) -> Result<String, String> {

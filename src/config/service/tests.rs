@@ -86,6 +86,9 @@ min_free_bytes = "1MiB"
 [permission]
 timeout = "10m"
 unattended = "refuse"
+[shell]
+environment.allow = ["PATH", "LC_*"]
+environment.deny = ["AWS_*"]
 [retention]
 outputs = "1d"
 calls = "2d"
@@ -176,6 +179,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_UNDO_BYTES", "1"),
         ("TOOLGATE_LIMITS_MIN_FREE_BYTES", "1"),
+        ("TOOLGATE_SHELL_ENVIRONMENT_ALLOW", "PATH, LC_*"),
+        ("TOOLGATE_SHELL_ENVIRONMENT_DENY", "AWS_*"),
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
         ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
@@ -201,6 +206,27 @@ fn every_key_has_a_variable() {
         );
     }
     assert_eq!(config.explain().len(), vars.len());
+}
+
+#[test]
+fn names_of_variables_are_checked() {
+    let check = |names: &str, expected: Option<&[&str]>| {
+        let config = load(
+            &format!("[shell]\nenvironment.deny = {names}"),
+            &[],
+            RawConfig::default(),
+        );
+        match (config, expected) {
+            (Ok(config), Some(expected)) => assert_eq!(config.shell.environment_deny, expected),
+            (Err(error), None) => assert!(error.to_string().contains("shell.environment.deny"), "{error}"),
+            (other, _) => panic!("{names}: {other:?}"),
+        }
+    };
+    check("[]", Some(&[]));
+    check("['AWS_*', '*']", Some(&["AWS_*", "*"]));
+    check("['A=1']", None);
+    check("['']", None);
+    check("[' A']", None);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent, RawSize,
-    RawWorkspace,
+    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent, RawShell,
+    RawShellEnvironment, RawSize, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -18,6 +18,7 @@ pub(super) fn name_of(key: &str) -> String {
 /// Reads all variables.
 pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     let text = |key: &str| env.get(&name_of(key)).map(str::to_owned);
+    let list = |key: &str| text(key).map(|list| list.split(',').map(|one| one.trim().to_owned()).collect());
     let size = |key: &str| text(key).map(RawSize::Text);
     Ok(RawConfig {
         data_dir: text("data_dir"),
@@ -26,7 +27,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
             insecure: switch(env, "listen.insecure")?,
-            origins: text("listen.origins").map(|list| list.split(',').map(|one| one.trim().to_owned()).collect()),
+            origins: list("listen.origins"),
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {
@@ -50,10 +51,16 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             mode: text("sandbox.mode"),
             network: text("sandbox.network"),
             required: switch(env, "sandbox.required")?,
-            writable: list(env, "sandbox.writable"),
-            readable: list(env, "sandbox.readable"),
-            hidden: list(env, "sandbox.hidden"),
+            writable: list("sandbox.writable"),
+            readable: list("sandbox.readable"),
+            hidden: list("sandbox.hidden"),
             agents: sandbox_agents(env)?,
+        },
+        shell: RawShell {
+            environment: RawShellEnvironment {
+                allow: list("shell.environment.allow"),
+                deny: list("shell.environment.deny"),
+            },
         },
         log: RawLog {
             format: text("log.format"),
@@ -65,7 +72,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 9] = [
+    const PARTS: [&str; 10] = [
         "DATA",
         "DRAIN",
         "LISTEN",
@@ -74,6 +81,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "PERMISSION",
         "RETENTION",
         "SANDBOX",
+        "SHELL",
         "LOG",
     ];
     /// What only the command line reads.
@@ -106,11 +114,6 @@ fn parsed<T: FromStr>(env: &Environment, key: &str, expected: &str) -> Result<Op
         Some((_, Ok(value))) => Ok(Some(value)),
         Some((text, Err(_))) => Err(wrong(name, &format!("expected {expected}, found {text:?}"))),
     }
-}
-
-fn list(env: &Environment, key: &str) -> Option<Vec<String>> {
-    let text = env.get(&name_of(key))?;
-    Some(text.split(',').map(|one| one.trim().to_owned()).collect())
 }
 
 /// Reads `plan=read-only,build=workspace-write/allow`: for each agent its mode and, after a slash, its network.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::process::{Environment, Exit, Launch, Programs, Stdin};
+use crate::process::{Environment, Exit, Launch, Programs, Settings, Stdin};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ impl Fixture {
         ]
         .into();
         Self {
-            programs: Programs::new(&environment).unwrap(),
+            programs: Programs::new(&environment, Settings::default()).unwrap(),
             sandbox: Arc::new(Sandbox::new(kernel, places).unwrap()),
             folder,
         }

@@ -96,7 +96,7 @@ impl Background {
             never = feed(program_input, ctx) => match never {},
         };
         // It has read its input, so it cannot run again when the sandbox was in its way.
-        report.finish(ending, limit, &prepared.confined).await
+        prepared.finish(report, ending, limit).await
     }
 }
 

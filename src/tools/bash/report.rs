@@ -102,11 +102,13 @@ impl<'a> Report<'a> {
         self.ctx.progress(None, patch).await;
     }
 
+    /// Ends the output and makes the result; `left` processes go on in the background.
     pub(super) async fn finish(
         mut self,
         ending: Ending,
         limit: Limit,
         confined: &Confined,
+        left: usize,
     ) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
@@ -137,13 +139,17 @@ impl<'a> Report<'a> {
         } else {
             OutputText::default()
         };
+        let mut metadata = json_map([
+            ("output", Value::String(self.preview.shown())),
+            ("exit", exit),
+            ("description", json!(self.description)),
+            ("sandbox", confined.metadata()),
+        ]);
+        if left > 0 {
+            metadata.insert("background".to_owned(), json!(left));
+        }
         Ok(ToolOutput {
-            metadata: json_map([
-                ("output", Value::String(self.preview.shown())),
-                ("exit", exit),
-                ("description", json!(self.description)),
-                ("sandbox", confined.metadata()),
-            ]),
+            metadata,
             title: self.description,
             output,
             attachments: Vec::new(),

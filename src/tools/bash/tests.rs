@@ -13,7 +13,7 @@ use super::report::Preview;
 use super::*;
 use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId};
 use crate::permission::Refusal;
-use crate::process::Environment;
+use crate::process::{Environment, Settings};
 use crate::tool::{CallPort, Tool};
 use crate::workspace::Workspace;
 use crate::workspace::changes::PlannedChange;
@@ -99,7 +99,7 @@ impl Fixture {
         std::fs::create_dir_all(folder.path().join("work/src")).unwrap();
         std::fs::write(folder.path().join("work/file"), "x").unwrap();
         let environment: Environment = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
-        let programs = Programs::new(&environment).unwrap();
+        let programs = Programs::new(&environment, Settings::default()).unwrap();
         let port = Arc::new(port);
         let origin = Origin {
             workspace: "main".to_owned(),

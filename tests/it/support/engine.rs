@@ -131,7 +131,7 @@ impl Inside {
             max_undo_bytes: 1 << 20,
         };
         Self {
-            engine: Engine::new(shared, broker, instance, vec![place], limits),
+            engine: Engine::new(shared, broker, instance, vec![place], limits, None),
             gate,
             store,
             _folder: folder,
