@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use approval::{Approved, approve};
+pub use approval::asks;
 use confine::Confined;
 pub use confine::{Confine, Confining, NetworkUse};
 use report::{CANCELLED_DRAIN, Report};
