@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* data and one reading of options. What is not understood is said to be opaque, never guessed.
 
+mod remote;
+
 use super::words::Word;
 
 /// What a command runs.
@@ -13,6 +15,8 @@ pub(super) enum Inner {
     Template(Vec<Word>),
     /// A text that a shell parses.
     Script(String),
+    /// A text that a shell on another machine parses.
+    Remote(String),
     /// A command that is judged but not offered.
     Implied(Vec<Word>),
     /// Nobody can say.
@@ -89,7 +93,13 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("torsocks", "", "", 0),
     wrapper("tini", "e", "", 0),
     wrapper("dumb-init", "r", "rewrite", 0),
-    wrapper("setarch", "", "", 1),
+    wrapper("ip netns exec", "", "", 1),
+    wrapper("entr", "", "", 0),
+    wrapper("cross-env", "", "", 0),
+    wrapper("dotenv", "efcv", "", 0),
+    wrapper("firejail", "", "", 0),
+    wrapper("cpulimit", "lpPe", "limit pid exe path", 0),
+    wrapper("start-stop-daemon", "", "", 0),
     wrapper("linux64", "", "", 0),
     wrapper("linux32", "", "", 0),
     wrapper("rlwrap", "", "", 0),
@@ -140,10 +150,20 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         "parallel" => parallel(words),
         "watch" => watch(words),
         "npx" | "npm" | "pnpm" | "yarn" => script_option(words, &["-c", "--call", "--shell-mode"]),
+        "setarch" => set_architecture(words),
+        "hyperfine" => hyperfine(words),
+        "ssh" => remote::ssh(words),
+        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "docker-compose" => remote::container(name, words),
+        "bwrap" | "screen" | "xterm" | "run-parts" => vec![Inner::Opaque("it runs other programs")],
         "nix-shell" => script_option(words, &["--run", "--command"]),
         "git" => git(words),
         "env" if words.iter().any(is_split_option) => split_string(words),
         "flock" if words.iter().any(|word| word.is("-c") || word.is("--command")) => command_option(words),
+        _ if name.strip_prefix("git-").is_some_and(|sub| !sub.is_empty()) => {
+            let sub = name.strip_prefix("git-").unwrap_or_default();
+            let own = [Word::new("git"), Word::new(sub)].into_iter();
+            vec![Inner::Implied(own.chain(words[1..].iter().cloned()).collect())]
+        }
         _ if is_loader => wrapped(&wrapper("", "", "library-path preload audit argv0", 0), words),
         _ => WRAPPERS
             .iter()
@@ -174,6 +194,10 @@ fn after_options(entry: &Wrapper, words: &[Word]) -> Option<usize> {
         let Some(text) = word.fixed() else { return Some(at) };
         if text == "--" {
             return Some(at + 1);
+        }
+        if text == "-" && entry.name == "env" {
+            at += 1;
+            continue;
         }
         if let Some(long) = text.strip_prefix("--") {
             let takes = |list: &str| list.split_whitespace().any(|name| name == long);
@@ -208,6 +232,9 @@ fn wrapped(entry: &Wrapper, words: &[Word]) -> Vec<Inner> {
     let only_asks = entry.name == "command" && words.get(1).is_some_and(|word| word.is("-v") || word.is("-V"));
     if only_asks {
         return Vec::new();
+    }
+    if entry.name == "coproc" && words.get(2).is_some_and(|word| matches!(&*word.source, "{" | "(")) {
+        return vec![Inner::Opaque("the shell's grammar does not fit it")];
     }
     match after_options(entry, words) {
         Some(at) => match words.get(at + entry.skip..) {
@@ -268,6 +295,7 @@ fn shell(words: &[Word]) -> Vec<Inner> {
         at += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
     }
     match words.get(at) {
+        None if is_text => vec![Inner::Opaque("it runs a text that is not in the line")],
         operand if is_text => script(operand),
         Some(file) if is_unknown_file(file) => vec![Inner::Opaque("what it reads its commands from is not known")],
         Some(_) => Vec::new(),
@@ -424,6 +452,39 @@ fn watch(words: &[Word]) -> Vec<Inner> {
     }
 }
 
+fn set_architecture(words: &[Word]) -> Vec<Inner> {
+    let entry = wrapper("setarch", "", "", 0);
+    let Some(at) = after_options(&entry, words) else {
+        return vec![Inner::Opaque(
+            "it has an option that is not known, so what it runs is not known",
+        )];
+    };
+    let names = [
+        "x86", "i386", "i486", "i586", "i686", "linux", "arm", "aarch64", "ppc", "s390", "riscv", "mips", "uname26",
+    ];
+    let rest = &words[at..];
+    let is_name = |word: &Word| names.iter().any(|name| word.shown().starts_with(name));
+    let rest = if rest.first().is_some_and(is_name) {
+        &rest[1..]
+    } else {
+        rest
+    };
+    if rest.is_empty() {
+        return vec![Inner::Opaque("it starts a shell that reads its input")];
+    }
+    wrapped(&entry, &[&words[..1], rest].concat())
+}
+
+/// Each operand is a command line, and so are the values of some options.
+fn hyperfine(words: &[Word]) -> Vec<Inner> {
+    words
+        .iter()
+        .skip(1)
+        .filter(|word| word.shown().contains([' ', '/']) || !word.source.starts_with('-'))
+        .flat_map(|word| script(Some(word)))
+        .collect()
+}
+
 fn is_split_option(word: &Word) -> bool {
     let text = word.fixed().unwrap_or_default();
     text.starts_with("--split-string") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
@@ -499,6 +560,7 @@ mod tests {
                     Inner::Template(words) => format!("{} …", sources(&words)),
                     Inner::Implied(words) => format!("({})", sources(&words)),
                     Inner::Script(text) => format!("[{text}]"),
+                    Inner::Remote(text) => format!("<{text}>"),
                     Inner::Opaque(_) => "?".to_owned(),
                 })
                 .collect();

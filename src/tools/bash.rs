@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use approval::{Approved, approve};
 pub use approval::asks;
+use approval::{Approved, approve};
 use confine::Confined;
 pub use confine::{Confine, Confining, NetworkUse};
 use report::{CANCELLED_DRAIN, Report};

@@ -160,7 +160,11 @@ fn ordinary_work_is_rarely_asked_for() {
     }
     let share = asked.len() as f64 / lines.len() as f64;
     println!("{} of {} ordinary lines are asked for", asked.len(), lines.len());
-    assert!(share <= 0.05, "{:.1} % of ordinary lines are asked for: {asked:#?}", share * 100.0);
+    assert!(
+        share <= 0.05,
+        "{:.1} % of ordinary lines are asked for: {asked:#?}",
+        share * 100.0
+    );
 }
 
 #[test]

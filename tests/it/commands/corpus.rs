@@ -39,5 +39,7 @@ pub fn ordinary() -> Vec<String> {
 }
 
 pub fn grants() -> Vec<String> {
-    lines(include_str!("../../corpus/grants.txt")).map(str::to_owned).collect()
+    lines(include_str!("../../corpus/grants.txt"))
+        .map(str::to_owned)
+        .collect()
 }
