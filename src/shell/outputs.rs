@@ -72,6 +72,8 @@ fn of_program(name: &str, words: &[Word]) -> Vec<Word> {
         "less" => values(words, &["-O", "--LOG-FILE", "--log-file"]),
         "find" | "gfind" => values(words, &["-fprint", "-fprint0", "-fprintf", "-fls"]),
         "wget" => values(words, &["-O", "-P", "--output-document", "--directory-prefix"]),
+        "openssl" => values(words, &["-out"]),
+        "docker" | "podman" | "nerdctl" => mounts(words),
         "git" => git(words, &operands),
         _ => Vec::new(),
     }
@@ -89,6 +91,19 @@ fn copied(name: &str, words: &[Word], operands: &[Word]) -> Vec<Word> {
     let last = operands.last().filter(|_| name != "ln" || operands.len() > 1);
     let is_remote = |word: &Word| word.shown().split('/').next().is_some_and(|host| host.contains(':'));
     last.filter(|word| !is_remote(word)).cloned().into_iter().collect()
+}
+
+/// The folders of this machine that a container gets; those of the working directory are below it.
+fn mounts(words: &[Word]) -> Vec<Word> {
+    let of_volume = |word: Word| word.fixed().and_then(|text| text.split(':').next()).map(Word::new);
+    let of_mount = |word: Word| {
+        let mut fields = word.fixed()?.split(',');
+        let source = fields.find_map(|field| field.strip_prefix("source=").or_else(|| field.strip_prefix("src=")));
+        source.map(Word::new)
+    };
+    let volumes = values(words, &["-v", "--volume"]).into_iter().filter_map(of_volume);
+    let all = volumes.chain(values(words, &["--mount"]).into_iter().filter_map(of_mount));
+    all.filter(|word| word.source.starts_with(['/', '~', '.'])).collect()
 }
 
 /// Says whether a word is a bundle of short options with one of these letters.
@@ -149,14 +164,13 @@ fn git(words: &[Word], operands: &[Word]) -> Vec<Word> {
         Some("worktree") if words.get(sub + 1).is_some_and(|word| word.is("add")) => {
             found.extend(operands.iter().skip_while(|word| !word.is("add")).nth(1).cloned());
         }
-        Some("archive" | "format-patch") => found.extend(values(&words[sub..], &["-o", "--output-directory"])),
         _ => {}
     }
     found
 }
 
 /// Subcommands of git that write where they are told.
-const GIT_WRITERS: [&str; 6] = ["clone", "init", "bundle", "worktree", "archive", "format-patch"];
+const GIT_WRITERS: [&str; 4] = ["clone", "init", "bundle", "worktree"];
 
 pub(super) fn operands(words: &[Word]) -> Vec<&Word> {
     words

@@ -228,6 +228,9 @@ fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
             .position(|word| matches!(word.fixed(), Some("-f" | "--file" | "--makefile")));
         file.and_then(|at| words.get(at + 1)).is_some_and(is_unknown_file)
             || starts(words, &["--eval", "-f-", "SHELL="])
+            || words
+                .iter()
+                .any(|word| word.shown().contains("$(shell") || word.shown().contains("!="))
     };
     let runs = match name {
         "git" => git_runs_others(words),
@@ -263,6 +266,10 @@ fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
         "zip" => starts(words, &["-TT", "--unzip-command"]),
         "tcpdump" => starts(words, &["-z"]),
         "man" => starts(words, &["-P", "--pager", "-H", "--html"]),
+        "less" | "more" | "most" => words.iter().any(|word| {
+            word.source.trim_start_matches(['\'', '"']).starts_with('+') && word.shown().contains(['!', '|'])
+        }),
+        "lftp" => starts(words, &["-c", "-e", "-f"]),
         "go" => starts(words, &["-exec", "--exec", "-toolexec", "--toolexec", "-vettool"]),
         "cargo" => starts(own(words), &["--config"]),
         "npm" | "pnpm" | "yarn" => {
