@@ -6,6 +6,7 @@
 mod corpus;
 mod kernel;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -116,6 +117,22 @@ fn unnoticed(scene: &Scene, outside: &str, permission: Option<&str>, ways: &[Way
 
 fn report(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{} {what}:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn the_list_of_ways_is_sound() {
+    let ways = corpus::ways();
+    let names: HashSet<&str> = ways.iter().map(|way| way.name.as_str()).collect();
+    assert_eq!(names.len(), ways.len(), "two ways have the same name");
+    let unsound = ways.iter().filter(|way| {
+        let mut texts = std::iter::once(&way.command).chain(way.files.values());
+        let names_it = texts.any(|text| text.contains("${outside}"));
+        way.category.is_empty() || (way.writes_outside && !names_it)
+    });
+    report(
+        "ways say what they do not do",
+        &unsound.map(|way| way.name.clone()).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
