@@ -60,6 +60,7 @@ pub(super) fn reason(name: &str, words: &[Word]) -> Option<&'static str> {
         "psql" | "mysql" | "mariadb" | "sqlite" | "mongosh" | "duckdb" => database(plain, words),
         "deno" => subcommand(words, &["eval", "repl"]),
         "bun" => subcommand(words, &["-e", "-p", "--eval", "--print", "repl", "exec"]),
+        "dc" if words.len() < 2 => Some(INPUT),
         "dc" | "bc" => words.iter().any(|word| word.shown().contains('!')).then_some(ESCAPE),
         _ => None,
     }
@@ -99,7 +100,7 @@ fn of_language(language: &Language, words: &[Word]) -> Option<&'static str> {
         }
         // `-m` names a module, and what follows are its arguments.
         if language.names.starts_with("python") && text.contains('m') && !text.contains('c') {
-            return None;
+            return python_module(text, words.get(at + 1));
         }
         let special = text[1..].find(|c| language.code.contains(c) || language.values.contains(c));
         match special.map(|place| (place + 1, text.as_bytes()[place + 1])) {
@@ -123,6 +124,21 @@ fn of_language(language: &Language, words: &[Word]) -> Option<&'static str> {
         }
         None => Some(INPUT),
     }
+}
+
+/// Most modules are programs of their own; some take code.
+fn python_module(option: &str, next: Option<&Word>) -> Option<&'static str> {
+    let glued = option.split_once('m').map_or("", |(_, name)| name);
+    let name = if glued.is_empty() {
+        next.map_or("", Word::shown)
+    } else {
+        glued
+    };
+    matches!(
+        name,
+        "timeit" | "code" | "codeop" | "idlelib" | "IPython" | "ptpython" | "bpython"
+    )
+    .then_some(INLINE)
 }
 
 fn file_reason(file: &Word) -> Option<&'static str> {
@@ -152,7 +168,9 @@ fn awk(words: &[Word]) -> Option<&'static str> {
         let text = word.fixed();
         at += 1;
         match text {
-            Some("-f" | "--file" | "-E" | "--exec") => return words.get(at).map_or(Some(INPUT), file_reason),
+            Some("-f" | "--file" | "-E" | "--exec") => {
+                return Some(words.get(at).and_then(file_reason).unwrap_or(ESCAPE));
+            }
             Some("-F" | "-v") => at += 1,
             Some("-e" | "--source") => {
                 program = words.get(at);
@@ -184,49 +202,56 @@ fn awk(words: &[Word]) -> Option<&'static str> {
 }
 
 fn sed(words: &[Word]) -> Option<&'static str> {
-    let mut scripts = Vec::new();
-    let mut operand = None;
-    let mut has_file = false;
+    let (mut scripts, mut operand): (Vec<Option<String>>, Option<&Word>) = (Vec::new(), None);
     let mut at = 1;
     while let Some(word) = words.get(at) {
         at += 1;
-        match word.fixed() {
-            Some("-e" | "--expression") => {
-                scripts.extend(words.get(at));
-                at += 1;
-            }
-            Some("-f" | "--file") => {
-                has_file = true;
-                if let Some(reason) = words.get(at).and_then(file_reason) {
-                    return Some(reason);
-                }
-                at += 1;
-            }
-            Some("-l" | "--line-length") => at += 1,
-            Some(option) if option.starts_with("--expression=") || option.starts_with("-e") => scripts.push(word),
-            Some(option) if option.starts_with("-n") && option.ends_with('e') => {
-                scripts.extend(words.get(at));
-                at += 1;
-            }
-            Some(option) if option.len() > 1 && option.starts_with('-') => {}
-            Some(_) | None => {
-                operand.get_or_insert(word);
-            }
+        let Some(option) = word.fixed().filter(|text| text.len() > 1 && text.starts_with('-')) else {
+            operand.get_or_insert(word);
+            continue;
+        };
+        let (letter, glued) = sed_option(option);
+        if letter == 'f' {
+            return Some(ESCAPE);
+        }
+        if letter == 'e' && !glued.is_empty() {
+            scripts.push(Some(glued.to_owned()));
+        } else if letter == 'e' {
+            scripts.push(words.get(at).and_then(|word| word.value.clone()));
+        }
+        at += usize::from(matches!(letter, 'e' | 'l') && glued.is_empty());
+    }
+    if scripts.is_empty() {
+        scripts.extend(operand.map(|word| word.value.clone()));
+    }
+    scripts.into_iter().find_map(|script| match script {
+        None => Some(LATER),
+        Some(text) => (!is_plain_sed(&text)).then_some(ESCAPE),
+    })
+}
+
+/// Returns the first option of a word that has a value, by its letter, and the value if it stands in the same word.
+fn sed_option(word: &str) -> (char, &str) {
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').unwrap_or((long, ""));
+        // `--e` and `--f` are short for these; no other option begins like them.
+        return match name {
+            "" => (' ', ""),
+            _ if "expression".starts_with(name) => ('e', value),
+            _ if "file".starts_with(name) => ('f', value),
+            _ if "line-length".starts_with(name) => ('l', value),
+            _ => (' ', ""),
+        };
+    }
+    let letters = word.char_indices().skip(1);
+    for (at, letter) in letters {
+        match letter {
+            'e' | 'f' | 'l' => return (letter, &word[at + 1..]),
+            'i' => break,
+            _ => {}
         }
     }
-    if scripts.is_empty() && !has_file {
-        scripts.extend(operand);
-    }
-    scripts.into_iter().find_map(|script| {
-        let Some(text) = script.value.as_deref() else {
-            return Some(LATER);
-        };
-        let text = text
-            .strip_prefix("--expression=")
-            .or_else(|| text.strip_prefix("-e"))
-            .unwrap_or(text);
-        (!is_plain_sed(text)).then_some(ESCAPE)
-    })
+    (' ', "")
 }
 
 /// Says whether a sed script neither runs programs nor writes files.

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use super::arity;
+use super::made::{self, Made};
 use super::options;
 use super::parse::{self, PATIENCE, Parsed, Simple};
 use super::paths::{self, PathUse};
@@ -32,6 +33,12 @@ struct Scene {
     functions: Vec<String>,
     /// Where a `cd` before may have led to.
     from: Vec<String>,
+    /// Whether a `cd` before led to where only the shell knows.
+    is_lost: bool,
+    /// The files that commands before have made.
+    made: Made,
+    /// What links lead to that commands before have made.
+    links: Vec<PathUse>,
 }
 
 pub(super) fn line(text: &str) -> Line {
@@ -41,6 +48,9 @@ pub(super) fn line(text: &str) -> Line {
         deadline,
         functions: parsed.functions,
         from: Vec::new(),
+        is_lost: false,
+        made: Made::default(),
+        links: Vec::new(),
     };
     let mut reason = parsed.unclear;
     if let Some(disguise) = unclear::disguise(text) {
@@ -108,6 +118,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         }
     }
     redirects(simple, scene, &mut findings);
+    through_links(is_change, scene, &mut findings);
     if findings.unclear.is_some() {
         findings.always.clear();
     }
@@ -145,9 +156,26 @@ fn is_idle(target: &Word) -> bool {
     target.fixed().is_some_and(paths::is_idle_device)
 }
 
+/// A link that the line makes is no harm by itself; what is written later may be written through it.
+fn through_links(is_change: bool, scene: &mut Scene, findings: &mut Findings) {
+    if findings.writes || is_change {
+        findings.paths.append(&mut scene.links);
+    }
+    if findings.writes {
+        findings.paths.append(&mut findings.links);
+    }
+    scene.links.append(&mut findings.links);
+    scene.made.extend(std::mem::take(&mut findings.made));
+}
+
 fn redirects(simple: &Simple, scene: &Scene, findings: &mut Findings) {
     for redirect in &simple.redirects {
-        findings.paths.extend(paths::of_redirect(redirect, &scene.from));
+        let uses = paths::of_redirect(redirect, &scene.from);
+        findings.note(&uses, true, scene);
+        findings.paths.extend(uses);
+        if redirect.writes && redirect.target.value.is_none() {
+            findings.doubt(Some("which file it writes is only known when it runs"));
+        }
         let is_network = |path: &str| path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/");
         if redirect.target.value.as_deref().is_some_and(is_network) {
             findings.doubt(Some("it opens a network connection"));
@@ -158,6 +186,7 @@ fn redirects(simple: &Simple, scene: &Scene, findings: &mut Findings) {
 /// Follows a static `cd`, so that what comes behind it is looked at from there too.
 fn follow(name: &str, words: &[Word], scene: &mut Scene) {
     let target = words.iter().find(|word| !word.source.starts_with('-'));
+    scene.is_lost |= target.is_some_and(|word| word.fixed().is_none());
     let Some(target) = target.and_then(Word::fixed).filter(|_| name != "popd") else {
         return;
     };
@@ -189,9 +218,26 @@ struct Findings {
     always: Vec<String>,
     unclear: Option<&'static str>,
     paths: Vec<PathUse>,
+    /// Whether it writes a path, links not counted.
+    writes: bool,
+    made: Made,
+    links: Vec<PathUse>,
 }
 
 impl Findings {
+    /// Takes down what is written; `makes` says whether whole files come to be, which may be run later.
+    fn note(&mut self, uses: &[PathUse], makes: bool, scene: &Scene) {
+        for used in uses.iter().filter(|used| used.is_written) {
+            self.writes = true;
+            if makes {
+                self.made.add(&used.path);
+            }
+            if scene.is_lost && !used.path.starts_with(['/', '~']) {
+                self.doubt(Some("it writes below a folder that is only known when it runs"));
+            }
+        }
+    }
+
     fn form(&mut self, form: String) {
         if form.is_empty() || self.forms.contains(&form) {
             return;
@@ -253,9 +299,19 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
                 .join(" "),
         );
     }
-    let Some(name) = name_of(first, source, findings) else {
+    let Some(name) = name_of(first, source, scene, findings) else {
         return;
     };
+    let is_made = |findings: &Findings, word: &Word| {
+        let file = word.fixed().unwrap_or_default();
+        scene.made.holds(file, &scene.from) || findings.made.holds(file, &scene.from)
+    };
+    let file = words.iter().skip(1).find(|word| !word.source.starts_with('-'));
+    if (first.shown().contains('/') && is_made(findings, first))
+        || (made::is_runner(&name) && file.is_some_and(|file| is_made(findings, file)))
+    {
+        findings.doubt(Some("it runs a file that the line itself makes"));
+    }
     let mut plain = joined.clone();
     findings.bare_form(plain.join(" "));
     if (depth > 0 || plain[0] != first.source) && source != Source::Implied {
@@ -276,7 +332,14 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
         .into_iter()
         .for_each(|form| findings.form(form));
     findings.doubt(unclear::command(&name, words, &stripped));
-    findings.paths.extend(paths::of_command(&name, words, &scene.from));
+    let uses = paths::of_command(&name, words, &scene.from);
+    if name == "ln" {
+        findings.links.extend(paths::of_link(words, &scene.from));
+        uses.iter().for_each(|used| findings.made.add(&used.path));
+    } else {
+        findings.note(&uses, made::is_maker(&name), scene);
+    }
+    findings.paths.extend(uses);
     for word in words {
         let setting = word.fixed().and_then(|text| text.split_once('='));
         // `env`, `sudo` and `export` take assignments as arguments.
@@ -306,6 +369,12 @@ fn inside(inner: Vec<Inner>, source: Source, depth: usize, scene: &Scene, findin
             Inner::Words(words) => examine(&words, passed_on, depth + 1, scene, findings),
             Inner::Template(words) => examine(&words, Source::Template, depth + 1, scene, findings),
             Inner::Implied(words) => examine(&words, Source::Implied, depth + 1, scene, findings),
+            Inner::Remote(text) => {
+                // Its paths are those of another machine.
+                let known = findings.paths.len();
+                script(&text, depth + 1, scene, findings);
+                findings.paths.truncate(known);
+            }
             Inner::Script(text) => {
                 if source == Source::Template && text.contains("{}") {
                     findings.doubt(Some("file names become part of a script"));
@@ -318,7 +387,10 @@ fn inside(inner: Vec<Inner>, source: Source, depth: usize, scene: &Scene, findin
 }
 
 /// Returns the name of the program without its folder, if it can be known.
-fn name_of(word: &Word, source: Source, findings: &mut Findings) -> Option<String> {
+fn name_of(word: &Word, source: Source, scene: &Scene, findings: &mut Findings) -> Option<String> {
+    const RESERVED: [&str; 14] = [
+        "{", "}", "!", "if", "then", "elif", "else", "fi", "do", "done", "while", "until", "case", "esac",
+    ];
     let Some(value) = word.fixed() else {
         findings.doubt(Some("which program it runs is only known when it runs"));
         return None;
@@ -326,11 +398,20 @@ fn name_of(word: &Word, source: Source, findings: &mut Findings) -> Option<Strin
     if !value.is_ascii() {
         findings.doubt(Some("the program's name has characters that may look like others"));
     }
+    if RESERVED.contains(&&*word.source) {
+        findings.doubt(Some("the shell's grammar does not fit it"));
+    }
+    if value.starts_with("/proc/") || value.starts_with("/dev/") {
+        findings.doubt(Some("which program it runs is only known when it runs"));
+    }
     if source == Source::Template && value.contains(['{', '%', '@']) {
         findings.doubt(Some("which program it runs is only known when it runs"));
     }
     // A folder of the project holds programs of the project; one of the system, however it is written, those of the system.
-    let is_elsewhere = value.starts_with('/') || value.starts_with("~/") || value.contains("../");
+    let is_elsewhere = value.starts_with('/')
+        || value.starts_with("~/")
+        || value.contains("../")
+        || (value.starts_with("./") && scene.from.iter().any(|folder| paths::is_of_programs(folder)));
     let base = value.rsplit('/').next().filter(|base| is_elsewhere && !base.is_empty());
     Some(base.unwrap_or(value).to_owned())
 }
@@ -372,6 +453,9 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
         deadline: scene.deadline,
         functions,
         from: scene.from.clone(),
+        is_lost: scene.is_lost,
+        made: scene.made.clone(),
+        links: Vec::new(),
     };
     for simple in &commands {
         let first = simple.words.first();

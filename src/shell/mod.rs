@@ -8,7 +8,9 @@
 pub mod arity;
 mod interpreters;
 mod judge;
+mod made;
 mod options;
+mod outputs;
 mod parse;
 mod paths;
 mod unclear;

@@ -6,9 +6,12 @@
 //!
 //! *Invariant:* every command node of the tree becomes a [`Simple`], in source order, damaged tree or not.
 
+mod pieces;
+
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
+use pieces::Pieces;
 use tree_sitter::{Node, ParseOptions, Parser};
 
 use super::words::Word;
@@ -183,6 +186,15 @@ impl<'l> Walk<'l> {
             "heredoc_redirect" => self.heredoc(node, children),
             "raw_string" | "ansi_c_string" | "string" | "heredoc_body" => self.quotation(node),
             "expansion" if self.text(node).ends_with("@P}") => self.doubt("it expands a text as a prompt"),
+            "command_substitution" if self.text(node).starts_with('`') && self.text(node).contains("\\`") => {
+                self.doubt("it has backticks within backticks");
+            }
+            // The grammar looks for substitutions in fewer places than the shell.
+            "word" | "regex" | "string_content" | "heredoc_content" | "extglob_pattern"
+                if children.is_empty() && substitutes(self.text(node)) =>
+            {
+                self.doubt("a text in it may hide a command");
+            }
             _ => {}
         }
         None
@@ -248,7 +260,9 @@ impl<'l> Walk<'l> {
                 _ => pieces.words.push(*child),
             }
         }
-        let own = self.text(node).trim();
+        let untimed = self.untimed(&mut pieces);
+        let from = |outer: Node<'_>| untimed.unwrap_or(outer.start_byte());
+        let own = self.line.get(from(node)..node.end_byte()).unwrap_or_default().trim();
         let mut text = own.to_owned();
         let mut extended = None;
         if let Some(around) = around {
@@ -256,8 +270,10 @@ impl<'l> Walk<'l> {
             let outer = outer.into_iter().filter(|child| child.kind().ends_with("_redirect"));
             let redirects: Vec<Node<'t>> = outer.collect();
             redirects.iter().for_each(|redirect| pieces.redirect(*redirect));
+            pieces.lost = self.between(node, redirects.first().filter(|_| around.is_direct));
             if around.is_direct {
-                text = self.text(around.statement).trim().to_owned();
+                let whole = self.line.get(from(around.statement)..around.statement.end_byte());
+                text = whole.unwrap_or_default().trim().to_owned();
             } else if let (Some(first), Some(last)) = (redirects.first(), redirects.last()) {
                 let tail = self.line.get(first.start_byte()..last.end_byte()).unwrap_or_default();
                 extended = Some(format!("{own} {}", tail.trim()));
@@ -267,11 +283,37 @@ impl<'l> Walk<'l> {
         self.push(node, pieces, text, extended);
     }
 
+    /// Takes `time` away from in front of a command, and returns where that begins then. To the grammar it is a program;
+    /// to the shell it is a word in front of a pipeline, as `!` is.
+    fn untimed(&mut self, pieces: &mut Pieces<'_>) -> Option<usize> {
+        let is = |word: &Node<'_>, text: &str| self.text(*word) == text;
+        let is_timed = pieces.assignments.is_empty() && pieces.words.first().is_some_and(|word| is(word, "time"));
+        if !is_timed {
+            return None;
+        }
+        let options = pieces.words[1..]
+            .iter()
+            .take_while(|word| is(word, "-p") || is(word, "--"))
+            .count();
+        let next = pieces.words.get(1 + options)?;
+        // A timed group is not looked into here, and an unknown option means that it is the program after all.
+        if next.kind() == "subshell" || self.text(*next).starts_with('-') {
+            return None;
+        }
+        let start = next.start_byte();
+        let is_first = pieces.redirects.iter().all(|redirect| redirect.start_byte() > start);
+        is_first.then(|| {
+            pieces.words.drain(..=options);
+            start
+        })
+    }
+
     fn push(&mut self, node: Node<'_>, pieces: Pieces<'_>, text: String, extended: Option<String>) {
         if text.is_empty() {
             return;
         }
-        let (words, is_glued) = self.words(&pieces.words);
+        let (mut words, is_glued) = self.words(&pieces.words);
+        words.extend(pieces.lost.iter().cloned().map(|span| self.word(span, true)));
         if is_glued {
             self.doubt("a line continuation stands inside a word");
         }
@@ -289,6 +331,21 @@ impl<'l> Walk<'l> {
         };
         self.starts.push(node.start_byte());
         self.parsed.commands.push(simple);
+    }
+
+    /// Returns a word that the grammar loses between a command and its here-document, such as `-`.
+    fn between(&self, command: Node<'_>, redirect: Option<&Node<'_>>) -> Option<Range<usize>> {
+        let start = command.end_byte();
+        let gap = self.line.get(start..redirect?.start_byte())?;
+        let at = start + (gap.len() - gap.trim_start().len());
+        (!gap.trim().is_empty()).then(|| at..at + gap.trim().len())
+    }
+
+    fn word(&self, span: Range<usize>, counts: bool) -> Word {
+        Word {
+            counts,
+            ..Word::new(self.line.get(span).unwrap_or_default())
+        }
     }
 
     /// Reads words. What stands together without a gap is one word to the shell, whatever the grammar says.
@@ -317,10 +374,7 @@ impl<'l> Walk<'l> {
                 None => spans.push((node.byte_range(), counts)),
             }
         }
-        let word = |(span, counts): (Range<usize>, bool)| Word {
-            counts,
-            ..Word::new(self.line.get(span).unwrap_or_default())
-        };
+        let word = |(span, counts)| self.word(span, counts);
         (
             spans
                 .into_iter()
@@ -402,6 +456,14 @@ impl<'l> Walk<'l> {
         let is_sound = delimiter.fixed().is_some_and(|delimiter| {
             end.as_deref() == Some(delimiter) && !body.lines().any(|line| line_of(line) == delimiter)
         });
+        // The grammar does not look into every body that the shell expands.
+        let is_literal = start.contains(['\'', '"', '\\']);
+        let is_walked = children
+            .iter()
+            .any(|child| child.kind() == "heredoc_body" && child.child_count() > 0);
+        if !is_literal && !is_walked && substitutes(body) {
+            self.doubt("a here-document in it may hide a command");
+        }
         let after = self.line.get(node.end_byte()..).unwrap_or_default();
         if !is_sound || !(after.is_empty() || after.starts_with('\n')) {
             self.doubt("it is not certain where its here-document ends");
@@ -411,7 +473,8 @@ impl<'l> Walk<'l> {
     fn quotation(&mut self, node: Node<'_>) {
         let text = self.text(node);
         let is_literal = matches!(node.kind(), "raw_string" | "ansi_c_string");
-        if is_literal && (text.contains("[$(") || text.contains("[`")) {
+        let is_expanded = node.parent().is_some_and(|parent| parent.kind() == "expansion");
+        if is_literal && (text.contains("[$(") || text.contains("[`") || (is_expanded && substitutes(text))) {
             self.doubt("a quoted text may hide a command in an index");
         }
         // What is nested in an unquoted text is code again, and is looked at for itself.
@@ -447,6 +510,18 @@ impl<'l> Walk<'l> {
     }
 }
 
+/// Says whether a text holds the beginning of a substitution that no backslash makes literal.
+fn substitutes(text: &str) -> bool {
+    let mut is_escaped = false;
+    let bytes = text.as_bytes();
+    bytes.iter().enumerate().any(|(at, byte)| {
+        let opens = matches!((byte, bytes.get(at + 1)), (b'$', Some(b'(')) | (b'`', _));
+        let begins = !is_escaped && opens;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        begins
+    })
+}
+
 /// The grammar counts only a command and what it wraps as the end of a list; the redirections stay with that.
 fn settle<'t>(parent: Node<'t>, child: Node<'t>, around: Around<'t>) -> Around<'t> {
     let is_body = parent.kind() == "redirected_statement" && parent.child_by_field_name("body") == Some(child);
@@ -468,68 +543,4 @@ fn has_glue(line: &str, quoted: &[Range<usize>]) -> bool {
         let after = quoted.partition_point(|span| span.start <= at);
         !after.checked_sub(1).is_some_and(|last| quoted[last].contains(&at))
     })
-}
-
-/// The nodes of one command.
-#[derive(Default)]
-struct Pieces<'t> {
-    assignments: Vec<Node<'t>>,
-    words: Vec<Node<'t>>,
-    redirects: Vec<Node<'t>>,
-    /// Where the command's own text ends, if redirections behind it are not part of that text.
-    own_end: Option<usize>,
-}
-
-impl<'t> Pieces<'t> {
-    /// Takes a redirection. What the grammar lists as further targets are arguments.
-    fn redirect(&mut self, node: Node<'t>) {
-        self.redirects.push(node);
-        let mut cursor = node.walk();
-        match node.kind() {
-            "file_redirect" => self
-                .words
-                .extend(node.children_by_field_name("destination", &mut cursor).skip(1)),
-            "heredoc_redirect" => {
-                self.words.extend(node.children_by_field_name("argument", &mut cursor));
-                let children: Vec<Node<'t>> = node.children(&mut cursor).collect();
-                for child in children.into_iter().filter(|child| child.kind() == "file_redirect") {
-                    let mut cursor = child.walk();
-                    self.words
-                        .extend(child.children_by_field_name("destination", &mut cursor).skip(1));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns the command without assignments and with one blank where there are several.
-    fn canonical(&self, line: &str) -> String {
-        let mut spans: Vec<Range<usize>> = self.words.iter().map(Node::byte_range).collect();
-        for redirect in self
-            .redirects
-            .iter()
-            .filter(|node| self.own_end.is_none_or(|end| node.start_byte() < end))
-        {
-            if redirect.kind() == "heredoc_redirect" {
-                spans.push(redirect.byte_range());
-            } else {
-                spans.extend(redirect.children(&mut redirect.walk()).map(|child| child.byte_range()));
-            }
-        }
-        spans.retain(|span| self.own_end.is_none_or(|end| span.start < end));
-        spans.sort_by_key(|span| (span.start, span.end));
-        let mut text = String::new();
-        let mut at = None;
-        for span in spans {
-            if at.is_some_and(|at| span.start < at) {
-                continue;
-            }
-            if at.is_some_and(|at| at < span.start) {
-                text.push(' ');
-            }
-            text.push_str(line.get(span.clone()).unwrap_or_default());
-            at = Some(span.end);
-        }
-        text
-    }
 }

@@ -5,6 +5,7 @@
 //!
 //! *Invariant:* text only; where a path leads is for the caller to find out.
 
+use super::outputs::{glued_target, operands, written};
 use super::parse::Redirect;
 use super::words::Word;
 
@@ -25,14 +26,18 @@ pub struct PathUse {
 const PATH_COMMANDS: &str = "cd rm cp mv mkdir touch chmod chown cat pushd popd chdir";
 
 /// Commands that only read their operands.
-const READERS: &str = "ls head tail less more wc file stat du find tree grep rg diff sort uniq cut nl od xxd strings md5sum \
-    sha256sum readlink realpath source . bash sh python python3 node";
+const READERS: &str = "ls head tail more wc file stat du find grep rg diff cut nl od strings md5sum sha256sum readlink \
+    realpath source . bash sh python python3 node ps kubectl";
 
-/// Commands that change each of their operands.
-const CHANGERS: &str = "tee truncate rmdir unlink shred mkfifo mknod chgrp setfacl chattr patch";
-
-/// Commands whose last operand is what they write.
-const COPIERS: &str = "ln install rsync scp";
+/// Says whether programs of the system lie in a folder.
+pub(super) fn is_of_programs(folder: &str) -> bool {
+    let path = folder.trim_end_matches('/');
+    let last = path.rsplit('/').next().unwrap_or_default();
+    matches!(last, "bin" | "sbin" | "git-core")
+        || ["/usr", "/bin", "/sbin", "/lib"]
+            .iter()
+            .any(|start| path.starts_with(start))
+}
 
 /// Says whether a command only changes the directory.
 pub(super) fn is_directory_change(name: &str) -> bool {
@@ -58,7 +63,7 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
     let mut found = Vec::new();
     let mut add = |word: &Word, is_asked: bool, is_written: bool| {
         for word in expand(word) {
-            if let Some(path) = path(&word) {
+            if let Some(path) = path(&word).filter(|path| !is_idle_device(path)) {
                 found.push(PathUse {
                     path,
                     from: from.to_vec(),
@@ -84,112 +89,43 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
         if name == "cd" && words.len() == 1 {
             add(&Word::new("~"), true, false);
         }
-    } else if is_listed(READERS) {
-        operands(words).into_iter().for_each(|word| add(word, false, false));
-        if name == "find" {
-            values(words, &["-fprint", "-fprint0", "-fprintf", "-fls"])
-                .iter()
-                .for_each(|word| add(word, true, true));
-        }
     } else {
+        if is_listed(READERS) {
+            operands(words).into_iter().for_each(|word| add(word, false, false));
+        }
         written(name, words).iter().for_each(|word| add(word, true, true));
     }
     found
 }
 
-/// Returns the words that a command clearly writes to.
-fn written(name: &str, words: &[Word]) -> Vec<Word> {
-    let is_listed = |list: &str| list.split_whitespace().any(|listed| listed == name);
-    let operands: Vec<Word> = operands(words).into_iter().cloned().collect();
-    if is_listed(CHANGERS) {
-        return operands;
-    }
-    if is_listed(COPIERS) {
-        let targets: Vec<Word> = words
-            .iter()
-            .filter_map(glued_target)
-            .chain(values(words, &["-t"]))
-            .collect();
-        let last = if name == "ln" && operands.len() < 2 {
-            None
-        } else {
-            operands.last()
-        };
-        let is_remote = |word: &Word| word.shown().split('/').next().is_some_and(|host| host.contains(':'));
-        return if targets.is_empty() {
-            last.filter(|word| !is_remote(word)).cloned().into_iter().collect()
-        } else {
-            targets
-        };
-    }
-    match name {
-        "dd" => words.iter().filter_map(|word| after(word, "of=")).collect(),
-        "sed" | "gsed"
-            if words
-                .iter()
-                .any(|word| word.source.starts_with("-i") || word.source.starts_with("--in-place")) =>
-        {
-            let has_script = words.iter().any(|word| word.is("-e") || word.is("-f"));
-            operands.into_iter().skip(usize::from(!has_script)).collect()
-        }
-        "tar" | "bsdtar" => values(words, &["-C", "--directory"])
-            .into_iter()
-            .chain(words.iter().filter_map(|word| after(word, "--directory=")))
-            .collect(),
-        "unzip" => values(words, &["-d"]),
-        "curl" => values(words, &["-o", "--output", "--output-dir"]),
-        "wget" => values(words, &["-O", "-P", "--output-document", "--directory-prefix", "-o"]),
-        "sort" => values(words, &["-o", "--output"]),
-        "git" if operands.first().is_some_and(|word| word.is("clone")) => {
-            operands.into_iter().skip(2).take(1).collect()
-        }
-        "git" if operands.first().is_some_and(|word| word.is("init")) => operands.into_iter().skip(1).take(1).collect(),
-        _ => Vec::new(),
-    }
+/// Returns where links lead that `ln` makes.
+pub(super) fn of_link(words: &[Word], from: &[String]) -> Vec<PathUse> {
+    let mut operands = operands(words);
+    let is_symbolic = |word: &Word| word.source.starts_with('-') && word.source.contains('s');
+    let link = if operands.len() > 1 { operands.pop() } else { None };
+    let folder = link
+        .filter(|_| words.iter().any(is_symbolic))
+        .and_then(Word::fixed)
+        .and_then(|link| link.rsplit_once('/'))
+        .map_or("", |(folder, _)| folder);
+    let targets = operands.into_iter().filter_map(path).map(|target| match folder {
+        "" => target,
+        _ if target.starts_with(['/', '~']) => target,
+        _ => format!("{folder}/{target}"),
+    });
+    targets
+        .map(|path| PathUse {
+            path,
+            from: from.to_vec(),
+            is_asked: true,
+            is_written: false,
+        })
+        .collect()
 }
 
 /// A bare number is a mode or an owner; the grammar has a type of its own for it.
 fn is_number(word: &Word) -> bool {
     !word.counts && word.source.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn operands(words: &[Word]) -> Vec<&Word> {
-    words
-        .iter()
-        .skip(1)
-        .filter(|word| !word.source.starts_with(['-', '+']))
-        .collect()
-}
-
-/// Returns the words that follow these options.
-fn values(words: &[Word], options: &[&str]) -> Vec<Word> {
-    let mut found = Vec::new();
-    for (at, word) in words.iter().enumerate() {
-        if options.iter().any(|option| word.is(option)) {
-            found.extend(words.get(at + 1).cloned());
-        } else {
-            let short = options.iter().filter(|option| option.len() == 2);
-            found.extend(short.filter_map(|option| after(word, option)).next());
-        }
-    }
-    found
-}
-
-/// Returns what stands behind a beginning in the same word.
-fn after(word: &Word, beginning: &str) -> Option<Word> {
-    let rest = word.fixed()?.strip_prefix(beginning)?;
-    (!rest.is_empty()).then(|| Word {
-        source: rest.to_owned(),
-        value: Some(rest.to_owned()),
-        tilde: rest.starts_with('~'),
-        counts: true,
-        ..Word::default()
-    })
-}
-
-/// `--target-directory=/x` carries a path.
-fn glued_target(word: &Word) -> Option<Word> {
-    after(word, "--target-directory=")
 }
 
 /// Expands one brace list without anything nested; several of them stay as they are.
@@ -229,10 +165,8 @@ pub(super) fn of_redirect(redirect: &Redirect, from: &[String]) -> Vec<PathUse> 
 pub(super) fn is_idle_device(path: &str) -> bool {
     matches!(
         path,
-        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero"
-    ) || path
-        .strip_prefix("/dev/fd/")
-        .is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/fd/1" | "/dev/fd/2"
+    )
 }
 
 #[cfg(test)]

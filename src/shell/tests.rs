@@ -255,6 +255,76 @@ fn ordinary_lines_are_clear() {
 }
 
 #[test]
+fn what_a_line_makes_and_hides_is_unclear() {
+    let check = |line: &str, expected: bool| {
+        let parsed = parse(line);
+        let is_unclear = parsed.unclear.is_some() || parsed.commands.iter().any(|command| command.unclear.is_some());
+        assert_eq!(is_unclear, expected, "{line:?}: {parsed:#?}");
+    };
+    check("cp a t; ./t", true);
+    check("cat > t <<'E'\nls\nE\nsh t", true);
+    check("cp a t; ./u", false);
+    check("cp a b.json; node x.js b.json", false);
+    check("echo x > $f", true);
+    check("cd $d; echo x > f", true);
+    check("cd $d; ls > /f", false);
+    check("cd $d && npm test", false);
+    check("cat <<E\n`ls`\nE", true);
+    check("cat <<-E\n\t$(ls)\n\tE", true);
+    check("cat <<E\n\\`ls\\`\nE", false);
+    check("cat <<'E'\n`ls`\nE", false);
+    check("echo `echo \\`ls\\``", true);
+    check("echo \"${x#$(ls)}\"", true);
+    check("echo \"a \\`b\\`\"", false);
+    check("python3 - <<'E'\n1\nE", true);
+    check("cat - <<'E'\n1\nE", false);
+    check("! ! ls", true);
+    check("coproc C { ls; }", true);
+    check("/proc/self/exe x", true);
+    check("xargs sh -c", true);
+    check("HOME=x git status", true);
+    check("npm pkg set scripts.x=y", true);
+    check("cargo run -- --config x", false);
+    check("less '+!ls' f", true);
+    check("python3 -m timeit x", true);
+}
+
+#[test]
+fn what_stands_in_front_is_no_command() {
+    let check = |line: &str, expected: &[&str]| {
+        let parsed = parse(line);
+        let patterns: Vec<&String> = parsed.commands.iter().flat_map(|command| &command.patterns).collect();
+        assert_eq!(patterns, expected, "{line}");
+    };
+    check("time ls -l", &["ls -l"]);
+    check("time -p ls > f", &["ls > f"]);
+    check("time -v ls", &["time -v ls"]);
+    check("\\time ls", &["\\time ls"]);
+    check("! ls", &["ls"]);
+}
+
+#[test]
+fn commands_elsewhere_count() {
+    let check = |line: &str, expected: &str| {
+        let parsed = parse(line);
+        assert!(
+            parsed.commands[0].forms.contains(&expected.to_owned()),
+            "{line}: {parsed:#?}"
+        );
+    };
+    check("ssh -p 22 h rm x", "rm x");
+    check("docker run --rm -v a:b i rm x", "rm x");
+    check("docker compose exec web rm x", "rm x");
+    check("kubectl exec -it p -- rm x", "rm x");
+    check("setarch -R rm x", "rm x");
+    check("env - rm x", "rm x");
+    check("/usr/lib/git-core/git-push origin", "git push origin");
+    check("grm x", "rm x");
+    check("pnpm exec rm x", "rm x");
+    check("aws-vault exec p -- rm x", "rm x");
+}
+
+#[test]
 fn finds_paths() {
     let check = |line: &str, expected: &str| {
         let parsed = parse(line);
@@ -280,6 +350,16 @@ fn finds_paths() {
     check("ls /usr", "");
     check("rm $HOME/x", "");
     check(">f rm x", "x f");
+    check("ln -s /x l", "l");
+    check("ln -s /x l; ls", "l");
+    check("ln -s /x l; echo > l", "l l /x");
+    check("ln -s /x l; cd l", "l l /x");
+    check("ln -s ../x a/l; echo > y", "a/l y a/../x");
+    check("sh -c 'ln /x l; echo > l'", "l l /x");
+    check("curl -o /dev/null u", "");
+    check("echo x > /dev/fd/3 2> /dev/fd/2", "/dev/fd/3");
+    check("ssh h 'rm /x'", "");
+    check("docker run -v /x:/y -v ./z:/z i rm /w", "/x ./z");
 }
 
 #[test]

@@ -14,16 +14,16 @@ const VARIABLES: &str = "PATH BASH_ENV ENV IFS PROMPT_COMMAND PS0 PS1 PS2 PS4 SH
     SUDO_ASKPASS SSH_ASKPASS RSYNC_RSH CVS_RSH SVN_SSH PYTHONSTARTUP PYTHONINSPECT PYTHONHOME PERL5OPT PERL5DB PERL5LIB \
     RUBYOPT RUBYLIB NODE_OPTIONS LUA_INIT JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS RUSTC RUSTC_WRAPPER \
     RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC CARGO_BUILD_RUSTC_WRAPPER MAKEFLAGS GNUMAKEFLAGS MAKEFILES TAR_OPTIONS \
-    GCONV_PATH FZF_DEFAULT_COMMAND GOFLAGS CMAKE_PROJECT_INCLUDE PSQLRC PSQL_EDITOR PIP_CONFIG_FILE";
+    GCONV_PATH FZF_DEFAULT_COMMAND GOFLAGS CMAKE_PROJECT_INCLUDE PSQLRC PSQL_EDITOR PIP_CONFIG_FILE \
+    HOME XDG_CONFIG_HOME CDPATH OLDPWD DIRSTACK BASH_CMDS BASH_ALIASES PYTHONPATH NODE_PATH";
 
 /// The beginnings of names of such variables.
 const FAMILIES: [&str; 6] = ["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "npm_config_", "NPM_CONFIG_"];
 
 /// Variables of the families that only name people, dates and places of output.
-const HARMLESS: [&str; 5] = [
+const HARMLESS: [&str; 4] = [
     "GIT_AUTHOR_",
     "GIT_COMMITTER_",
-    "GIT_TRACE",
     "GIT_TERMINAL_PROMPT",
     "GIT_OPTIONAL_LOCKS",
 ];
@@ -42,8 +42,9 @@ pub(super) fn assignment(assignment: &Assignment) -> Option<&'static str> {
         value.fixed().is_some_and(|value| match name {
             "NODE_OPTIONS" => value.starts_with("--max-old-space-size=") && !value.contains(' '),
             "IFS" => true,
+            "PYTHONPATH" | "NODE_PATH" => matches!(value, "." | "src" | "./src" | ""),
             "PATH" | "SHELL" => false,
-            _ => matches!(value, "" | "cat" | "true" | ":" | "0" | "1" | "less"),
+            _ => matches!(value, "" | "cat" | "true" | ":" | "0" | "1" | "2" | "less"),
         })
     });
     (!is_known).then_some("it sets a variable that decides what runs")
@@ -200,6 +201,25 @@ fn git_runs_others(words: &[Word]) -> bool {
     has_setting || (sets_program && !is_listing) || starts(words, &options) || is_grep_pager || is_difftool
 }
 
+/// Returns the words of a command before `--`, behind which are those of another program.
+fn own(words: &[Word]) -> &[Word] {
+    let end = words.iter().position(|word| word.is("--"));
+    &words[..end.unwrap_or(words.len())]
+}
+
+/// Says whether an archive may be written to, and unpacked from, wherever its names say.
+fn is_absolute_tar(words: &[Word]) -> bool {
+    let is_bundle =
+        |(at, word): (usize, &Word)| (at == 1 || word.source.starts_with('-')) && !word.source.starts_with("--");
+    words
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|pair| is_bundle(*pair))
+        .any(|(_, word)| word.source.contains('P'))
+        || starts(words, &["--absolute"])
+}
+
 /// Options that name a program for another one to run.
 fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
     let is_make_input = || {
@@ -208,23 +228,29 @@ fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
             .position(|word| matches!(word.fixed(), Some("-f" | "--file" | "--makefile")));
         file.and_then(|at| words.get(at + 1)).is_some_and(is_unknown_file)
             || starts(words, &["--eval", "-f-", "SHELL="])
+            || words
+                .iter()
+                .any(|word| word.shown().contains("$(shell") || word.shown().contains("!="))
     };
     let runs = match name {
         "git" => git_runs_others(words),
         "make" | "gmake" => is_make_input(),
-        "tar" | "bsdtar" | "gtar" => starts(
-            words,
-            &[
-                "--to-command",
-                "--checkpoint-action",
-                "--use-compress",
-                "-I",
-                "--info-script",
-                "-F",
-                "--rsh-command",
-                "--rmt",
-            ],
-        ),
+        "tar" | "bsdtar" | "gtar" => {
+            is_absolute_tar(words)
+                || starts(
+                    words,
+                    &[
+                        "--to-command",
+                        "--checkpoint-action",
+                        "--use-compress",
+                        "-I",
+                        "--info-script",
+                        "-F",
+                        "--rsh-command",
+                        "--rmt",
+                    ],
+                )
+        }
         "ssh" | "scp" | "sftp" => {
             let named = |word: &Word| {
                 let text = word.shown().to_lowercase();
@@ -240,9 +266,49 @@ fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
         "zip" => starts(words, &["-TT", "--unzip-command"]),
         "tcpdump" => starts(words, &["-z"]),
         "man" => starts(words, &["-P", "--pager", "-H", "--html"]),
+        "less" | "more" | "most" => words.iter().any(|word| {
+            word.source.trim_start_matches(['\'', '"']).starts_with('+') && word.shown().contains(['!', '|'])
+        }),
+        "lftp" => starts(words, &["-c", "-e", "-f"]),
         "go" => starts(words, &["-exec", "--exec", "-toolexec", "--toolexec", "-vettool"]),
-        "cargo" => starts(words, &["--config"]),
-        "npm" | "pnpm" => starts(words, &["--script-shell", "script-shell", "--node-options", "--shell"]),
+        "cargo" => starts(own(words), &["--config"]),
+        "npm" | "pnpm" | "yarn" => {
+            starts(
+                own(words),
+                &["--script-shell", "script-shell", "--node-options", "--shell"],
+            ) || (has(words, &["pkg", "config"])
+                && starts(words, &["scripts", "script-shell", "node-options", "shell"]))
+        }
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" | "gfortran" => starts(
+            words,
+            &[
+                "-wrapper",
+                "-fplugin",
+                "-specs",
+                "--specs",
+                "-B",
+                "-fuse-ld=/",
+                "-fuse-ld=.",
+            ],
+        ),
+        "tmux" => has(
+            words,
+            &[
+                "new-session",
+                "new",
+                "neww",
+                "new-window",
+                "splitw",
+                "split-window",
+                "send-keys",
+                "send",
+                "run-shell",
+                "run",
+                "if-shell",
+                "respawn-pane",
+                "pipe-pane",
+            ],
+        ),
         "nc" | "ncat" | "netcat" => starts(words, &["-e", "-c", "--exec", "--sh-exec", "--lua-exec"]),
         "socat" => words.iter().any(|word| {
             let text = word.shown().to_lowercase();

@@ -2,6 +2,11 @@
 //!
 //! *Invariant:* data and one reading of options. What is not understood is said to be opaque, never guessed.
 
+mod remote;
+mod table;
+
+use table::{FLAGS, WRAPPERS, Wrapper, wrapper};
+
 use super::words::Word;
 
 /// What a command runs.
@@ -13,114 +18,13 @@ pub(super) enum Inner {
     Template(Vec<Word>),
     /// A text that a shell parses.
     Script(String),
+    /// A text that a shell on another machine parses.
+    Remote(String),
     /// A command that is judged but not offered.
     Implied(Vec<Word>),
     /// Nobody can say.
     Opaque(&'static str),
 }
-
-/// A program whose arguments, after its own options, are a command.
-struct Wrapper {
-    name: &'static str,
-    /// Short options that take a value.
-    short: &'static str,
-    /// Long options that take a value.
-    long: &'static str,
-    /// Words between the options and the command.
-    skip: usize,
-}
-
-const fn wrapper(name: &'static str, short: &'static str, long: &'static str, skip: usize) -> Wrapper {
-    Wrapper {
-        name,
-        short,
-        long,
-        skip,
-    }
-}
-
-#[rustfmt::skip]
-const WRAPPERS: &[Wrapper] = &[
-    wrapper("sudo", "ugpChDRrtTU", "user group prompt close-from host chdir chroot role type command-timeout other-user", 0),
-    wrapper("doas", "uC", "", 0),
-    wrapper("pkexec", "", "user", 0),
-    wrapper("gosu", "", "", 1),
-    wrapper("su-exec", "", "", 1),
-    wrapper("env", "uCS", "unset chdir split-string", 0),
-    wrapper("nice", "n", "adjustment", 0),
-    wrapper("nohup", "", "", 0),
-    wrapper("time", "fo", "format output", 0),
-    wrapper("gtime", "fo", "format output", 0),
-    wrapper("timeout", "ks", "kill-after signal", 1),
-    wrapper("gtimeout", "ks", "kill-after signal", 1),
-    wrapper("command", "", "", 0),
-    wrapper("builtin", "", "", 0),
-    wrapper("exec", "a", "", 0),
-    wrapper("coproc", "", "", 0),
-    wrapper("noglob", "", "", 0),
-    wrapper("nocorrect", "", "", 0),
-    wrapper("stdbuf", "ioe", "input output error", 0),
-    wrapper("unbuffer", "", "", 0),
-    wrapper("setsid", "", "", 0),
-    wrapper("ionice", "cnpPu", "class classdata", 0),
-    wrapper("chrt", "TPD", "sched-runtime sched-period sched-deadline", 1),
-    wrapper("taskset", "", "", 1),
-    wrapper("numactl", "iNmCpP", "interleave cpunodebind membind physcpubind localalloc preferred", 0),
-    wrapper("flock", "wEc", "wait timeout conflict-exit-code command", 1),
-    wrapper("strace", "aeEIoOpPsSuUXb", "", 0),
-    wrapper("ltrace", "aAeDFlnopsSuwx", "", 0),
-    wrapper("perf", "", "", 1),
-    wrapper("valgrind", "", "", 0),
-    wrapper("unshare", "SGRw", "setuid setgid root wd", 0),
-    wrapper("nsenter", "tSGNW", "target setuid setgid", 0),
-    wrapper("chroot", "", "userspec groups", 1),
-    wrapper("setpriv", "", "ruid euid rgid egid groups reuid regid", 0),
-    wrapper("prlimit", "p", "pid", 0),
-    wrapper("systemd-run", "EGHMptu", "unit property description slice setenv uid gid nice working-directory", 0),
-    wrapper("systemd-inhibit", "", "what who why mode", 0),
-    wrapper("runuser", "ugG", "user group", 0),
-    wrapper("caffeinate", "tw", "", 0),
-    wrapper("faketime", "f", "", 1),
-    wrapper("fakeroot", "lfisb", "lib faked", 0),
-    wrapper("eatmydata", "", "", 0),
-    wrapper("dbus-run-session", "", "config-file", 0),
-    wrapper("xvfb-run", "efnps", "error-file auth-file server-num xauth-protocol server-args", 0),
-    wrapper("proxychains4", "f", "", 0),
-    wrapper("torsocks", "", "", 0),
-    wrapper("tini", "e", "", 0),
-    wrapper("dumb-init", "r", "rewrite", 0),
-    wrapper("setarch", "", "", 1),
-    wrapper("linux64", "", "", 0),
-    wrapper("linux32", "", "", 0),
-    wrapper("rlwrap", "", "", 0),
-    wrapper("busybox", "", "", 0),
-    wrapper("toybox", "", "", 0),
-    wrapper("direnv exec", "", "", 1),
-    wrapper("rustup run", "", "", 1),
-    wrapper("aws-vault exec", "", "", 1),
-    wrapper("bundle exec", "", "gemfile", 0),
-    wrapper("poetry run", "CP", "directory project", 0),
-    wrapper("pipenv run", "", "", 0),
-    wrapper("uv run", "p", "python with project directory extra group package", 0),
-    wrapper("pdm run", "p", "project", 0),
-    wrapper("rye run", "", "", 0),
-    wrapper("hatch run", "", "", 0),
-    wrapper("conda run", "np", "name prefix cwd", 0),
-    wrapper("rbenv exec", "", "", 0),
-    wrapper("pyenv exec", "", "", 0),
-    wrapper("asdf exec", "", "", 0),
-    wrapper("mise exec", "C", "", 0),
-    wrapper("doppler run", "pc", "project config", 0),
-    wrapper("op run", "", "env-file account", 0),
-    wrapper("git bisect run", "", "", 0),
-];
-
-/// Long options without a value, of any of the wrappers.
-const FLAGS: &str = "preserve-env login shell background non-interactive set-home stdin preserve-groups reset-timestamp \
-    remove-timestamp ignore-environment null debug foreground preserve-status verbose no-run-if-empty interactive exit \
-    quiet portability append pid mount net uts ipc user fork map-root-user wait ctty line-buffered nonblock shared \
-    exclusive unlock close no-fork all all-tasks cpu-list idle batch fifo other rr reset-on-fork scope pty pipe collect \
-    same-dir frozen locked no-sync isolated no-dev no-capture-output live-stream";
 
 /// Returns what a command runs besides itself; `words` begin with the name `name`.
 pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
@@ -134,32 +38,68 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         }
         "trap" => trap(words),
         "su" | "sg" | "script" => command_option(words),
+        "newgrp" => vec![Inner::Opaque("it starts a shell that reads its input")],
+        "runuser" | "capsh" if words.iter().any(|word| word.is("-c") || word.is("--command")) => command_option(words),
+        "nodemon" => script_option(words, &["-x", "--exec"]),
+        "cargo" if words.iter().any(|word| word.is("-s") || word.is("--shell")) => {
+            script_option(words, &["-s", "--shell"])
+        }
+        "nix" | "guix"
+            if words
+                .iter()
+                .any(|word| word.is("-c") || word.is("--command") || word.is("--")) =>
+        {
+            after_word(words, &["-c", "--command", "--"])
+        }
         "find" | "gfind" => find(words),
         "fd" | "fdfind" => searched(words, &["-x", "-X", "--exec", "--exec-batch"]),
         "xargs" | "gxargs" => xargs(words),
         "parallel" => parallel(words),
         "watch" => watch(words),
-        "npx" | "npm" | "pnpm" | "yarn" => script_option(words, &["-c", "--call", "--shell-mode"]),
+        "npx" | "npm" | "pnpm" | "yarn" => {
+            let mut found = script_option(words, &["-c", "--call", "--shell-mode"]);
+            found.extend(listed(name, words));
+            found
+        }
+        "setarch" => set_architecture(words),
+        "hyperfine" | "concurrently" => hyperfine(words),
+        "ssh" => remote::ssh(words),
+        "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "docker-compose" => remote::container(name, words),
+        "bwrap" | "screen" | "xterm" | "run-parts" => vec![Inner::Opaque("it runs other programs")],
         "nix-shell" => script_option(words, &["--run", "--command"]),
         "git" => git(words),
         "env" if words.iter().any(is_split_option) => split_string(words),
         "flock" if words.iter().any(|word| word.is("-c") || word.is("--command")) => command_option(words),
+        _ if is_gnu_name(name) => {
+            let own = std::iter::once(Word::new(&name[1..]));
+            vec![Inner::Implied(own.chain(words[1..].iter().cloned()).collect())]
+        }
+        _ if name.strip_prefix("git-").is_some_and(|sub| !sub.is_empty()) => {
+            let sub = name.strip_prefix("git-").unwrap_or_default();
+            let own = [Word::new("git"), Word::new(sub)].into_iter();
+            vec![Inner::Implied(own.chain(words[1..].iter().cloned()).collect())]
+        }
         _ if is_loader => wrapped(&wrapper("", "", "library-path preload audit argv0", 0), words),
-        _ => WRAPPERS
-            .iter()
-            .find_map(|entry| {
-                let mut names = entry.name.split(' ');
-                let own = names.next() == Some(name);
-                let rest: Vec<&str> = names.collect();
-                let fits = own
-                    && rest
-                        .iter()
-                        .enumerate()
-                        .all(|(at, sub)| words.get(at + 1).is_some_and(|word| word.is(sub)));
-                fits.then(|| wrapped(entry, &words[rest.len()..]))
-            })
-            .unwrap_or_default(),
+        _ => listed(name, words),
     }
+}
+
+/// Returns what a program of the table runs.
+fn listed(name: &str, words: &[Word]) -> Vec<Inner> {
+    WRAPPERS
+        .iter()
+        .find_map(|entry| {
+            let mut names = entry.name.split(' ');
+            let own = names.next() == Some(name);
+            let rest: Vec<&str> = names.collect();
+            let fits = own
+                && rest
+                    .iter()
+                    .enumerate()
+                    .all(|(at, sub)| words.get(at + 1).is_some_and(|word| word.is(sub)));
+            fits.then(|| wrapped(entry, &words[rest.len()..]))
+        })
+        .unwrap_or_default()
 }
 
 /// Says whether a program runs the words behind it.
@@ -174,6 +114,10 @@ fn after_options(entry: &Wrapper, words: &[Word]) -> Option<usize> {
         let Some(text) = word.fixed() else { return Some(at) };
         if text == "--" {
             return Some(at + 1);
+        }
+        if text == "-" && entry.name == "env" {
+            at += 1;
+            continue;
         }
         if let Some(long) = text.strip_prefix("--") {
             let takes = |list: &str| list.split_whitespace().any(|name| name == long);
@@ -209,14 +153,42 @@ fn wrapped(entry: &Wrapper, words: &[Word]) -> Vec<Inner> {
     if only_asks {
         return Vec::new();
     }
+    if entry.name == "coproc" && words.get(2).is_some_and(|word| matches!(&*word.source, "{" | "(")) {
+        return vec![Inner::Opaque("the shell's grammar does not fit it")];
+    }
     match after_options(entry, words) {
-        Some(at) => match words.get(at + entry.skip..) {
+        Some(at) => match words.get(at + entry.skip..).map(without_end) {
             Some(rest) if !rest.is_empty() => vec![Inner::Words(rest.to_vec())],
             Some(_) | None => Vec::new(),
         },
         None => vec![Inner::Opaque(
             "it has an option that is not known, so what it runs is not known",
         )],
+    }
+}
+
+/// A second mark of the options' end stands behind what is skipped.
+fn without_end(words: &[Word]) -> &[Word] {
+    match words.split_first() {
+        Some((first, rest)) if first.is("--") => rest,
+        Some(_) | None => words,
+    }
+}
+
+/// The usual programs have another name where those of another system come first.
+fn is_gnu_name(name: &str) -> bool {
+    const NAMES: &str = "rm mv cp ln dd chmod chown chgrp mkdir rmdir touch tee truncate shred install unlink make";
+    name.strip_prefix('g')
+        .is_some_and(|plain| NAMES.split_whitespace().any(|listed| listed == plain))
+}
+
+fn after_word(words: &[Word], marks: &[&str]) -> Vec<Inner> {
+    let place = words.iter().position(|word| marks.iter().any(|mark| word.is(mark)));
+    let rest = place.and_then(|place| words.get(place + 1..)).unwrap_or_default();
+    if rest.is_empty() {
+        Vec::new()
+    } else {
+        vec![Inner::Words(rest.to_vec())]
     }
 }
 
@@ -268,6 +240,7 @@ fn shell(words: &[Word]) -> Vec<Inner> {
         at += if letters.ends_with(['o', 'O']) { 2 } else { 1 };
     }
     match words.get(at) {
+        None if is_text => vec![Inner::Opaque("it runs a text that is not in the line")],
         operand if is_text => script(operand),
         Some(file) if is_unknown_file(file) => vec![Inner::Opaque("what it reads its commands from is not known")],
         Some(_) => Vec::new(),
@@ -424,6 +397,39 @@ fn watch(words: &[Word]) -> Vec<Inner> {
     }
 }
 
+fn set_architecture(words: &[Word]) -> Vec<Inner> {
+    let entry = wrapper("setarch", "", "", 0);
+    let Some(at) = after_options(&entry, words) else {
+        return vec![Inner::Opaque(
+            "it has an option that is not known, so what it runs is not known",
+        )];
+    };
+    let names = [
+        "x86", "i386", "i486", "i586", "i686", "linux", "arm", "aarch64", "ppc", "s390", "riscv", "mips", "uname26",
+    ];
+    let rest = &words[at..];
+    let is_name = |word: &Word| names.iter().any(|name| word.shown().starts_with(name));
+    let rest = if rest.first().is_some_and(is_name) {
+        &rest[1..]
+    } else {
+        rest
+    };
+    if rest.is_empty() {
+        return vec![Inner::Opaque("it starts a shell that reads its input")];
+    }
+    wrapped(&entry, &[&words[..1], rest].concat())
+}
+
+/// Each operand is a command line, and so are the values of some options.
+fn hyperfine(words: &[Word]) -> Vec<Inner> {
+    words
+        .iter()
+        .skip(1)
+        .filter(|word| word.shown().contains([' ', '/']) || !word.source.starts_with('-'))
+        .flat_map(|word| script(Some(word)))
+        .collect()
+}
+
 fn is_split_option(word: &Word) -> bool {
     let text = word.fixed().unwrap_or_default();
     text.starts_with("--split-string") || (text.starts_with('-') && !text.starts_with("--") && text.contains('S'))
@@ -499,6 +505,7 @@ mod tests {
                     Inner::Template(words) => format!("{} …", sources(&words)),
                     Inner::Implied(words) => format!("({})", sources(&words)),
                     Inner::Script(text) => format!("[{text}]"),
+                    Inner::Remote(text) => format!("<{text}>"),
                     Inner::Opaque(_) => "?".to_owned(),
                 })
                 .collect();

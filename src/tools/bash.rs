@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub use approval::asks;
 use approval::{Approved, approve};
 use confine::Confined;
 pub use confine::{Confine, Confining, NetworkUse};

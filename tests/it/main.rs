@@ -7,6 +7,7 @@
 mod background;
 mod calls;
 mod cancel;
+mod commands;
 mod contract;
 mod crash;
 mod drain;

@@ -47,9 +47,14 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
     if !before.is_workdir_outside {
         check_workdir(&before)?;
     }
-    ask_outside(&input.command, &before, ctx).await?;
+    if let Some(ask) = for_outside(&input.command, &before) {
+        ctx.ask(ask).await?;
+    }
     check_workdir(&before)?;
-    ask_commands(input, &line, &before, ctx).await?;
+    let home = ctx.workspace.home();
+    if let Some(ask) = for_commands(&input.command, &input.description, &line, &before, home) {
+        ctx.ask(ask).await?;
+    }
     let after = look(&places, ctx).await?;
     if after.outside != before.outside || after.workdir != before.workdir {
         return Err(ToolError::failed(
@@ -183,9 +188,23 @@ fn check_workdir(found: &Found) -> Result<(), ToolError> {
     }
 }
 
-async fn ask_outside(command: &str, found: &Found, ctx: &CallContext) -> Result<(), ToolError> {
+/// Returns what is asked for a command line that starts in the workspace's directory, in order; nothing is run.
+pub fn asks(command: &str, workspace: &Workspace) -> Vec<Ask> {
+    let line = shell::parse(command);
+    let places = Places {
+        workdir: None,
+        uses: asked_paths(&line),
+    };
+    let found = find(&places, workspace);
+    let outside = for_outside(command, &found);
+    let commands = for_commands(command, "", &line, &found, workspace.home());
+    outside.into_iter().chain(commands).collect()
+}
+
+/// Returns the question about outside directories; none if there are none.
+fn for_outside(command: &str, found: &Found) -> Option<Ask> {
     if found.outside.is_empty() {
-        return Ok(());
+        return None;
     }
     let directories: Vec<String> = found
         .outside
@@ -202,7 +221,7 @@ async fn ask_outside(command: &str, found: &Found, ctx: &CallContext) -> Result<
         ("directories", json!(directories)),
         ("patterns", json!(patterns)),
     ]);
-    ctx.ask(Ask {
+    Some(Ask {
         permission: "external_directory".to_owned(),
         always: if directories.iter().all(is_literal) {
             patterns.clone()
@@ -214,37 +233,33 @@ async fn ask_outside(command: &str, found: &Found, ctx: &CallContext) -> Result<
         metadata,
         ..Ask::default()
     })
-    .await?;
-    Ok(())
 }
 
-/// Asks for the commands; not at all if the line only changes the directory.
-async fn ask_commands(input: &Input, line: &Line, found: &Found, ctx: &CallContext) -> Result<(), ToolError> {
-    let parts = parts(&input.command, line, &found.workdir.shown, ctx.workspace.home());
+/// Returns the question about the commands; none if the line only changes the directory.
+fn for_commands(command: &str, description: &str, line: &Line, found: &Found, home: Option<&Path>) -> Option<Ask> {
+    let parts = parts(command, line, &found.workdir.shown, home);
     if parts.is_empty() {
-        return Ok(());
+        return None;
     }
     let mut patterns = unique(line.commands.iter().flat_map(|command| &command.patterns));
     if patterns.is_empty() {
-        patterns.push(input.command.trim().to_owned());
+        patterns.push(command.trim().to_owned());
     }
     let always = unique(line.commands.iter().flat_map(|command| &command.always));
     let metadata = json_map([
-        ("command", json!(input.command)),
+        ("command", json!(command)),
         ("workdir", json!(found.workdir.shown.to_string_lossy())),
-        ("description", json!(input.description)),
+        ("description", json!(description)),
     ]);
-    ctx.ask(Ask {
+    Some(Ask {
         permission: "bash".to_owned(),
         patterns,
         always,
-        title: input.description.clone(),
+        title: description.to_owned(),
         metadata,
         parts,
         ..Ask::default()
     })
-    .await?;
-    Ok(())
 }
 
 fn unique<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<String> {
