@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use toolgate::process::sandbox::{Demand, Kernel, Mode, Places, Sandbox};
-use toolgate::process::{Cause, Environment, Launch, Programs, Stdin};
+use toolgate::process::{Cause, Environment, Launch, Programs, Settings, Stdin};
 
 use super::corpus::{Way, ways};
 use super::{report, shown};
@@ -59,7 +59,7 @@ impl Place {
         ]
         .into();
         Self {
-            programs: Programs::new(&environment).unwrap(),
+            programs: Programs::new(&environment, Settings::default()).unwrap(),
             root,
             template,
             sandbox,
