@@ -66,6 +66,13 @@ async fn run_answering(server: &Server, command: &str, answers: &[PromptDecision
     }
 }
 
+/// Puts a command line where its parser does not see it, so that only the kernel is left to refuse something.
+fn hidden(server: &Server, line: &str) -> String {
+    let script = format!("script-{}.sh", line.len());
+    fs::write(server.work().join(&script), line).unwrap();
+    format!("sh ./{script}")
+}
+
 #[test]
 fn results_and_the_service_say_what_is_enforced() {
     test(async {
@@ -117,7 +124,7 @@ fn a_refusal_of_the_kernel_becomes_a_prompt() {
     test(async {
         let server = server("workspace-write", "deny", json!({})).await;
         let out = server.folder().canonicalize().unwrap().join("out");
-        let command = format!("echo x >> runs; echo y > {}/made", out.display());
+        let command = hidden(&server, &format!("echo x >> runs; echo y > {}/made", out.display()));
         let (result, prompts) = run_answering(&server, &command, &[PromptDecision::Once]).await;
         assert_eq!(asked(&prompts[0]).permission, "external_directory");
         assert_eq!(asked(&prompts[0]).patterns, [format!("{}/*", out.display())]);
@@ -154,10 +161,13 @@ fn rules_answer_for_people() {
         let out = folder.path().canonicalize().unwrap();
         let rules = json!({"external_directory": {"*": "deny", format!("{}/*", out.display()): "allow"}});
         let server = server("workspace-write", "deny", rules).await;
-        let command = format!("echo y > {}/made", out.display());
+        let command = hidden(&server, &format!("echo y > {}/made", out.display()));
         let (result, _) = run_answering(&server, &command, &[]).await;
         assert_eq!(metadata(&result, "exit"), json!(0.0));
-        let command = format!("echo y > {}/made", server.folder().join("out").display());
+        let command = hidden(
+            &server,
+            &format!("echo y > {}/made", server.folder().join("out").display()),
+        );
         let (result, _) = run_answering(&server, &command, &[]).await;
         assert_eq!(metadata(&result, "sandbox")["refused"][0]["answer"], "denied by a rule");
     });
@@ -172,8 +182,11 @@ fn words_alone_ask_nothing() {
             "echo /nowhere/at/all: Permission denied; exit 1",
             "echo x: Operation not permitted >&2; false",
             "echo x > here",
-            &format!("cat {}/toolgate.db", server.folder().join("data").display()),
-            "echo x > /proc/sys/kernel/x",
+            &hidden(
+                &server,
+                &format!("cat {}/toolgate.db", server.folder().join("data").display()),
+            ),
+            &hidden(&server, "echo x > /proc/sys/kernel/x"),
         ] {
             let (result, _) = run_answering(&server, command, &[]).await;
             assert_ne!(metadata(&result, "exit"), json!(0.0), "{command}");
@@ -264,7 +277,7 @@ fn what_is_left_running_stays_confined_and_its_temporary_folder_stays() {
              cp $TMPDIR/kept seen; echo x > {}/made; echo done > ended' >/dev/null 2>&1 &)",
             out.display()
         );
-        run_answering(&server, &command, &[]).await;
+        run_answering(&server, &hidden(&server, &command), &[]).await;
         let temporary = fs::read_to_string(server.work().join("where")).unwrap();
         fs::write(server.work().join("go"), "").unwrap();
         eventually("the job has ended", async || server.work().join("ended").exists()).await;
