@@ -1,6 +1,6 @@
 //! Shell command lines: which commands run, as what each is judged, what an approval may cover, and which paths they touch.
 //!
-//! [`parse`] is a pure function of the text. Its answers go into questions to a person and into permission rules; it decides
+//! [`parse()`] is a pure function of the text. Its answers go into questions to a person and into permission rules; it decides
 //! nothing. What it cannot be sure of it calls unclear.
 //!
 //! *Invariant:* a leaf without state, files or time of day. Any text gives an answer in bounded time and memory.
