@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod principal;
 mod prompt;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
-    Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question,
-    QuestionOption, Reply, Rule,
+    Action, Approval, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState,
+    Question, QuestionOption, Reply, Rule,
 };
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.
@@ -252,9 +254,24 @@ pub struct Origin {
     /// The call on whose behalf this one is made.
     #[serde(default)]
     pub parent: Option<CallId>,
+    /// Who made the call: [`Principal::id`], empty without authentication. Never taken from what a client says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub requester: String,
+    /// Who made the calls above this one, as far as they are others. They do not answer its prompts either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_behalf_of: Vec<String>,
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
+}
+
+impl Origin {
+    /// Returns everybody in whose name the call is made: who made it, and who made the calls above it.
+    pub fn requesters(&self) -> Vec<String> {
+        let mut all = vec![self.requester.clone()];
+        all.extend(self.on_behalf_of.iter().filter(|id| **id != self.requester).cloned());
+        all
+    }
 }
 
 /// What becomes of a call when its last `ExecuteTool` or `RunTool` stream is gone before its end.

@@ -194,6 +194,8 @@ fn origin(context: proto::CallContext, id: &call::CallId, default_workspace: &st
         model: model(context.model)?,
         client: or(name("context.client", context.client)?, DEFAULT_CLIENT),
         parent,
+        requester: String::new(),
+        on_behalf_of: Vec::new(),
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
 }
@@ -312,6 +314,7 @@ impl From<call::CallRecord> for proto::Call {
         });
         Self {
             call_id: record.id.to_string(),
+            requester: record.origin.requester.clone(),
             context: Some(record.origin.into()),
             tool: record.tool,
             requested_tool: record.requested_tool,

@@ -47,6 +47,7 @@ impl Service {
             workspaces: Some(vec![RawWorkspace {
                 name: "main".to_owned(),
                 directory: text("work"),
+                self_approval: None,
             }]),
             ..RawConfig::default()
         };
