@@ -265,15 +265,6 @@ pub struct Origin {
     pub extra: JsonMap,
 }
 
-impl Origin {
-    /// Returns everybody in whose name the call is made: who made it, and who made the calls above it.
-    pub fn requesters(&self) -> Vec<String> {
-        let mut all = vec![self.requester.clone()];
-        all.extend(self.on_behalf_of.iter().filter(|id| **id != self.requester).cloned());
-        all
-    }
-}
-
 /// What becomes of a call when its last `ExecuteTool` or `RunTool` stream is gone before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

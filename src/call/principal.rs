@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::Origin;
+
 /// How the service knows a principal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PrincipalKind {
@@ -85,6 +87,21 @@ impl fmt::Display for Principal {
                 f.write_str(&self.id())
             }
         }
+    }
+}
+
+impl Origin {
+    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too.
+    pub fn inherit(&mut self, parent: &Self) {
+        self.on_behalf_of = parent.requesters();
+        self.on_behalf_of.retain(|id| *id != self.requester);
+    }
+
+    /// Returns everybody in whose name the call is made: who made it, and who made the calls above it.
+    pub fn requesters(&self) -> Vec<String> {
+        let mut all = vec![self.requester.clone()];
+        all.extend(self.on_behalf_of.iter().filter(|id| **id != self.requester).cloned());
+        all
     }
 }
 

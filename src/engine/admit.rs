@@ -144,9 +144,7 @@ impl Engine {
         if let Some(id) = &call.origin.parent {
             let parent = self.get(id).await?;
             let parent = parent.ok_or_else(|| AdmitError::UnknownParent(id.clone()))?;
-            let requester = call.origin.requester.clone();
-            call.origin.on_behalf_of = parent.origin.requesters();
-            call.origin.on_behalf_of.retain(|id| *id != requester);
+            call.origin.inherit(&parent.origin);
         }
         let rights = place.rights(agent).of_requesters(&call.origin);
         let prepared = prepare(place, &call, &rights);

@@ -132,3 +132,6 @@ impl Broker {
         Ok(Approved::Enough(prompt, reply))
     }
 }
+
+#[cfg(test)]
+mod tests;
