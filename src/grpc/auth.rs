@@ -198,8 +198,7 @@ impl Authenticator {
 
     /// The socket's mode keeps other users out; this does so where a mode is not enough.
     fn check_peer(&self, peer: &UdsConnectInfo) -> Result<(), Status> {
-        let uid = peer.peer_cred.map(|user| user.uid());
-        if uid.is_some_and(|uid| uid == self.owner || uid == 0) {
+        if is_trusted(peer.peer_cred.map(|user| user.uid()), self.owner) {
             return Ok(());
         }
         Err(status::unauthenticated(
@@ -298,6 +297,11 @@ impl Jwt {
     }
 }
 
+/// Says whether a user may use the Unix socket: the one that the service runs as, and root. Nobody if it is not known.
+fn is_trusted(user: Option<u32>, owner: u32) -> bool {
+    user.is_some_and(|user| user == owner || user == 0)
+}
+
 fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
     let malformed = || status::unauthenticated("BAD_CREDENTIALS", "write `authorization: Bearer TOKEN`, once");
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -343,5 +347,42 @@ pub async fn keep_fresh(
         if let Err(error) = read.await {
             tracing::error!(%error, "the files that say who may call could not be read again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_is_for_its_owner() {
+        assert!(is_trusted(Some(1000), 1000));
+        assert!(is_trusted(Some(0), 1000));
+        assert!(!is_trusted(Some(1001), 1000));
+        assert!(!is_trusted(Some(1000), 0));
+        assert!(!is_trusted(None, 0));
+    }
+
+    #[test]
+    fn a_token_comes_once_and_with_its_scheme() {
+        let check = |values: &[&str], expected: Result<Option<&str>, ()>| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            let found = bearer(&headers).map(|token| token.map(|token| token.0.to_string()));
+            assert_eq!(
+                found.map_err(drop),
+                expected.map(|token| token.map(str::to_owned)),
+                "{values:?}"
+            );
+        };
+        check(&[], Ok(None));
+        check(&["Bearer abc"], Ok(Some("abc")));
+        check(&["bearer  abc "], Ok(Some("abc")));
+        check(&["Basic abc"], Err(()));
+        check(&["Bearer"], Err(()));
+        check(&["Bearer "], Err(()));
+        check(&["Bearer abc", "Bearer abc"], Err(()));
     }
 }

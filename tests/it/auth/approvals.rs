@@ -1,11 +1,12 @@
 //! Nobody answers for themselves, and some things take two.
 
+use serde_json::json;
 use tonic::Code;
 
 use toolgate::grpc::proto::*;
 
 use super::setup::*;
-use crate::support::{self, Approver, Random, refused, test};
+use crate::support::{self, Approver, Random, Server, Setup, refused, test};
 
 #[test]
 fn who_asked_does_not_answer() {
@@ -48,7 +49,7 @@ fn who_asked_does_not_answer() {
             .await
             .unwrap();
         support::completed(&run.into_inner().call.unwrap());
-        assert_eq!(ask(&channel, BOB, "a", "own", "").await.requester, "token:bob");
+        assert_eq!(ask(&channel, BOB, "a", "own-of-bob", "").await.requester, "token:bob");
         service.stop().await;
     });
 }
@@ -87,7 +88,7 @@ fn the_owner_answers_on_its_socket() {
 }
 
 #[test]
-fn two_approve_across_a_restart() {
+fn two_approve_and_one_refuses() {
     test(async {
         let folder = Folder::new();
         let settings = format!("{}\npermission.second_approver = [\"bash\"]", with_tokens(&folder));
@@ -118,6 +119,39 @@ fn two_approve_across_a_restart() {
         let rejected = answer(&channel, CAROL, &prompt, PromptDecision::Reject).await.unwrap();
         assert_eq!(rejected.result(), ReplyResult::Accepted);
         service.stop().await;
+    });
+}
+
+#[test]
+fn a_first_approval_survives_a_crash() {
+    test(async {
+        let folder = Folder::new();
+        folder.put("tokens", TOKENS);
+        let tokens = folder.path("tokens").display().to_string();
+        let setup = Setup::permission(json!({"bash": "ask"}))
+            .env("TOOLGATE_AUTH_TOKENS_FILE", &tokens)
+            .env("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash");
+        let mut server = Server::with(setup).await;
+        let prompt = ask(&server.channel(), ALICE, "", "crash", "").await;
+        let first = answer(&server.channel(), BOB, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(first.result(), ReplyResult::SecondApprovalNeeded);
+        server.kill9().await;
+        server.restart().await;
+        let again = answer(&server.channel(), BOB, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(again.result(), ReplyResult::SecondApprovalNeeded);
+        let own = answer(&server.channel(), ALICE, &prompt, PromptDecision::Once).await;
+        refused(own, Code::PermissionDenied, "SELF_APPROVAL");
+        let second = answer(&server.channel(), CAROL, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(second.result(), ReplyResult::Accepted);
+        assert_eq!(second.prompt.unwrap().approvals.len(), 2);
+        assert!(!server.log().contains(ALICE), "no token in the log");
+        server.stop().await;
     });
 }
 
