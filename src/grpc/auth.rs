@@ -166,10 +166,10 @@ impl Authenticator {
         if let Some(peer) = extensions.get::<UdsConnectInfo>() {
             self.check_peer(peer)?;
         }
-        if self.tokens.is_some() || self.jwt.is_some() {
-            if let Some(token) = bearer(request.headers())? {
-                return self.bearer(&token);
-            }
+        if (self.tokens.is_some() || self.jwt.is_some())
+            && let Some(token) = bearer(request.headers())?
+        {
+            return self.bearer(&token);
         }
         let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
         let certificates = tls.and_then(TlsConnectInfo::peer_certs);

@@ -236,7 +236,7 @@ mod tests {
         check("alice", &[], Some("a"));
         check("Alice", &[], None);
         check("é", &[dns.clone(), uri], Some("ci"));
-        check("bob", &[dns.clone()], None);
+        check("bob", std::slice::from_ref(&dns), None);
         check("bob", &[dns, mail.clone()], Some("b"));
         check("eve", &[mail], None);
     }

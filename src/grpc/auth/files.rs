@@ -80,10 +80,13 @@ pub(super) fn wrong(path: &Path, problem: impl Into<String>) -> AuthError {
     }
 }
 
+/// Understands the contents of the files, in their order.
+type Parse<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, AuthError> + Send + Sync>;
+
 /// What files say, as long as they say something that makes sense.
 pub(super) struct Kept<T> {
     sources: Vec<Source>,
-    parse: Box<dyn Fn(&[Vec<u8>]) -> Result<T, AuthError> + Send + Sync>,
+    parse: Parse<T>,
     /// What is in force, and which contents were looked at last. Never held across an await.
     state: Mutex<State<T>>,
 }

@@ -128,7 +128,7 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
                 _ => {}
             }
         }
-        assert_eq!(snapshot, [in_a.prompt_id.clone()]);
+        assert_eq!(snapshot, std::slice::from_ref(&in_a.prompt_id));
         let grants = |token| {
             let mut client = prompts(&channel, token);
             async move {
