@@ -20,19 +20,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
-use crate::config::service::{RetentionConfig, Unattended};
+use crate::config::service::{AuthConfig, ClientAuth, RetentionConfig, TlsConfig, Unattended};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
+use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
-use crate::permission::broker::{Broker, PromptPolicy};
+use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -82,6 +83,7 @@ pub struct App {
     shared: Arc<Shared>,
     services: Services,
     listen: crate::config::service::ListenConfig,
+    tls: Option<Arc<Tls>>,
     retention: OutputSweep,
     drain_grace: Duration,
 }
@@ -90,6 +92,8 @@ pub struct App {
 pub struct Running {
     /// Where it listens on TCP; the port is the real one.
     pub tcp: Option<SocketAddr>,
+    /// Whether that is encrypted.
+    pub tls: bool,
     /// Its Unix socket.
     pub unix: Option<PathBuf>,
     app: Parts,
@@ -120,6 +124,8 @@ impl App {
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
     pub async fn build(config: &Config, environment: &Environment, guardian: Option<PathBuf>) -> anyhow::Result<Self> {
+        let authenticator = authenticator(&config.auth).await?;
+        let tls = tls(config.listen.tls.as_ref()).await?;
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
@@ -162,7 +168,8 @@ impl App {
             timeout: config.permission.timeout,
             refuse_unattended: config.permission.unattended == Unattended::Refuse,
         };
-        let broker = Arc::new(Broker::new(dyn_store.clone(), instance.clone(), policy));
+        let broker = Broker::new(dyn_store.clone(), instance.clone(), policy);
+        let broker = Arc::new(broker.with_approvals(approvals(config)));
         let limits = Limits {
             max_running_calls: config.limits.max_running_calls as usize,
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
@@ -183,6 +190,7 @@ impl App {
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
             client: flags.client,
             origins: config.listen.origins.clone().into(),
+            authenticator,
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
@@ -200,6 +208,7 @@ impl App {
             shared,
             services,
             listen: config.listen.clone(),
+            tls,
             retention: OutputSweep {
                 keep: config.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
@@ -235,15 +244,11 @@ impl App {
         let mut servers = JoinSet::new();
         let mut tcp = None;
         if let Some(address) = self.listen.tcp {
-            let incoming = TcpIncoming::bind(address)
-                .with_context(|| format!("cannot listen on {address}"))?
-                .with_nodelay(Some(true));
-            tcp = Some(incoming.local_addr()?);
-            servers.spawn(
-                self.services
-                    .clone()
-                    .serve(Listener::Tcp(incoming), stop_servers.clone()),
-            );
+            let (bound, listener) = bind(address, self.tls.clone())
+                .await
+                .with_context(|| format!("cannot listen on {address}"))?;
+            tcp = Some(bound);
+            servers.spawn(self.services.clone().serve(listener, stop_servers.clone()));
         }
         let unix = self.listen.unix.clone();
         if let Some(path) = &unix {
@@ -254,6 +259,9 @@ impl App {
                     .serve(Listener::Unix(listener), stop_servers.clone()),
             );
         }
+        let encrypted = self.tls.is_some();
+        let (authenticator, tls, stop) = (self.shared.authenticator.clone(), self.tls, stop_servers.clone());
+        servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         let app = Parts {
             store: self.store,
@@ -266,6 +274,7 @@ impl App {
         };
         Ok(Running {
             tcp,
+            tls: encrypted,
             unix,
             app,
             servers,
@@ -371,6 +380,65 @@ impl Running {
                 "the store could not be closed"
             );
         }
+    }
+}
+
+async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketAddr, Listener)> {
+    let Some(tls) = tls else {
+        let incoming = TcpIncoming::bind(address)?.with_nodelay(Some(true));
+        return Ok((incoming.local_addr()?, Listener::Tcp(incoming)));
+    };
+    let listener = TcpListener::bind(address).await?;
+    Ok((listener.local_addr()?, Listener::Tls(listener, tls)))
+}
+
+async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
+    let rule = |rule: &crate::config::service::CertificateConfig| CertificateRule {
+        subject: rule.subject.clone(),
+        san: rule.san.clone(),
+        name: rule.name.clone(),
+        scopes: rule.scopes.clone(),
+        workspaces: rule.workspaces.clone(),
+    };
+    let settings = AuthSettings {
+        tokens_file: config.tokens_file.clone(),
+        jwt: config.jwt.clone().map(|jwt| JwtSettings {
+            jwks_file: jwt.jwks_file,
+            issuer: jwt.issuer,
+            audience: jwt.audience,
+            algorithms: jwt.algorithms,
+            name_claim: jwt.name_claim,
+            scope_claim: jwt.scope_claim,
+            workspace_claim: jwt.workspace_claim,
+            leeway: jwt.leeway,
+        }),
+        certificates: config.certificates.iter().map(rule).collect(),
+    };
+    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(settings)).await?;
+    loaded.context("cannot set up authentication")
+}
+
+async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
+    let Some(config) = config.cloned() else { return Ok(None) };
+    let settings = TlsSettings {
+        certificate: config.certificate,
+        key: config.key,
+        client_ca: config
+            .client_ca
+            .map(|(path, client)| (path, client == ClientAuth::Required)),
+    };
+    let loaded = tokio::task::spawn_blocking(move || Tls::load(settings)).await?;
+    loaded.context("cannot set up TLS").map(Some)
+}
+
+fn approvals(config: &Config) -> ApprovalPolicy {
+    let workspaces = config.workspaces.iter();
+    ApprovalPolicy {
+        self_approval: config.permission.self_approval,
+        self_approval_in: workspaces
+            .filter_map(|workspace| Some((workspace.name.clone(), workspace.self_approval?)))
+            .collect(),
+        second_approver: config.permission.second_approver.clone(),
     }
 }
 

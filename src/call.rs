@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod principal;
 mod prompt;
 mod todo;
 
@@ -15,9 +16,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
-    Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question,
-    QuestionOption, Reply, Rule,
+    Action, Approval, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState,
+    Question, QuestionOption, Reply, Rule,
 };
 pub use todo::Todo;
 
@@ -247,6 +249,12 @@ pub struct Origin {
     /// The call on whose behalf this one is made.
     #[serde(default)]
     pub parent: Option<CallId>,
+    /// Who made the call: [`Principal::id`], empty without authentication. Never taken from what a client says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub requester: String,
+    /// Who made the calls above this one, as far as they are others. They do not answer its prompts either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_behalf_of: Vec<String>,
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,

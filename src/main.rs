@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         eprintln!("error: TOOLGATE_LOG: {error}");
         return Exit::Usage.into();
     }
+    // An error says that there is a provider already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -132,6 +132,12 @@ pub struct Prompt {
     /// Who made the call: the principal, or empty without authentication.
     #[serde(default)]
     pub requester: String,
+    /// Who made the calls above that one, as far as they are others.
+    #[serde(default)]
+    pub on_behalf_of: Vec<String>,
+    /// Approvals so far, where one is not enough.
+    #[serde(default)]
+    pub approvals: Vec<Approval>,
     /// When it was asked.
     pub created: Timestamp,
     /// When it ends by itself.
@@ -157,6 +163,11 @@ impl Prompt {
         }
     }
 
+    /// Says whether a principal is among those in whose name the call is made.
+    pub fn is_requested_by(&self, principal: &str) -> bool {
+        self.requester == principal || self.on_behalf_of.iter().any(|id| id == principal)
+    }
+
     /// Says whether this kind of reply answers this kind of prompt.
     pub fn takes(&self, reply: &Reply) -> bool {
         match (&self.request, reply) {
@@ -167,6 +178,22 @@ impl Prompt {
             | (PromptRequest::Questions(_), Reply::Once | Reply::Always) => false,
         }
     }
+}
+
+/// One approval of a prompt that needs two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Who approved: [`super::Principal::id`].
+    pub principal: String,
+    /// How that one is called.
+    pub by: String,
+    /// Whether it would have been `always`.
+    pub always: bool,
+    /// When.
+    pub time: Timestamp,
+    /// The client's id of the reply.
+    #[serde(default)]
+    pub reply_id: String,
 }
 
 /// What a prompt asks a person.
@@ -304,6 +331,9 @@ pub struct Grant {
     pub pattern: String,
     /// The prompt whose reply made it.
     pub prompt: PromptId,
+    /// Who approved it: [`super::Principal::id`] of each.
+    #[serde(default)]
+    pub approvers: Vec<String>,
     /// When.
     pub created: Timestamp,
 }

@@ -270,6 +270,9 @@ impl Approver {
             Some(Message::PromptResolved(resolved)) => {
                 resolved.prompt.iter().for_each(|prompt| self.resolved(prompt));
             }
+            Some(Message::PromptUpdated(updated)) => {
+                updated.prompt.into_iter().for_each(|prompt| self.updated(prompt));
+            }
             Some(Message::ReplyResult(result)) => self.replied(&result),
             Some(Message::Opened(_) | Message::SnapshotEnd(_) | Message::Heartbeat(_)) | None => {}
         }
@@ -283,6 +286,17 @@ impl Approver {
         let replied = self.unanswered.values().any(|reply| reply.prompt_id == *id);
         if !replied && self.open.iter().all(|open| open.prompt_id != *id) {
             self.open.push_back(prompt);
+        }
+    }
+
+    /// Takes a prompt as it is now, and says who has approved it so far.
+    fn updated(&mut self, prompt: Prompt) {
+        let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
+        let text = format!("{} approved by {}; it takes one more", prompt.prompt_id, by.join(", "));
+        self.terminal
+            .note(&self.terminal.err.text(Look::Dim, &super::terminal::visible(&text)));
+        if let Some(open) = self.open.iter_mut().find(|open| open.prompt_id == prompt.prompt_id) {
+            *open = prompt;
         }
     }
 
@@ -306,8 +320,13 @@ impl Approver {
 
     fn replied(&mut self, result: &PromptReplyResult) {
         self.unanswered.remove(&result.reply_id);
-        if ReplyResult::try_from(result.result) == Ok(ReplyResult::Accepted) {
-            return;
+        match ReplyResult::try_from(result.result) {
+            Ok(ReplyResult::Accepted) => return,
+            Ok(ReplyResult::SecondApprovalNeeded) => {
+                let text = format!("the reply to {} is recorded: {}", result.prompt_id, result.message);
+                return self.terminal.note(&text);
+            }
+            Ok(_) | Err(_) => {}
         }
         let word = json::reply_result(result.result).replace('_', " ");
         let stands = result
@@ -323,7 +342,8 @@ impl Approver {
             result
                 .prompt
                 .clone()
-                .filter(|prompt| prompt.state() == PromptState::Open),
+                // One that this approver may not answer would be asked for ever.
+                .filter(|prompt| prompt.state() == PromptState::Open && result.result() != ReplyResult::NotAllowed),
         );
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
+use tonic::Code;
 
 use super::client::{Client, Connection};
 use super::exit::{Exit, Failure};
@@ -20,7 +21,7 @@ use super::follow::{Follower, Start};
 use super::interrupts::Interrupts;
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
-use super::terminal::{Look, Terminal};
+use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::view::{self, CallView};
 use super::{Globals, arguments};
@@ -441,7 +442,15 @@ impl Conversation {
             reply: Some(answer.reply_to(prompt)),
             name: user_name(),
         };
-        let reply = self.client.permissions().reply_prompt(request).await?.into_inner();
+        let reply = match self.client.permissions().reply_prompt(request).await {
+            Ok(reply) => reply.into_inner(),
+            // Whoever asks may not be the one who answers; the call waits for somebody else.
+            Err(status) if status.code() == Code::PermissionDenied => {
+                self.terminal.note(&format!("  {}", visible(status.message())));
+                return Ok(());
+            }
+            Err(status) => return Err(status.into()),
+        };
         // The decision that stands is told by the `resumed` event, whoever made it.
         if ReplyResult::try_from(reply.result) != Ok(ReplyResult::Accepted) {
             let why = super::json::reply_result(reply.result).replace('_', " ");

@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 
 use super::Globals;
+use super::credentials::{Bearer, Credentials};
 use super::exit::Failure;
 use super::service::{self, PrivateService};
 use crate::grpc::proto::info_service_client::InfoServiceClient;
@@ -29,14 +31,15 @@ const MAX_MESSAGE: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     channel: Channel,
+    bearer: Bearer,
 }
 
 macro_rules! clients {
     ($($(#[$doc:meta])* $function:ident: $client:ident;)*) => {
         $(
             $(#[$doc])*
-            pub(super) fn $function(&self) -> $client<Channel> {
-                $client::new(self.channel.clone())
+            pub(super) fn $function(&self) -> $client<InterceptedService<Channel, Bearer>> {
+                $client::with_interceptor(self.channel.clone(), self.bearer.clone())
                     .max_decoding_message_size(MAX_MESSAGE)
                     .max_encoding_message_size(MAX_MESSAGE)
             }
@@ -47,17 +50,22 @@ macro_rules! clients {
 impl Client {
     /// Connects to the server that is named, else to the one that is likely to run here.
     pub(super) async fn connect(globals: &Globals) -> Result<Self, Failure> {
+        let credentials = &globals.credentials;
         if let Some(url) = &globals.server {
-            return Self::connect_to(url).await;
+            return Self::connect_to(url, credentials).await;
         }
         match service::configured_socket(globals.config.clone()).filter(|socket| socket.exists()) {
-            Some(socket) => Self::connect_to(&socket_url(&socket)).await,
-            None => Self::connect_to(DEFAULT_URL).await,
+            Some(socket) => Self::connect_to(&socket_url(&socket), credentials).await,
+            None => Self::connect_to(DEFAULT_URL, credentials).await,
         }
     }
 
-    async fn connect_to(url: &str) -> Result<Self, Failure> {
-        let endpoint = endpoint(url)?
+    async fn connect_to(url: &str, credentials: &Credentials) -> Result<Self, Failure> {
+        let mut endpoint = endpoint(url)?;
+        if url.starts_with("https:") {
+            endpoint = credentials.encrypt(endpoint)?;
+        }
+        let endpoint = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -67,7 +75,8 @@ impl Client {
             address: url.to_owned(),
             cause: innermost(&error),
         })?;
-        Ok(Self { channel })
+        let bearer = credentials.bearer()?;
+        Ok(Self { channel, bearer })
     }
 
     /// Returns a client that connects on first use.
@@ -75,6 +84,7 @@ impl Client {
     pub(super) fn disconnected() -> Self {
         Self {
             channel: Endpoint::from_static(DEFAULT_URL).connect_lazy(),
+            bearer: Bearer::default(),
         }
     }
 
@@ -145,7 +155,8 @@ impl Connection {
             None => (String::new(), directory(".")),
         };
         let service = PrivateService::start(globals.config.clone(), folder).await?;
-        let client = Client::connect_to(&socket_url(service.socket()?)).await?;
+        // The owner of the socket; what is meant for another server is not shown.
+        let client = Client::connect_to(&socket_url(service.socket()?), &Credentials::default()).await?;
         Ok(Self {
             client,
             workspace: name,
@@ -177,16 +188,13 @@ fn socket_url(socket: &Path) -> String {
 
 fn endpoint(url: &str) -> Result<Endpoint, Failure> {
     let wrong = |why: &str| Failure::Usage(format!("`{url}` is no server address: {why}"));
-    if url.starts_with("https:") {
-        return Err(wrong("this build has no TLS; use a tunnel, or the Unix socket"));
-    }
     if let Some(path) = url.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() {
             return Err(wrong("the path is missing in unix:/PATH"));
         }
-    } else if !url.starts_with("http://") {
-        return Err(wrong("write http://HOST:PORT or unix:/PATH"));
+    } else if !url.starts_with("http://") && !url.starts_with("https://") {
+        return Err(wrong("write http://HOST:PORT, https://HOST:PORT or unix:/PATH"));
     }
     Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(&innermost(&error)))
 }
@@ -202,7 +210,7 @@ fn directory(text: &str) -> Option<PathBuf> {
 }
 
 /// Returns the last cause of an error: a transport error names nothing itself.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
         last = cause;
@@ -228,7 +236,7 @@ mod tests {
         check("unix:/run/toolgate.sock", None);
         check("unix:///run/toolgate.sock", None);
         check("unix:", Some("path is missing"));
-        check("https://example.com", Some("no TLS"));
+        check("https://example.com", None);
         check("127.0.0.1:50551", Some("write http://HOST:PORT"));
         check("http://", Some("no server address"));
     }

@@ -13,9 +13,9 @@ use serde_json::{Map, Number, Value, json};
 use crate::grpc::proto::{
     Attachment, BackgroundProcess, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse,
     Event, FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction,
-    PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptDecision, PromptReplyResult, PromptResolution,
-    PromptState, QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect, ToolSource,
-    Truncation, attachment, call, call_event, channel_response, event, prompt,
+    PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptApproval, PromptDecision, PromptReplyResult,
+    PromptResolution, PromptState, QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect,
+    ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -383,6 +383,7 @@ impl ToJson for Prompt {
             "agent": self.agent,
             "tool": self.tool,
             "requester": self.requester,
+            "on_behalf_of": self.on_behalf_of,
             "state": prompt_state(self.state),
             "input_digest": self.input_digest,
         });
@@ -391,11 +392,21 @@ impl ToJson for Prompt {
             Some(prompt::Request::Questions(request)) => (None, Some(request.to_json())),
             None => (None, None),
         };
+        let approval = |one: &PromptApproval| {
+            let object = json!({
+                "principal": one.principal,
+                "approved_by": one.approved_by,
+                "decision": prompt_decision(one.decision),
+            });
+            with(object, [("time", time(&one.time))])
+        };
+        let approvals: Vec<Value> = self.approvals.iter().map(approval).collect();
         let members = [
             ("create_time", time(&self.create_time)),
             ("expire_time", time(&self.expire_time)),
             ("permission", permission),
             ("questions", questions),
+            ("approvals", (!approvals.is_empty()).then(|| json!(approvals))),
             ("resolution", set(&self.resolution)),
         ];
         with(object, members)
@@ -491,6 +502,7 @@ impl ToJson for ChannelResponse {
             M::PromptAdded(it) => ("prompt_added", Some(with(json!({}), [("prompt", set(&it.prompt))]))),
             M::SnapshotEnd(it) => ("snapshot_end", Some(json!({ "prompts": it.prompts }))),
             M::PromptResolved(it) => ("prompt_resolved", Some(with(json!({}), [("prompt", set(&it.prompt))]))),
+            M::PromptUpdated(it) => ("prompt_updated", Some(with(json!({}), [("prompt", set(&it.prompt))]))),
             M::ReplyResult(it) => ("reply_result", Some(it.to_json())),
             M::Heartbeat(it) => ("heartbeat", Some(with(json!({}), [("time", time(&it.time))]))),
         });

@@ -19,6 +19,7 @@ mod call;
 mod calls;
 mod client;
 mod config;
+mod credentials;
 mod events;
 mod exit;
 mod follow;
@@ -73,7 +74,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Globals {
-    /// The server: http://HOST:PORT or unix:/PATH. Without it `call`, `revert` and `tools` start the service for
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `revert` and `tools` start the service for
     /// themselves;
     /// the other commands try the configured socket, then http://127.0.0.1:50551.
     #[arg(
@@ -106,6 +107,8 @@ struct Globals {
         env = "TOOLGATE_COLOR"
     )]
     color: Colour,
+    #[command(flatten)]
+    credentials: credentials::Credentials,
     /// Tell more; twice for the debug log.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,

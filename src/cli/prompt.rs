@@ -83,6 +83,9 @@ pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
     if !prompt.requester.is_empty() {
         let _ = write!(of, ", requested by {}", visible(&prompt.requester));
     }
+    for approval in &prompt.approvals {
+        let _ = write!(of, ", approved by {}", visible(&approval.approved_by));
+    }
     let _ = write!(text, "\n  {}", paint.text(Look::Dim, &of));
     text
 }

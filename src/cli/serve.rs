@@ -15,7 +15,7 @@ use super::terminal::{Look, Terminal};
 /// configuration file, then from the defaults; `toolgate config` shows the result.
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Listen on this TCP address; an address beyond loopback needs --insecure [env: TOOLGATE_LISTEN_TCP]
+    /// Listen on this TCP address; one beyond loopback needs TLS (or --insecure) and authentication [env: TOOLGATE_LISTEN_TCP]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// Listen on this Unix socket [env: TOOLGATE_LISTEN_UNIX]
@@ -27,7 +27,8 @@ pub(super) struct ServeArgs {
     /// Do not listen on a Unix socket.
     #[arg(long, conflicts_with = "socket")]
     no_socket: bool,
-    /// Listen beyond loopback without TLS and authentication: whoever reaches the port runs commands as you.
+    /// Listen beyond loopback without TLS: something in front of the service encrypts. Callers must still say who they
+    /// are.
     #[arg(long)]
     insecure: bool,
     /// A folder in which tools work, under a name; the first is the default. May be given more than once.
@@ -84,7 +85,7 @@ impl ServeArgs {
 
 /// Says where the service listens: for people on standard error, with `--json` for programs on standard output.
 fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
-    let tcp = service.tcp().map(|address| format!("http://{address}"));
+    let tcp = service.tcp().map(|address| format!("{}://{address}", service.scheme()));
     let unix = service.unix().map(|socket| format!("unix:{}", socket.display()));
     for address in tcp.iter().chain(&unix) {
         terminal.note(&format!("listening on {}", terminal.err.text(Look::Bold, address)));

@@ -41,6 +41,7 @@ impl Flags {
         let workspace = |(name, directory): &(String, PathBuf)| RawWorkspace {
             name: name.clone(),
             directory: text(directory),
+            self_approval: None,
         };
         RawConfig {
             data_dir: self.data_dir.as_ref().map(text),
@@ -48,7 +49,7 @@ impl Flags {
                 tcp: or_none(self.no_tcp, self.listen.clone()),
                 unix: or_none(self.no_socket, self.socket.as_ref().map(text)),
                 insecure: self.insecure.then_some(true),
-                origins: None,
+                ..RawListen::default()
             },
             workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
             sandbox: RawSandbox {
@@ -118,6 +119,11 @@ impl Service {
     /// Returns where it listens on TCP.
     pub(super) fn tcp(&self) -> Option<SocketAddr> {
         self.running.tcp
+    }
+
+    /// Returns the scheme of that.
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.running.tls { "https" } else { "http" }
     }
 
     /// Returns where its Unix socket is.

@@ -16,9 +16,14 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::{read, toml_file};
 
+mod auth;
 mod resolve;
 mod sandbox;
 mod variables;
+
+pub use auth::{
+    AuthConfig, CertificateConfig, ClientAuth, JwtConfig, RawAuth, RawCertificate, RawJwt, RawTls, TlsConfig,
+};
 
 /// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,6 +35,8 @@ pub struct RawConfig {
     pub drain_grace: Option<String>,
     /// Where to listen.
     pub listen: RawListen,
+    /// Who may call.
+    pub auth: RawAuth,
     /// The root folders in which tools work.
     pub workspaces: Option<Vec<RawWorkspace>>,
     /// Bounds on what calls may use.
@@ -58,6 +65,8 @@ pub struct RawListen {
     pub insecure: Option<bool>,
     /// The origins of the web pages that may call, such as `http://localhost:3000`.
     pub origins: Option<Vec<String>>,
+    /// Encryption.
+    pub tls: RawTls,
 }
 
 /// One entry of `workspaces`.
@@ -68,6 +77,9 @@ pub struct RawWorkspace {
     pub name: String,
     /// Its folder.
     pub directory: String,
+    /// Whether a principal may answer prompts of its own calls here.
+    #[serde(default)]
+    pub self_approval: Option<bool>,
 }
 
 /// The part `limits`.
@@ -106,6 +118,10 @@ pub struct RawPermission {
     pub timeout: Option<String>,
     /// What happens to a prompt while nobody is listening: `wait` or `refuse`.
     pub unattended: Option<String>,
+    /// Whether a principal may answer prompts of its own calls.
+    pub self_approval: Option<bool>,
+    /// The permissions for which two principals must approve.
+    pub second_approver: Option<Vec<String>>,
 }
 
 /// The part `retention`.
@@ -187,6 +203,8 @@ pub struct Config {
     pub drain_grace: Duration,
     /// Where to listen.
     pub listen: ListenConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// The root folders in which tools work, the default one first; at least one.
     pub workspaces: Vec<WorkspaceConfig>,
     /// Bounds on what calls may use.
@@ -217,6 +235,8 @@ pub struct ListenConfig {
     pub insecure: bool,
     /// The origins of the web pages that may call. None by default: any page that a person opens could run commands.
     pub origins: Vec<String>,
+    /// Encryption of TCP.
+    pub tls: Option<TlsConfig>,
 }
 
 impl ListenConfig {
@@ -233,6 +253,8 @@ pub struct WorkspaceConfig {
     pub name: String,
     /// Its folder, absolute; whether it exists is seen when it is opened.
     pub directory: PathBuf,
+    /// Whether a principal may answer prompts of its own calls here; none: as elsewhere.
+    pub self_approval: Option<bool>,
 }
 
 /// Bounds on what calls may use.
@@ -253,12 +275,17 @@ pub struct LimitsConfig {
 }
 
 /// How prompts are treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermissionConfig {
     /// How long a prompt waits; none for ever.
     pub timeout: Option<Duration>,
     /// What happens to a prompt while nobody is listening.
     pub unattended: Unattended,
+    /// Whether a principal may answer prompts of its own calls; none: the owner on the Unix socket, and everybody where
+    /// nobody is asked who they are.
+    pub self_approval: Option<bool>,
+    /// The permissions for which two principals must approve; `*` for all.
+    pub second_approver: Vec<String>,
 }
 
 /// What happens to a prompt while nobody is listening.

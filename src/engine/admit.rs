@@ -116,7 +116,7 @@ impl Engine {
         })
     }
 
-    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+    pub(super) async fn admit(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -141,12 +141,12 @@ impl Engine {
                 name: call.origin.agent.clone(),
                 known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
             })?;
-        if let Some(parent) = &call.origin.parent
-            && self.get(parent).await?.is_none()
-        {
-            return Err(AdmitError::UnknownParent(parent.clone()));
+        if let Some(id) = &call.origin.parent {
+            let parent = self.get(id).await?;
+            let parent = parent.ok_or_else(|| AdmitError::UnknownParent(id.clone()))?;
+            call.origin.inherit(&parent.origin);
         }
-        let rights = place.rights(agent);
+        let rights = place.rights(agent).of_requesters(&call.origin);
         let prepared = prepare(place, &call, &rights);
         let record = self.new_record(&call, place.workspace.directory(), &prepared, digest);
         self.record_and_run(place, record, prepared, rights, maker).await
@@ -324,7 +324,7 @@ impl Engine {
         let Some(agent) = place.agent(&record.origin.agent) else {
             return Ok(false);
         };
-        let rights = place.rights(agent);
+        let rights = place.rights(agent).of_requesters(&record.origin);
         let offer = offer(place, &record.origin);
         let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights.rules) else {
             return Ok(false);

@@ -76,6 +76,7 @@ impl Place {
             rules: agent.rules.clone().into(),
             ancestors: Vec::new(),
             worktree: self.workspace.worktree().into(),
+            requesters: Arc::default(),
         }
     }
 

@@ -196,6 +196,8 @@ fn origin(
         model: model(context.model)?,
         client: or(name("context.client", context.client)?, default_client),
         parent,
+        requester: String::new(),
+        on_behalf_of: Vec::new(),
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
 }
@@ -314,6 +316,7 @@ impl From<call::CallRecord> for proto::Call {
         });
         Self {
             call_id: record.id.to_string(),
+            requester: record.origin.requester.clone(),
             context: Some(record.origin.into()),
             tool: record.tool,
             requested_tool: record.requested_tool,

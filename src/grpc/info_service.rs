@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
+use super::auth::Caller;
 use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
@@ -17,9 +18,12 @@ pub(crate) struct Info(pub(crate) Arc<Shared>);
 impl InfoService for Info {
     async fn get_server_info(
         &self,
-        _request: Request<GetServerInfoRequest>,
+        request: Request<GetServerInfoRequest>,
     ) -> Result<Response<GetServerInfoResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let engine = &self.0.engine;
+        let places = engine.places().iter();
+        let places = places.filter(|place| caller.sees(place.workspace.name()));
         let allowed = engine.limits();
         let truncation = engine
             .places()
@@ -43,7 +47,7 @@ impl InfoService for Info {
             instance_id: engine.instance().to_string(),
             start_time: Some(timestamp(self.0.started)),
             limits: Some(limits),
-            workspaces: engine.places().iter().map(workspace).collect(),
+            workspaces: places.map(workspace).collect(),
             sandbox: in_force(&self.0.sandbox).into(),
             sandbox_info: Some(sandbox_info(&self.0.sandbox)),
             running_calls: int32(engine.running()),

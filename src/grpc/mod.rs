@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+pub mod auth;
 mod convert;
 mod events;
 mod info_service;
@@ -16,7 +17,7 @@ mod values;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::http::header::{HeaderName, ORIGIN};
@@ -26,9 +27,10 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
+use self::auth::{Authenticator, GateLayer, Tls};
 use self::proto::info_service_server::InfoServiceServer;
 use self::proto::output_service_server::OutputServiceServer;
 use self::proto::permission_service_server::PermissionServiceServer;
@@ -68,6 +70,8 @@ pub struct Shared {
     pub client: String,
     /// The origins of the web pages that may call.
     pub origins: Arc<[String]>,
+    /// Knows who may call.
+    pub authenticator: Arc<Authenticator>,
     /// When this run began.
     pub started: Timestamp,
     /// What confines programs.
@@ -99,14 +103,22 @@ pub struct SandboxFacts {
 pub enum Listener {
     /// TCP, with `TCP_NODELAY`.
     Tcp(TcpIncoming),
+    /// TCP, encrypted.
+    Tls(TcpListener, Arc<Tls>),
     /// A Unix socket.
     Unix(UnixListener),
 }
 
 /// Why a server ended early.
 #[derive(Debug, thiserror::Error)]
-#[error("the gRPC server failed")]
-pub struct ServeError(#[from] tonic::transport::Error);
+pub enum ServeError {
+    /// The connections.
+    #[error("the gRPC server failed")]
+    Transport(#[from] tonic::transport::Error),
+    /// The signal that asks to read files again.
+    #[error("cannot listen to SIGHUP")]
+    Signal(#[from] std::io::Error),
+}
 
 /// Everything that is served, and the switch of its health.
 #[derive(Clone)]
@@ -114,6 +126,7 @@ pub struct Services {
     routes: Routes,
     health: HealthReporter,
     origins: Arc<[String]>,
+    authenticator: Arc<Authenticator>,
 }
 
 impl Services {
@@ -125,6 +138,7 @@ impl Services {
         let (health, health_service) = tonic_health::server::health_reporter();
         let services = Self {
             origins: shared.origins.clone(),
+            authenticator: shared.authenticator.clone(),
             routes: routes(shared, health_service)?,
             health,
         };
@@ -161,10 +175,15 @@ impl Services {
             .layer(only_origins)
             .layer(cors(&self.origins))
             .layer(tonic_web::GrpcWebLayer::new())
+            .layer(GateLayer(self.authenticator))
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
         match listener {
             Listener::Tcp(incoming) => router.serve_with_incoming_shutdown(incoming, signal).await?,
+            Listener::Tls(listener, tls) => {
+                let incoming = auth::incoming(listener, tls);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
+            }
             Listener::Unix(listener) => {
                 router
                     .serve_with_incoming_shutdown(UnixListenerStream::new(listener), signal)
@@ -192,7 +211,8 @@ fn cors(origins: &[String]) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(allowed))
         .allow_methods([Method::POST])
-        .allow_headers(tower_http::cors::Any)
+        // Listed by name, since the star does not stand for `authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(exposed)
 }
 

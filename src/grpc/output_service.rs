@@ -6,6 +6,7 @@ use futures_util::stream;
 use regex::bytes::RegexBuilder;
 use tonic::{Request, Response, Status};
 
+use super::auth::Caller;
 use super::convert::{self, int, int32, non_empty, page_size, unsigned};
 use super::events::ResponseStream;
 use super::proto::output_service_server::OutputService;
@@ -29,9 +30,10 @@ const MAX_MATCHES: usize = 1000;
 const REGEX_BYTES: usize = 1 << 20;
 
 impl StoredOutputs {
-    async fn find(&self, id: &str) -> Result<OutputInfo, Status> {
+    async fn find(&self, caller: &Caller, id: &str) -> Result<OutputInfo, Status> {
         let id = OutputId::new(convert::name("output_id", id.to_owned())?);
         let info = self.0.engine.store().stat(&id).await.map_err(status::store)?;
+        let info = info.filter(|info| caller.sees(&info.owner.workspace));
         info.ok_or_else(|| status::not_found("output", id.as_str()))
     }
 
@@ -84,8 +86,9 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ReadOutputRequest>,
     ) -> Result<Response<Self::ReadOutputStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
-        let info = self.find(&request.output_id).await?;
+        let info = self.find(&caller, &request.output_id).await?;
         let (start, limit) = self.range(&info.id, request.range).await?;
         let store = self.0.engine.store().clone();
         let state = (store, info.id, start, limit.unwrap_or(u64::MAX));
@@ -119,6 +122,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<SearchOutputRequest>,
     ) -> Result<Response<SearchOutputResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         if request.pattern.is_empty() {
             return Err(bad_field("pattern", "say what to search for"));
@@ -143,7 +147,7 @@ impl OutputService for StoredOutputs {
                 }
             },
         };
-        let info = self.find(&request.output_id).await?;
+        let info = self.find(&caller, &request.output_id).await?;
         let store = self.0.engine.store().as_ref();
         let found = outputs::search(store, &info.id, &search).await.map_err(status::store)?;
         let line = |line: outputs::FoundLine| OutputLine {
@@ -160,7 +164,8 @@ impl OutputService for StoredOutputs {
     }
 
     async fn get_output(&self, request: Request<GetOutputRequest>) -> Result<Response<GetOutputResponse>, Status> {
-        let info = self.find(&request.get_ref().output_id).await?;
+        let caller = Caller::of(request.extensions())?;
+        let info = self.find(&caller, &request.get_ref().output_id).await?;
         let output = convert::output(info, self.0.output_retention);
         Ok(Response::new(GetOutputResponse { output: Some(output) }))
     }
@@ -169,9 +174,11 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ListOutputsRequest>,
     ) -> Result<Response<ListOutputsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let filter = OutputFilter {
             workspace: non_empty(request.workspace),
+            workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),
             call: non_empty(request.call_id)
                 .map(|id| convert::call_id("call_id", &id))
@@ -203,7 +210,8 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<DeleteOutputRequest>,
     ) -> Result<Response<DeleteOutputResponse>, Status> {
-        let info = self.find(&request.get_ref().output_id).await?;
+        let caller = Caller::of(request.extensions())?;
+        let info = self.find(&caller, &request.get_ref().output_id).await?;
         match self.0.engine.store().delete(&info.id).await {
             Ok(true) => Ok(Response::new(DeleteOutputResponse {})),
             Ok(false) => Err(status::not_found("output", info.id.as_str())),

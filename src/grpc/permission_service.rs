@@ -9,6 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::auth::Caller;
 use super::convert::{self, int32, non_empty, page_size, timestamp};
 use super::events::ResponseStream;
 use super::proto::permission_service_server::PermissionService;
@@ -16,7 +17,7 @@ use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::{Action, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp};
-use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied};
+use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied, Rights};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
 
@@ -35,10 +36,30 @@ const MAX_MESSAGE: usize = 64 * 1024;
 enum Told {
     Opened(ChannelOpened),
     Added(PromptAdded),
+    Updated(PromptUpdated),
     SnapshotEnd(SnapshotEnd),
     Resolved(PromptResolved),
     Heartbeat(ChannelHeartbeat),
     Replied(Box<PromptReplyResult>),
+}
+
+/// Who replies, and how that one calls itself.
+struct Approver {
+    caller: Arc<Caller>,
+    name: String,
+}
+
+impl Approver {
+    /// Hands a reply in, unless it is to a prompt that the caller may not see.
+    async fn reply(&self, broker: &Arc<Broker>, given: GivenReply) -> Result<Replied, Status> {
+        if self.caller.is_limited() {
+            let prompt = broker.get(&given.prompt).await.map_err(status::store)?;
+            if !prompt.is_some_and(|prompt| self.caller.sees(&prompt.workspace)) {
+                return Ok(Replied::Unknown);
+            }
+        }
+        broker.reply(given).await.map_err(status::store)
+    }
 }
 
 struct Watcher {
@@ -95,6 +116,11 @@ impl Watcher {
                         prompt: Some((*prompt).clone().into()),
                     }));
                 }
+                Ok(Change::Approved(prompt)) => {
+                    return Ok(Told::Updated(PromptUpdated {
+                        prompt: Some((*prompt).clone().into()),
+                    }));
+                }
                 Ok(Change::Resolved(prompt)) => {
                     return Ok(Told::Resolved(PromptResolved {
                         prompt: Some((*prompt).clone().into()),
@@ -125,6 +151,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<Streaming<ChannelRequest>>,
     ) -> Result<Response<Self::ChannelStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let mut requests = request.into_inner();
         let first = tokio::select! {
             first = requests.message() => first?,
@@ -134,11 +161,12 @@ impl PermissionService for Permissions {
             return Err(bad_field("message", "the first message of a channel is `open`"));
         };
         let name = convert::name("open.name", open.name)?;
-        let watcher = Watcher::open(&self.0, interest("open.filter", open.filter)?).await;
+        let watcher = Watcher::open(&self.0, interest(&caller, "open.filter", open.filter)?).await;
         let broker = self.0.engine.broker().clone();
+        let approver = Approver { caller, name };
         let replies = stream::unfold(
-            (requests, broker, name, false),
-            |(mut requests, broker, name, failed)| async move {
+            (requests, broker, approver, false),
+            |(mut requests, broker, approver, failed)| async move {
                 if failed {
                     return None;
                 }
@@ -148,14 +176,14 @@ impl PermissionService for Permissions {
                     Ok(None) | Err(_) => return None,
                 };
                 let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &name)
+                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &approver)
                         .await
                         .map(|result| Told::Replied(Box::new(result))),
                     Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
                     None => Err(bad_field("message", "an empty message")),
                 };
                 let failed = result.is_err();
-                Some((result, (requests, broker, name, failed)))
+                Some((result, (requests, broker, approver, failed)))
             },
         );
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
@@ -173,7 +201,9 @@ impl PermissionService for Permissions {
         &self,
         request: Request<WatchPromptsRequest>,
     ) -> Result<Response<Self::WatchPromptsStream>, Status> {
-        let watcher = Watcher::open(&self.0, interest("filter", request.into_inner().filter)?).await;
+        let caller = Caller::of(request.extensions())?;
+        let interest = interest(&caller, "filter", request.into_inner().filter)?;
+        let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
             told(watcher).map(|told| told.map(watch_response)),
         )))
@@ -183,8 +213,9 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ListPromptsRequest>,
     ) -> Result<Response<ListPromptsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
-        let interest = interest("filter", request.filter)?;
+        let interest = interest(&caller, "filter", request.filter)?;
         let states = request
             .states
             .iter()
@@ -199,6 +230,7 @@ impl PermissionService for Permissions {
         let filter = StoredFilter {
             owner: None,
             workspace: interest.workspace,
+            workspaces: interest.workspaces,
             sessions: interest.sessions,
             call,
             states,
@@ -223,8 +255,10 @@ impl PermissionService for Permissions {
     }
 
     async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = prompt_id(request.into_inner().prompt_id)?;
         let prompt = self.0.engine.broker().get(&id).await.map_err(status::store)?;
+        let prompt = prompt.filter(|prompt| caller.sees(&prompt.workspace));
         let prompt = prompt.ok_or_else(|| status::not_found("prompt", id.as_str()))?;
         Ok(Response::new(GetPromptResponse {
             prompt: Some(prompt.into()),
@@ -235,12 +269,14 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ReplyPromptRequest>,
     ) -> Result<Response<ReplyPromptResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
-        let by = convert::name("name", request.name)?;
-        let given = given_reply(reply, &by).map_err(|(field, problem)| bad_field(&field, problem))?;
+        let name = convert::name("name", request.name)?;
+        let approver = Approver { caller, name };
+        let given = given_reply(reply, &approver).map_err(|(field, problem)| bad_field(&field, problem))?;
         let id = given.prompt.clone();
-        let replied = self.0.engine.broker().reply(given).await.map_err(status::store)?;
+        let replied = approver.reply(self.0.engine.broker(), given).await?;
         let (result, prompt) = match replied {
             Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
             Replied::Elsewhere(prompt) => {
@@ -257,6 +293,8 @@ impl PermissionService for Permissions {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
             }
+            Replied::NotAllowed(_) => return Err(status::self_approval()),
+            Replied::Recorded(prompt) => (ReplyResult::SecondApprovalNeeded, prompt),
             Replied::Accepted(prompt) => (ReplyResult::Accepted, prompt),
             Replied::Before(prompt) => (too_late(&prompt), prompt),
         };
@@ -268,8 +306,10 @@ impl PermissionService for Permissions {
     }
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let workspace = non_empty(request.into_inner().workspace);
-        let grants = self.0.engine.broker().grants(workspace.as_deref());
+        let mut grants = self.0.engine.broker().grants(workspace.as_deref());
+        grants.retain(|grant| caller.sees(&grant.workspace));
         Ok(Response::new(ListGrantsResponse {
             grants: grants.into_iter().map(Grant::from).collect(),
         }))
@@ -279,7 +319,15 @@ impl PermissionService for Permissions {
         &self,
         request: Request<RevokeGrantRequest>,
     ) -> Result<Response<RevokeGrantResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = crate::call::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
+        let standing = self.0.engine.broker().grants(None);
+        if standing
+            .iter()
+            .any(|grant| grant.id == id && !caller.sees(&grant.workspace))
+        {
+            return Err(status::not_found("grant", id.as_str()));
+        }
         let grant = self.0.engine.broker().revoke(&id).await.map_err(status::store)?;
         let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
         Ok(Response::new(RevokeGrantResponse {
@@ -291,19 +339,21 @@ impl PermissionService for Permissions {
         &self,
         request: Request<EvaluatePermissionRequest>,
     ) -> Result<Response<EvaluatePermissionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         if request.permission.is_empty() {
             return Err(bad_field("permission", "name the permission to evaluate"));
         }
         let engine = &self.0.engine;
-        let place = engine
-            .place(&request.workspace)
-            .ok_or_else(|| status::not_found("workspace", &request.workspace))?;
+        let place = caller.place(engine, &request.workspace)?;
         let agent_name = non_empty(request.agent).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
         let agent = place
             .agent(&agent_name)
             .ok_or_else(|| bad_field("agent", format!("there is no agent named {agent_name:?}")))?;
-        let rights = place.rights(agent);
+        let rights = Rights {
+            requesters: [caller.principal().id()].into(),
+            ..place.rights(agent)
+        };
         let patterns = if request.patterns.is_empty() {
             vec!["*".to_owned()]
         } else {
@@ -378,7 +428,7 @@ fn prompt_id(id: String) -> Result<PromptId, Status> {
     Ok(PromptId::new(id))
 }
 
-fn interest(field: &str, filter: Option<PromptFilter>) -> Result<Interest, Status> {
+fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Result<Interest, Status> {
     let filter = filter.unwrap_or_default();
     let sessions = filter
         .session_ids
@@ -386,12 +436,13 @@ fn interest(field: &str, filter: Option<PromptFilter>) -> Result<Interest, Statu
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
     Ok(Interest {
         workspace: non_empty(filter.workspace),
+        workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
     })
 }
 
 /// Reads a reply; the error names the field and what is wrong with it.
-fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, String)> {
+fn given_reply(reply: PromptReply, approver: &Approver) -> Result<GivenReply, (String, String)> {
     let problem = |field: &str, text: &str| Err((format!("reply.{field}"), text.to_owned()));
     if reply.prompt_id.is_empty() || reply.prompt_id.len() > 128 {
         return problem("prompt_id", "name a prompt");
@@ -429,38 +480,44 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
         reply_id: reply.reply_id,
         reply: decision,
         input_digest: non_empty(reply.input_digest),
-        by: by.to_owned(),
+        by: approver.caller.principal().shown(&approver.name),
+        principal: approver.caller.principal().clone(),
     })
 }
 
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
 /// fault of the store does.
-async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
+async fn answer(broker: &Arc<Broker>, reply: PromptReply, approver: &Approver) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
-    let (result, prompt, message) = match given_reply(reply, by) {
+    let (result, prompt, message) = match given_reply(reply, approver) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
-        Ok(given) => match broker.reply(given).await {
-            Ok(Replied::Accepted(prompt)) => (ReplyResult::Accepted, Some(prompt), String::new()),
-            Ok(Replied::Before(prompt)) => (
+        // On a fault of the store nothing is decided; the channel ends, and the approver opens it again.
+        Ok(given) => match approver.reply(broker, given).await? {
+            Replied::Accepted(prompt) => (ReplyResult::Accepted, Some(prompt), String::new()),
+            Replied::Before(prompt) => (
                 too_late(&prompt),
                 Some(prompt),
                 "the prompt had ended before".to_owned(),
             ),
-            Ok(Replied::Unknown) => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
-            Ok(Replied::Elsewhere(prompt)) => {
+            Replied::Unknown => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
+            Replied::Elsewhere(prompt) => {
                 let message = format!("another instance of the service ({}) waits for it", prompt.owner);
                 (ReplyResult::OtherInstance, Some(prompt), message)
             }
-            Ok(Replied::WrongKind(prompt)) => {
+            Replied::WrongKind(prompt) => {
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
-            Ok(Replied::DigestMismatch(prompt)) => {
+            Replied::DigestMismatch(prompt) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)
             }
-            // Nothing is decided; the channel ends, and the approver opens it again.
-            Err(error) => return Err(status::store(error)),
+            Replied::Recorded(prompt) => (
+                ReplyResult::SecondApprovalNeeded,
+                Some(prompt),
+                "recorded; another principal has to approve as well".to_owned(),
+            ),
+            Replied::NotAllowed(prompt) => (ReplyResult::NotAllowed, Some(prompt), status::SELF_APPROVAL.to_owned()),
         },
     };
     let prompt = prompt.map(|prompt| (*prompt).clone().into());
@@ -487,6 +544,7 @@ fn channel_response(told: Told) -> ChannelResponse {
         Told::Opened(opened) => Message::Opened(opened),
         Told::Added(added) => Message::PromptAdded(added),
         Told::SnapshotEnd(end) => Message::SnapshotEnd(end),
+        Told::Updated(updated) => Message::PromptUpdated(updated),
         Told::Resolved(resolved) => Message::PromptResolved(resolved),
         Told::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat),
         Told::Replied(result) => Message::ReplyResult(*result),
@@ -500,6 +558,7 @@ fn watch_response(told: Told) -> WatchPromptsResponse {
         Told::Opened(opened) => Some(Message::Opened(opened)),
         Told::Added(added) => Some(Message::PromptAdded(added)),
         Told::SnapshotEnd(end) => Some(Message::SnapshotEnd(end)),
+        Told::Updated(updated) => Some(Message::PromptUpdated(updated)),
         Told::Resolved(resolved) => Some(Message::PromptResolved(resolved)),
         Told::Heartbeat(heartbeat) => Some(Message::Heartbeat(heartbeat)),
         // Nobody replies on this stream.

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+use super::auth::Caller;
 use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
 use super::events::ResponseStream;
 use super::proto::event::Event as Kind;
@@ -27,6 +28,7 @@ const BATCH: usize = 64;
 
 struct EventReader {
     shared: Arc<Shared>,
+    caller: Arc<Caller>,
     last: watch::Receiver<u64>,
     workspace: Option<String>,
     session: Option<String>,
@@ -68,9 +70,11 @@ impl EventReader {
 
     fn covers(&self, event: &ServiceEvent) -> bool {
         let same_session = |wanted: &String| event.session.as_ref().is_some_and(|session| session.as_str() == wanted);
-        self.workspace
-            .as_ref()
-            .is_none_or(|workspace| *workspace == event.workspace)
+        self.caller.sees(&event.workspace)
+            && self
+                .workspace
+                .as_ref()
+                .is_none_or(|workspace| *workspace == event.workspace)
             && self.session.as_ref().is_none_or(same_session)
     }
 }
@@ -120,13 +124,37 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
     }
 }
 
+impl Sessions {
+    /// Refuses to touch a session that works in a workspace, too, that the caller may not see.
+    async fn check_whole(&self, caller: &Caller, id: &call::SessionId) -> Result<(), Status> {
+        let names = self.0.engine.places().iter().map(|place| place.workspace.name());
+        let hidden: Vec<String> = names.filter(|name| !caller.sees(name)).map(str::to_owned).collect();
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let filter = CallFilter {
+            session: Some(id.clone()),
+            workspaces: hidden,
+            ..Default::default()
+        };
+        let page = PageRequest { size: 1, after: None };
+        let calls = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
+        match calls.items.is_empty() {
+            true => Ok(()),
+            false => Err(status::not_found("session", id.as_str())),
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = convert::session_id("session_id", request.into_inner().session_id)?;
         let engine = &self.0.engine;
         let filter = CallFilter {
             session: Some(id.clone()),
+            workspaces: caller.workspaces(),
             ..Default::default()
         };
         let page = PageRequest {
@@ -136,6 +164,7 @@ impl SessionService for Sessions {
         let calls = engine.list(&filter, &page).await.map_err(status::store)?.items;
         let filter = PromptFilter {
             sessions: vec![id.clone()],
+            workspaces: caller.workspaces(),
             states: vec![call::PromptState::Open],
             ..Default::default()
         };
@@ -164,7 +193,9 @@ impl SessionService for Sessions {
     }
 
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = convert::session_id("session_id", request.into_inner().session_id)?;
+        self.check_whole(&caller, &id).await?;
         let cancelled = self.0.engine.end_session(&id).await.map_err(status::store)?;
         Ok(Response::new(EndSessionResponse {
             cancelled_calls: int32(cancelled),
@@ -177,6 +208,7 @@ impl SessionService for Sessions {
         &self,
         request: Request<WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let last = self.0.engine.store().last();
         let newest = *last.borrow();
@@ -190,6 +222,7 @@ impl SessionService for Sessions {
         }
         let reader = EventReader {
             shared: self.0.clone(),
+            caller,
             last,
             workspace: non_empty(request.workspace),
             session: non_empty(request.session_id),

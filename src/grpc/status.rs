@@ -14,6 +14,10 @@ use crate::store::StoreError;
 
 const DOMAIN: &str = "toolgate";
 
+/// The text for whoever answers a prompt of a call in its own name.
+pub(crate) const SELF_APPROVAL: &str =
+    "this call is made in your own name, so somebody else has to answer (permission.self_approval)";
+
 fn details(reason: &str) -> ErrorDetails {
     let mut details = ErrorDetails::new();
     details.set_error_info(reason, DOMAIN, HashMap::new());
@@ -69,6 +73,35 @@ pub(crate) fn missed_changes() -> Status {
 pub(crate) fn deadline() -> Status {
     let text = "the deadline of the request is over";
     Status::with_error_details(Code::DeadlineExceeded, text, details("DEADLINE"))
+}
+
+/// Who calls is not known.
+pub(crate) fn unauthenticated(reason: &str, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::Unauthenticated, problem, details(reason))
+}
+
+/// The caller's credentials were good once.
+pub(crate) fn expired() -> Status {
+    unauthenticated("CREDENTIALS_EXPIRED", "the token has expired: get a new one")
+}
+
+/// A request came to a service past the gate.
+pub(crate) fn no_caller() -> Status {
+    tracing::error!("a request came to a service past the gate");
+    unauthenticated("NO_CREDENTIALS", "who calls is not known")
+}
+
+/// The caller has not the scope that an RPC needs.
+pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::new();
+    let metadata = HashMap::from([("scope".to_owned(), scope.to_owned())]);
+    details.set_error_info("SCOPE_MISSING", DOMAIN, metadata);
+    Status::with_error_details(Code::PermissionDenied, problem, details)
+}
+
+/// Whoever asked does not answer.
+pub(crate) fn self_approval() -> Status {
+    Status::with_error_details(Code::PermissionDenied, SELF_APPROVAL, details("SELF_APPROVAL"))
 }
 
 /// A sequence number that does not exist yet.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tonic::{Request, Response, Status};
 
+use super::auth::Caller;
 use super::convert::{self, WireCall, int, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
 use super::proto::tool_service_server::ToolService;
@@ -23,21 +24,34 @@ const MAX_TOOLS: usize = 1000;
 const MAX_CALLS: usize = 500;
 
 impl Tools {
-    async fn begin(&self, request: WireCall, mode: OutputMode) -> Result<(CallId, Cursor, Option<Attached>), Status> {
-        let places = self.0.engine.places();
-        let default = places.first().map_or("", |place| place.workspace.name());
-        self.begin_in(default, request, mode).await
+    async fn begin(
+        &self,
+        caller: &Caller,
+        request: WireCall,
+        mode: OutputMode,
+    ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
+        let places = &mut self.0.engine.places().iter().map(|place| place.workspace.name());
+        let default = places.find(|name| caller.sees(name)).unwrap_or_default();
+        self.begin_in(caller, default, request, mode).await
     }
 
     /// Starts a call; a request without a workspace means `default`.
     async fn begin_in(
         &self,
+        caller: &Caller,
         default: &str,
         request: WireCall,
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
-        let call = request.into_call(default, &self.0.client)?;
+        let mut call = request.into_call(default, &self.0.client)?;
+        call.origin.requester = caller.principal().id();
+        if !caller.sees(&call.origin.workspace) {
+            return Err(status::not_found("workspace", &call.origin.workspace));
+        }
+        if let Some(parent) = &call.origin.parent {
+            self.check_sight(caller, parent).await?;
+        }
         let started = engine.start(call).await.map_err(status::admit)?;
         let cursor = engine
             .watch(&started.id, 0, mode, self.0.heartbeat)
@@ -46,11 +60,8 @@ impl Tools {
         Ok((started.id, cursor, started.attached))
     }
 
-    fn definitions(&self, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
-        let engine = &self.0.engine;
-        let place = engine
-            .place(&request.workspace)
-            .ok_or_else(|| status::not_found("workspace", &request.workspace))?;
+    fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
+        let place = caller.place(&self.0.engine, &request.workspace)?;
         let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
         let agent = place.agent(&agent_name).ok_or_else(|| {
             let known: Vec<&str> = place.agents.iter().map(|agent| agent.name.as_str()).collect();
@@ -74,9 +85,10 @@ impl Tools {
 #[tonic::async_trait]
 impl ToolService for Tools {
     async fn list_tools(&self, request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
-        let definitions = self.definitions(&request)?;
+        let definitions = self.definitions(&caller, &request)?;
         let etag = digest_of(&json!(definitions))[..32].to_owned();
         if request.if_none_match == etag {
             return Ok(Response::new(ListToolsResponse {
@@ -125,9 +137,10 @@ impl ToolService for Tools {
         request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
         let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let mode = output_mode(request.output)?;
-        let (id, cursor, attached) = self.begin(request.into(), mode).await?;
+        let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
         let broker = self.0.engine.broker().clone();
         let wrap = |event| ExecuteToolResponse { event: Some(event) };
         Ok(Response::new(stream_events(
@@ -136,8 +149,10 @@ impl ToolService for Tools {
     }
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         // When the client goes away this future is dropped, and `attached` with it.
-        let (id, mut cursor, attached) = self.begin(request.into_inner().into(), OutputMode::None).await?;
+        let request = request.into_inner().into();
+        let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
         while let Some(item) = cursor.next().await.map_err(status::watch)? {
             match item {
                 Item::Event(..) | Item::Gap { .. } | Item::Heartbeat { .. } => {}
@@ -152,8 +167,10 @@ impl ToolService for Tools {
 
     async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
         let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let id = convert::call_id("call_id", &request.call_id)?;
+        self.check_sight(&caller, &id).await?;
         let mode = output_mode(request.output)?;
         let after = unsigned("after_sequence", request.after_sequence)?;
         let engine = &self.0.engine;
@@ -173,7 +190,9 @@ impl ToolService for Tools {
     }
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = convert::call_id("call_id", &request.get_ref().call_id)?;
+        self.check_sight(&caller, &id).await?;
         let mut call = self.find(&id).await?;
         if let Some(input) = self.0.engine.input_state(&id) {
             call.accepts_input = call.ending.is_none() && !input.closed;
@@ -183,10 +202,12 @@ impl ToolService for Tools {
     }
 
     async fn list_calls(&self, request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let states = request.states.iter().map(|&state| convert::call_state("states", state));
         let filter = CallFilter {
             workspace: non_empty(request.workspace),
+            workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(crate::call::SessionId::new),
             states: states.collect::<Result<_, _>>()?,
             tools: request.tools,
@@ -211,7 +232,9 @@ impl ToolService for Tools {
     }
 
     async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let id = convert::call_id("call_id", &request.get_ref().call_id)?;
+        self.check_sight(&caller, &id).await?;
         let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
         let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
         if !record.state.is_terminal() {
@@ -224,8 +247,10 @@ impl ToolService for Tools {
     }
 
     async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let id = convert::call_id("call_id", &request.call_id)?;
+        self.check_sight(&caller, &id).await?;
         let offset = unsigned("offset", request.offset)?;
         if request.data.len() > MAX_WAITING_INPUT {
             return Err(bad_field("data", format!("more than {MAX_WAITING_INPUT} bytes")));
@@ -246,11 +271,13 @@ impl ToolService for Tools {
         request: Request<RevertCallRequest>,
     ) -> Result<Response<Self::RevertCallStream>, Status> {
         let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let reverted = convert::call_id("call_id", &request.call_id)?;
+        self.check_sight(&caller, &reverted).await?;
         let workspace = self.record(&reverted).await?.origin.workspace;
         let call = WireCall::from(request);
-        let (id, cursor, attached) = self.begin_in(&workspace, call, OutputMode::Full).await?;
+        let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
         let broker = self.0.engine.broker().clone();
         let wrap = |event| RevertCallResponse { event: Some(event) };
         Ok(Response::new(stream_events(
@@ -273,6 +300,14 @@ impl Tools {
     async fn left_by(&self, id: &CallId) -> Vec<BackgroundProcess> {
         let left = self.0.engine.left_by(id).await;
         left.into_iter().map(BackgroundProcess::from).collect()
+    }
+
+    /// Refuses what a caller may not see, as if it were not there.
+    async fn check_sight(&self, caller: &Caller, id: &CallId) -> Result<(), Status> {
+        if caller.is_limited() && !caller.sees(&self.record(id).await?.origin.workspace) {
+            return Err(status::not_found("call", id.as_str()));
+        }
+        Ok(())
     }
 
     async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {

@@ -4,6 +4,8 @@
 //! Opening and settling pass one gate, so a prompt never waits for what a grant of the same moment already allows.
 //! What the store has taken is told to everybody, even if the client or the call that asked for it is gone by then.
 
+mod approvals;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +23,8 @@ use crate::call::{
     PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
+pub use approvals::ApprovalPolicy;
+use approvals::Approved;
 
 /// The permission that the third identical call in a row asks for.
 pub const DOOM_LOOP: &str = "doom_loop";
@@ -48,6 +52,7 @@ pub struct Broker {
     store: Arc<dyn Store>,
     instance: InstanceId,
     policy: PromptPolicy,
+    approvals: ApprovalPolicy,
     /// Serializes opening and settling; the store is asked while it is held.
     gate: Arc<tokio::sync::Mutex<()>>,
     /// What is open, what is granted, who listens. Never held across an await.
@@ -97,6 +102,7 @@ impl Broker {
             store,
             instance,
             policy,
+            approvals: ApprovalPolicy::default(),
             gate: Arc::default(),
             state: Mutex::default(),
             changes,
@@ -111,7 +117,7 @@ impl Broker {
 
     /// Judges a request without asking anybody.
     pub fn judge(&self, workspace: &str, rights: &Rights, ask: &Ask) -> Judgement {
-        judgement::judge(ask, rights, &self.granted(workspace))
+        judgement::judge(ask, rights, &self.granted(workspace, rights))
     }
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
@@ -298,9 +304,17 @@ impl Broker {
         if !prompt.takes(&given.reply) {
             return Ok(Replied::WrongKind(prompt));
         }
-        let (also, grants) = self.consequences(&prompt, &given.reply);
+        if !self.approvals.may_answer(&prompt, &given.principal.id()) {
+            return Ok(Replied::NotAllowed(prompt));
+        }
+        let (prompt, reply) = match self.approve(prompt, &given).await? {
+            Approved::Enough(prompt, reply) => (prompt, reply),
+            Approved::NotYet(replied) => return Ok(replied),
+        };
+        let approvers = self.approvals.approvers(&prompt, &given);
+        let (also, grants) = self.consequences(&prompt, &reply, &approvers);
         let decision = Decision {
-            outcome: PromptOutcome::Replied(given.reply.clone()),
+            outcome: PromptOutcome::Replied(reply),
             time: Timestamp::now(),
             reply_id: given.reply_id.clone(),
             by: given.by.clone(),
@@ -336,7 +350,7 @@ impl Broker {
     }
 
     /// What a reply means for the other prompts of the session, and the grants it makes.
-    fn consequences(&self, prompt: &Arc<Prompt>, reply: &Reply) -> (Vec<Settlement>, Vec<Grant>) {
+    fn consequences(&self, prompt: &Arc<Prompt>, reply: &Reply, approvers: &[String]) -> (Vec<Settlement>, Vec<Grant>) {
         let settle = |other: &Prompt, reply: Reply| Settlement {
             prompt: other.id.clone(),
             state: PromptState::Resolved,
@@ -354,7 +368,10 @@ impl Broker {
             return (Vec::new(), Vec::new());
         };
         let others = state.waiting.values().filter(|other| {
-            other.prompt.session == prompt.session && other.prompt.id != prompt.id && other.prompt.ask().is_some()
+            other.prompt.session == prompt.session
+                && other.prompt.workspace == prompt.workspace
+                && other.prompt.id != prompt.id
+                && other.prompt.ask().is_some()
         });
         match reply {
             Reply::Once | Reply::Answers(_) => (Vec::new(), Vec::new()),
@@ -368,20 +385,19 @@ impl Broker {
                 )
             }
             Reply::Always => {
-                let grants: Vec<Grant> = ask.always.iter().map(|pattern| grant(prompt, ask, pattern)).collect();
-                let granted: Vec<Rule> = state
-                    .grants
+                let grants: Vec<Grant> = ask
+                    .always
                     .iter()
-                    .chain(&grants)
-                    .filter(|grant| grant.workspace == prompt.workspace)
-                    .map(as_rule)
+                    .map(|pattern| grant(prompt, ask, pattern, approvers))
                     .collect();
+                let standing = || state.grants.iter().chain(&grants);
                 let covered = |other: &&Waiting| {
+                    let granted = self.approvals.rules(standing(), &prompt.workspace, &other.rights);
                     let judged = other
                         .prompt
                         .ask()
                         .map(|ask| judgement::judge(ask, &other.rights, &granted));
-                    other.prompt.workspace == prompt.workspace && judged == Some(Judgement::Allow)
+                    judged == Some(Judgement::Allow)
                 };
                 (
                     others
@@ -545,7 +561,7 @@ impl Broker {
         let state = self.state();
         let covers = |grant: &&Grant| {
             let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
-            grant.workspace == workspace && action == Action::Allow
+            grant.workspace == workspace && action == Action::Allow && self.approvals.holds_for(grant, rights)
         };
         state.grants.iter().rev().find(covers).cloned()
     }
@@ -555,13 +571,8 @@ impl Broker {
         &self.instance
     }
 
-    fn granted(&self, workspace: &str) -> Vec<Rule> {
-        self.state()
-            .grants
-            .iter()
-            .filter(|grant| grant.workspace == workspace)
-            .map(as_rule)
-            .collect()
+    fn granted(&self, workspace: &str, rights: &Rights) -> Vec<Rule> {
+        self.approvals.rules(self.state().grants.iter(), workspace, rights)
     }
 
     fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
@@ -579,7 +590,7 @@ impl Broker {
     }
 }
 
-fn grant(prompt: &Prompt, ask: &Ask, pattern: &str) -> Grant {
+fn grant(prompt: &Prompt, ask: &Ask, pattern: &str, approvers: &[String]) -> Grant {
     Grant {
         id: GrantId::generate(),
         owner: prompt.owner.clone(),
@@ -587,6 +598,7 @@ fn grant(prompt: &Prompt, ask: &Ask, pattern: &str) -> Grant {
         permission: ask.permission.clone(),
         pattern: pattern.to_owned(),
         prompt: prompt.id.clone(),
+        approvers: approvers.to_vec(),
         created: Timestamp::now(),
     }
 }

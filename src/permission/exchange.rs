@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{Prompt, PromptId, Reply, Rule, SessionId};
+use crate::call::{Origin, Principal, Prompt, PromptId, Reply, Rule, SessionId};
 
 /// What happens to prompts when nobody answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +26,19 @@ pub struct Rights {
     pub ancestors: Vec<Arc<[Rule]>>,
     /// The folder that relative paths among the patterns are relative to.
     pub worktree: Arc<Path>,
+    /// In whose name it is made: nobody's own approval counts for it. Empty where nothing is made.
+    pub requesters: Arc<[String]>,
 }
 
 impl Rights {
+    /// Returns the same rights for a call that is made in these names.
+    pub fn of_requesters(self, origin: &Origin) -> Self {
+        Self {
+            requesters: origin.requesters().into(),
+            ..self
+        }
+    }
+
     /// Returns all rulesets that hold, the agent's own first.
     pub fn layers(&self) -> impl Iterator<Item = &[Rule]> {
         std::iter::once(&*self.rules).chain(self.ancestors.iter().map(|rules| &**rules))
@@ -40,6 +50,8 @@ impl Rights {
 pub enum Change {
     /// A prompt is open.
     Added(Arc<Prompt>),
+    /// A prompt got one of the approvals that it needs.
+    Approved(Arc<Prompt>),
     /// A prompt ended.
     Resolved(Arc<Prompt>),
 }
@@ -48,7 +60,7 @@ impl Change {
     /// Returns the prompt that changed.
     pub fn prompt(&self) -> &Arc<Prompt> {
         match self {
-            Self::Added(prompt) | Self::Resolved(prompt) => prompt,
+            Self::Added(prompt) | Self::Approved(prompt) | Self::Resolved(prompt) => prompt,
         }
     }
 }
@@ -58,6 +70,8 @@ impl Change {
 pub struct Interest {
     /// The workspace; any if none.
     pub workspace: Option<String>,
+    /// Any of these workspaces, the only ones that the listener may see; all if empty.
+    pub workspaces: Vec<String>,
     /// Any of these sessions; all if empty.
     pub sessions: Vec<SessionId>,
 }
@@ -66,6 +80,7 @@ impl Interest {
     /// Says whether the listener wants to see this prompt.
     pub fn covers(&self, prompt: &Prompt) -> bool {
         self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
+            && (self.workspaces.is_empty() || self.workspaces.contains(&prompt.workspace))
             && (self.sessions.is_empty() || self.sessions.contains(&prompt.session))
     }
 }
@@ -75,6 +90,10 @@ impl Interest {
 pub enum Replied {
     /// This reply decided; so it is when the same reply comes again.
     Accepted(Arc<Prompt>),
+    /// This reply approved, and somebody else has to as well.
+    Recorded(Arc<Prompt>),
+    /// Whoever replies is among those who asked.
+    NotAllowed(Arc<Prompt>),
     /// The prompt had ended before; this is how.
     Before(Arc<Prompt>),
     /// There is no such prompt.
@@ -98,6 +117,8 @@ pub struct GivenReply {
     pub reply: Reply,
     /// The digest that the approver was shown, if it cites one.
     pub input_digest: Option<String>,
-    /// Who replies.
+    /// Who replies, as it is shown.
     pub by: String,
+    /// Who replies, as the service knows.
+    pub principal: Principal,
 }

@@ -149,6 +149,7 @@ mod tests {
             rules: layers.next().unwrap(),
             ancestors: layers.collect(),
             worktree: Path::new("/w").into(),
+            requesters: Arc::default(),
         }
     }
 

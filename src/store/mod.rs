@@ -11,8 +11,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::call::{
-    CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId, OutputId,
-    Prompt, PromptId, PromptState, ServiceEvent, SessionId, Timestamp,
+    Approval, CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId,
+    OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, Timestamp,
 };
 
 /// Why a store could not do what it was asked.
@@ -64,6 +64,8 @@ pub struct Page<T> {
 pub struct CallFilter {
     /// The workspace.
     pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
     /// The session.
     pub session: Option<SessionId>,
     /// Any of these states.
@@ -150,6 +152,8 @@ pub struct OutputInfo {
 pub struct OutputFilter {
     /// The workspace.
     pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
     /// The session.
     pub session: Option<SessionId>,
     /// The call.
@@ -216,6 +220,8 @@ pub struct PromptFilter {
     pub owner: Option<InstanceId>,
     /// The workspace.
     pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
     /// Any of these sessions.
     pub sessions: Vec<SessionId>,
     /// The call.
@@ -262,6 +268,10 @@ pub trait Prompts: Send + Sync + 'static {
 
     /// Lists prompts in the order of their arrival, at most `limit`.
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
+
+    /// Adds an approval to a prompt and returns the prompt, or `None` if it is not open or there is none. A second
+    /// approval of the same principal changes nothing.
+    async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError>;
 
     /// Settles a prompt and, if it was still open, those of `also` that still are, and stores the grants: all in one
     /// transaction. The first one wins; later ones get its decision.

@@ -86,6 +86,8 @@ impl Stage {
             model: Model::default(),
             client: String::new(),
             parent: None,
+            requester: String::new(),
+            on_behalf_of: Vec::new(),
             extra: JsonMap::new(),
         };
         let port = Arc::new(Port::default());

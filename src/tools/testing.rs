@@ -152,6 +152,8 @@ impl Bench {
             model: Model::default(),
             client: String::new(),
             parent: None,
+            requester: String::new(),
+            on_behalf_of: Vec::new(),
             extra: JsonMap::new(),
         };
         let call = CallId::generate();

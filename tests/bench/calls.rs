@@ -217,6 +217,7 @@ impl Approver {
                 }
                 channel_response::Message::Opened(_)
                 | channel_response::Message::SnapshotEnd(_)
+                | channel_response::Message::PromptUpdated(_)
                 | channel_response::Message::PromptResolved(_)
                 | channel_response::Message::Heartbeat(_) => {}
             }

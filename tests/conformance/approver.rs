@@ -115,9 +115,13 @@ impl Approver {
                 | ReplyResult::Expired
                 | ReplyResult::DigestMismatch
                 | ReplyResult::OtherInstance
+                | ReplyResult::NotAllowed
+                | ReplyResult::SecondApprovalNeeded
                 | ReplyResult::Invalid) => bail!("a reply was not taken: {result_kind:?}: {}", result.message),
             },
-            channel_response::Message::PromptResolved(_) | channel_response::Message::Heartbeat(_) => Ok(Vec::new()),
+            channel_response::Message::PromptUpdated(_)
+            | channel_response::Message::PromptResolved(_)
+            | channel_response::Message::Heartbeat(_) => Ok(Vec::new()),
             message @ (channel_response::Message::Opened(_) | channel_response::Message::SnapshotEnd(_)) => {
                 bail!("the channel sent {message:?} twice")
             }

@@ -49,6 +49,7 @@ impl Scene {
         let rights = Rights {
             rules: rules.into(),
             ancestors: Vec::new(),
+            requesters: [].into(),
             worktree: Path::new(self.workspace.worktree()).into(),
         };
         asks(line, &self.workspace)

@@ -145,6 +145,8 @@ async fn approve(channel: Channel, name: String, mut random: Random, learned: mp
                     other @ (ReplyResult::Unspecified
                     | ReplyResult::Expired
                     | ReplyResult::Invalid
+                    | ReplyResult::NotAllowed
+                    | ReplyResult::SecondApprovalNeeded
                     | ReplyResult::OtherInstance) => panic!("{other:?}"),
                 };
                 let _ = learned.send(Learned {

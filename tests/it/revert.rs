@@ -51,6 +51,7 @@ impl Service {
             workspaces: Some(vec![RawWorkspace {
                 name: "main".to_owned(),
                 directory: text("work"),
+                self_approval: None,
             }]),
             limits,
             ..RawConfig::default()

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::variables;
 use super::{
-    Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, PermissionConfig, RawConfig, RawSize, RawWorkspace,
-    RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, PermissionConfig, RawConfig, RawSize,
+    RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
 use crate::config::{toml_file, units};
 
-const DEFAULT_TCP: &str = "127.0.0.1:50551";
+pub(super) const DEFAULT_TCP: &str = "127.0.0.1:50551";
 const DAY: Duration = Duration::from_secs(86_400);
 /// Bytes of the longest path that a socket address holds.
 const MAX_SOCKET_PATH: usize = 107;
@@ -24,7 +24,7 @@ pub(super) struct RawLayer {
     raw: RawConfig,
     kind: Kind,
     /// What relative paths belong to.
-    base: PathBuf,
+    pub(super) base: PathBuf,
 }
 
 enum Kind {
@@ -52,7 +52,7 @@ impl RawLayer {
         Self { raw, kind, base }
     }
 
-    fn source(&self, key: &str) -> Source {
+    pub(super) fn source(&self, key: &str) -> Source {
         match &self.kind {
             Kind::File { path, text } => Source::File {
                 path: path.clone(),
@@ -63,7 +63,7 @@ impl RawLayer {
         }
     }
 
-    fn error(&self, key: &str, message: String) -> ConfigError {
+    pub(super) fn error(&self, key: &str, message: String) -> ConfigError {
         match &self.kind {
             Kind::File { path, text } => {
                 let problem = Problem::new(toml_file::locate(text, key), key, message);
@@ -88,9 +88,11 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     let data_dir = pick.data_dir()?;
     let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
     let listen = pick.listen(&data_dir)?;
+    let auth = pick.auth()?;
+    pick.check_reach(&listen, &auth)?;
     let workspaces = pick.workspaces()?;
     let limits = pick.limits()?;
-    let permission = pick.permission(listen.is_local())?;
+    let permission = pick.permission(listen.is_local(), &auth)?;
     let retention = RetentionConfig {
         outputs: pick.duration("retention.outputs", |raw| &raw.retention.outputs, 7 * DAY)?,
         calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
@@ -117,6 +119,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         data_dir,
         drain_grace,
         listen,
+        auth,
         workspaces,
         limits,
         permission,
@@ -138,7 +141,7 @@ pub(super) struct Pick<'a> {
 
 impl<'a> Pick<'a> {
     /// Returns the strongest layer that says something about a key, and what it says.
-    fn said<R>(&self, get: impl Fn(&RawConfig) -> &Option<R>) -> Option<(&'a RawLayer, &'a R)> {
+    pub(super) fn said<R>(&self, get: impl Fn(&RawConfig) -> &Option<R>) -> Option<(&'a RawLayer, &'a R)> {
         let layers = self.layers;
         layers
             .iter()
@@ -166,13 +169,18 @@ impl<'a> Pick<'a> {
         Ok(value)
     }
 
-    fn note(&mut self, key: &str, value: String, source: Source) {
+    pub(super) fn note(&mut self, key: &str, value: String, source: Source) {
         let key = key.to_owned();
         self.settings.push(Setting { key, value, source });
     }
 
     /// Makes the error of a value that was picked and does not go with another one.
-    fn conflict<R>(&self, key: &str, get: impl Fn(&RawConfig) -> &Option<R>, message: String) -> ConfigError {
+    pub(super) fn conflict<R>(
+        &self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<R>,
+        message: String,
+    ) -> ConfigError {
         match self.said(get) {
             Some((layer, _)) => layer.error(key, message),
             None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
@@ -198,7 +206,7 @@ impl<'a> Pick<'a> {
         )
     }
 
-    fn duration(
+    pub(super) fn duration(
         &mut self,
         key: &str,
         get: impl Fn(&RawConfig) -> &Option<String>,
@@ -275,14 +283,8 @@ impl<'a> Pick<'a> {
             unix,
             insecure,
             origins,
+            tls: self.tls()?,
         };
-        if let Some(address) = listen.tcp.filter(|_| !listen.is_local() && !insecure) {
-            let message = format!(
-                "other machines can reach {address}, and there is neither TLS nor authentication yet: listen on a \
-                 loopback address such as {DEFAULT_TCP}, or set listen.insecure (--insecure) if the network is trusted"
-            );
-            return Err(self.conflict("listen.tcp", |raw| &raw.listen.tcp, message));
-        }
         if listen.tcp.is_none() && listen.unix.is_none() {
             let message = "nothing to listen on: give listen.tcp or listen.unix".to_owned();
             return Err(self.conflict("listen.tcp", |raw| &raw.listen.tcp, message));
@@ -296,6 +298,7 @@ impl<'a> Pick<'a> {
             None => vec![WorkspaceConfig {
                 name: "default".to_owned(),
                 directory: env.cwd().to_path_buf(),
+                self_approval: None,
             }],
             Some((layer, entries)) => entries
                 .iter()
@@ -357,7 +360,7 @@ impl<'a> Pick<'a> {
         Ok(limits)
     }
 
-    fn permission(&mut self, is_local: bool) -> Result<PermissionConfig, ConfigError> {
+    fn permission(&mut self, is_local: bool, auth: &AuthConfig) -> Result<PermissionConfig, ConfigError> {
         let timeout = self.value(
             "permission.timeout",
             |raw| &raw.permission.timeout,
@@ -379,7 +382,13 @@ impl<'a> Pick<'a> {
                 Unattended::Refuse => "refuse".to_owned(),
             },
         )?;
-        Ok(PermissionConfig { timeout, unattended })
+        let (self_approval, second_approver) = self.approval(auth)?;
+        Ok(PermissionConfig {
+            timeout,
+            unattended,
+            self_approval,
+            second_approver,
+        })
     }
 
     /// Takes names of variables, in which `*` stands for any characters.
@@ -515,5 +524,6 @@ fn workspace(
     Ok(WorkspaceConfig {
         name: name.clone(),
         directory: folder(env, &entry.directory, base)?,
+        self_approval: entry.self_approval,
     })
 }

@@ -47,6 +47,7 @@ fn defaults() {
         [WorkspaceConfig {
             name: "default".to_owned(),
             directory: PathBuf::from("/nowhere/w"),
+            self_approval: None,
         }]
     );
     assert_eq!(config.retention.calls, Duration::from_secs(30 * 86_400));
@@ -135,8 +136,10 @@ directory = "/b/../c"
         .iter()
         .filter(|setting| setting.source == Source::Default)
         .collect();
+    let optional = |key: &str| key.starts_with("listen.tls.") || key.starts_with("auth.") || key.contains("approv");
+    let silent: Vec<&str> = silent.iter().map(|setting| setting.key.as_str()).collect();
     assert_eq!(
-        silent.iter().map(|setting| setting.key.as_str()).collect::<Vec<_>>(),
+        silent.into_iter().filter(|key| !optional(key)).collect::<Vec<_>>(),
         ["listen.insecure"]
     );
 }
@@ -195,17 +198,39 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_SANDBOX_AGENTS", "plan=off"),
         ("TOOLGATE_LOG_FORMAT", "text"),
         ("TOOLGATE_LOG_FILTER", "info"),
+        ("TOOLGATE_LISTEN_TLS_CERTIFICATE", "/c"),
+        ("TOOLGATE_LISTEN_TLS_KEY", "/k"),
+        ("TOOLGATE_LISTEN_TLS_CLIENT_CA", "/ca"),
+        ("TOOLGATE_LISTEN_TLS_CLIENT_AUTH", "optional"),
+        ("TOOLGATE_AUTH_TOKENS_FILE", "/t"),
+        ("TOOLGATE_AUTH_JWT_JWKS_FILE", "/j"),
+        ("TOOLGATE_AUTH_JWT_ISSUER", "i"),
+        ("TOOLGATE_AUTH_JWT_AUDIENCE", "a"),
+        ("TOOLGATE_AUTH_JWT_ALGORITHMS", "ES256,EdDSA"),
+        ("TOOLGATE_AUTH_JWT_NAME_CLAIM", "n"),
+        ("TOOLGATE_AUTH_JWT_SCOPE_CLAIM", "s"),
+        ("TOOLGATE_AUTH_JWT_WORKSPACE_CLAIM", "w"),
+        ("TOOLGATE_AUTH_JWT_LEEWAY", "1s"),
+        ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
+        ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
     ];
     let config = load("", &vars, RawConfig::default()).expect("it is valid");
     assert_eq!(config.workspaces.len(), 2);
-    for setting in config.explain() {
+    // A list of tables has no place in a variable.
+    let settings = || {
+        config
+            .explain()
+            .iter()
+            .filter(|setting| setting.key != "auth.certificates")
+    };
+    for setting in settings() {
         assert!(
             matches!(setting.source, Source::Variable(_)),
             "{} has no variable",
             setting.key
         );
     }
-    assert_eq!(config.explain().len(), vars.len());
+    assert_eq!(settings().count(), vars.len());
 }
 
 #[test]
@@ -253,7 +278,22 @@ fn other_machines_are_kept_out_unless_told_otherwise() {
         ] {
             assert!(error.contains(part), "{part} is not in {error}");
         }
-        let config = plain(&format!("[listen]\ntcp = {address:?}\ninsecure = true"));
+        let bare = load(
+            &format!("[listen]\ntcp = {address:?}\ninsecure = true"),
+            &[],
+            RawConfig::default(),
+        );
+        assert!(bare.expect_err("nobody is asked").to_string().contains("who they are"));
+        let open = format!("[auth]\ntokens_file = \"/t\"\n[listen]\ntcp = {address:?}");
+        let open = load(&open, &[], RawConfig::default());
+        assert!(open.expect_err("it is readable").to_string().contains("not encrypted"));
+        let tls = "[listen.tls]\ncertificate = \"c\"\nkey = \"k\"";
+        plain(&format!(
+            "[auth]\ntokens_file = \"/t\"\n[listen]\ntcp = {address:?}\n{tls}"
+        ));
+        let config = plain(&format!(
+            "[auth]\ntokens_file = \"/t\"\n[listen]\ntcp = {address:?}\ninsecure = true"
+        ));
         assert!(!config.listen.is_local());
         assert_eq!(config.permission.timeout, Some(Duration::from_secs(600)));
     }
@@ -263,6 +303,42 @@ fn other_machines_are_kept_out_unless_told_otherwise() {
             "{address}"
         );
     }
+}
+
+#[test]
+fn what_needs_something_else_says_so() {
+    fn check(text: &str, part: &str) {
+        let error = load(text, &[], RawConfig::default()).expect_err(text).to_string();
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+    check("[listen.tls]\nkey = \"k\"", "certificate is missing");
+    check("[listen.tls]\ncertificate = \"k\"", "private key is missing");
+    check("[listen.tls]\nclient_auth = \"maybe\"", "\"optional\"");
+    check(
+        "[auth.jwt]\njwks_file = \"k\"\naudience = \"a\"",
+        "auth.jwt.issuer is missing",
+    );
+    check(
+        "[auth.jwt]\njwks_file = \"k\"\nissuer = \"a\"",
+        "auth.jwt.audience is missing",
+    );
+    check("[auth.jwt]\nissuer = \"a\"", "auth.jwt.jwks_file");
+    check("[auth.jwt]\nleeway = \"1h\"", "at most");
+    check("[[auth.certificates]]\nname = \"a\"\nscopes = []", "subject");
+    check(
+        "[[auth.certificates]]\nsubject = \"a\"\nname = \"a\"\nscopes = []",
+        "listen.tls.client_ca",
+    );
+    check("[permission]\nself_approval = false", "needs authentication");
+    check("[permission]\nsecond_approver = [\"bash\"]", "needs authentication");
+    let config = plain(
+        "[auth]\ntokens_file = \"t\"\n[permission]\nself_approval = true\nsecond_approver = [\"bash\"]\n[[workspaces]]\nname \
+         = \"a\"\ndirectory = \"a\"\nself_approval = false",
+    );
+    assert_eq!(config.permission.self_approval, Some(true));
+    assert_eq!(config.permission.second_approver, ["bash"]);
+    assert_eq!(config.workspaces[0].self_approval, Some(false));
+    assert!(config.auth.is_configured());
 }
 
 #[test]

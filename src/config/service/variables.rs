@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent, RawShell,
-    RawShellEnvironment, RawSize, RawWorkspace,
+    RawAuth, RawConfig, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent,
+    RawShell, RawShellEnvironment, RawSize, RawTls, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -18,8 +18,10 @@ pub(super) fn name_of(key: &str) -> String {
 /// Reads all variables.
 pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     let text = |key: &str| env.get(&name_of(key)).map(str::to_owned);
-    let list = |key: &str| text(key).map(|list| list.split(',').map(|one| one.trim().to_owned()).collect());
     let size = |key: &str| text(key).map(RawSize::Text);
+    let list = |key: &str| -> Option<Vec<String>> {
+        text(key).map(|list| list.split(',').map(|one| one.trim().to_owned()).collect())
+    };
     Ok(RawConfig {
         data_dir: text("data_dir"),
         drain_grace: text("drain_grace"),
@@ -28,6 +30,26 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             unix: text("listen.unix"),
             insecure: switch(env, "listen.insecure")?,
             origins: list("listen.origins"),
+            tls: RawTls {
+                certificate: text("listen.tls.certificate"),
+                key: text("listen.tls.key"),
+                client_ca: text("listen.tls.client_ca"),
+                client_auth: text("listen.tls.client_auth"),
+            },
+        },
+        auth: RawAuth {
+            tokens_file: text("auth.tokens_file"),
+            jwt: RawJwt {
+                jwks_file: text("auth.jwt.jwks_file"),
+                issuer: text("auth.jwt.issuer"),
+                audience: text("auth.jwt.audience"),
+                algorithms: list("auth.jwt.algorithms"),
+                name_claim: text("auth.jwt.name_claim"),
+                scope_claim: text("auth.jwt.scope_claim"),
+                workspace_claim: text("auth.jwt.workspace_claim"),
+                leeway: text("auth.jwt.leeway"),
+            },
+            certificates: None,
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {
@@ -41,6 +63,8 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         permission: RawPermission {
             timeout: text("permission.timeout"),
             unattended: text("permission.unattended"),
+            self_approval: switch(env, "permission.self_approval")?,
+            second_approver: list("permission.second_approver"),
         },
         retention: RawRetention {
             outputs: text("retention.outputs"),
@@ -72,7 +96,8 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 10] = [
+    const PARTS: [&str; 11] = [
+        "AUTH",
         "DATA",
         "DRAIN",
         "LISTEN",
@@ -142,6 +167,7 @@ fn workspaces(env: &Environment) -> Result<Option<Vec<RawWorkspace>>, ConfigErro
         Some(RawWorkspace {
             name: name.trim().to_owned(),
             directory: directory.trim().to_owned(),
+            self_approval: None,
         })
     });
     let entries: Option<Vec<_>> = entries.collect();

@@ -76,6 +76,21 @@ impl From<call::Decision> for proto::PromptResolution {
     }
 }
 
+impl From<call::Approval> for proto::PromptApproval {
+    fn from(approval: call::Approval) -> Self {
+        let decision = match approval.always {
+            true => proto::PromptDecision::Always,
+            false => proto::PromptDecision::Once,
+        };
+        Self {
+            principal: approval.principal,
+            approved_by: approval.by,
+            decision: decision.into(),
+            time: Some(timestamp(approval.time)),
+        }
+    }
+}
+
 /// Returns the state that a prompt with this outcome is in.
 pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
     match outcome {
@@ -95,6 +110,8 @@ impl From<call::Prompt> for proto::Prompt {
             agent: prompt.agent,
             tool: prompt.tool,
             requester: prompt.requester,
+            on_behalf_of: prompt.on_behalf_of,
+            approvals: prompt.approvals.into_iter().map(proto::PromptApproval::from).collect(),
             create_time: Some(timestamp(prompt.created)),
             expire_time: prompt.expires.map(timestamp),
             state: proto::PromptState::from(prompt.state).into(),
@@ -179,6 +196,7 @@ impl From<call::Grant> for proto::Grant {
             pattern: grant.pattern,
             create_time: Some(timestamp(grant.created)),
             prompt_id: grant.prompt.to_string(),
+            approvers: grant.approvers,
         }
     }
 }

@@ -240,6 +240,7 @@ fn sweep(db: &Connection, instances: &Instances, before: Timestamp) -> Result<us
 fn select(filter: &CallFilter) -> Query {
     let query = Query::new("SELECT number, record FROM calls WHERE TRUE")
         .is("workspace", filter.workspace.as_deref())
+        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
         .is("session", filter.session.as_ref().map(|session| session.as_str()))
         .one_of("state", filter.states.iter().map(|state| state.as_str()))
         .one_of("tool", filter.tools.iter().map(String::as_str));

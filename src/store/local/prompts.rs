@@ -9,7 +9,7 @@ use super::LocalStore;
 use super::error::{Doing, decode, encode, is_duplicate};
 use super::instances::Instances;
 use super::query::Query;
-use crate::call::{CallId, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState};
+use crate::call::{Approval, CallId, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState};
 use crate::store::{PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
@@ -64,6 +64,18 @@ fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<
     prompt.decision = Some(settlement.decision);
     replace(db, &prompt)?;
     Ok(prompt)
+}
+
+fn approve(db: &Connection, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
+    let Some(mut prompt) = get(db, id)?.filter(|prompt| prompt.state == PromptState::Open) else {
+        return Ok(None);
+    };
+    let known = |earlier: &Approval| earlier.principal == approval.principal;
+    if !prompt.approvals.iter().any(known) {
+        prompt.approvals.push(approval);
+        replace(db, &prompt)?;
+    }
+    Ok(Some(prompt))
 }
 
 fn settle(
@@ -121,6 +133,7 @@ fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prom
     query
         .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))
         .is("workspace", filter.workspace.as_deref())
+        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
         .is("call", filter.call.as_ref().map(|call| call.as_str()))
         .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
         .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
@@ -176,6 +189,11 @@ impl Prompts for LocalStore {
     async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
         let filter = filter.clone();
         self.readers.read(move |db| list(db, &filter, limit)).await
+    }
+
+    async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
+        let id = id.clone();
+        self.writer.ask(move |db| approve(db, &id, approval)).await
     }
 
     async fn settle(

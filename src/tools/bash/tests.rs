@@ -109,6 +109,8 @@ impl Fixture {
             model: Model::default(),
             client: String::new(),
             parent: None,
+            requester: String::new(),
+            on_behalf_of: Vec::new(),
             extra: JsonMap::new(),
         };
         let workspace = Workspace::open("main", &folder.path().join("work"), None).unwrap();

@@ -32,6 +32,7 @@ fn grant(id: &str, owner: &InstanceId) -> Grant {
         permission: "bash".to_owned(),
         pattern: "ls *".to_owned(),
         prompt: PromptId::from("p"),
+        approvers: Vec::new(),
         created: Timestamp(2_000),
     }
 }

@@ -150,6 +150,8 @@ impl Inside {
                 model: Model::default(),
                 client: "cli".to_owned(),
                 parent: None,
+                requester: String::new(),
+                on_behalf_of: Vec::new(),
                 extra: Default::default(),
             },
             tool: "gate".to_owned(),

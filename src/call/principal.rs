@@ -1,0 +1,128 @@
+//! Who uses the service.
+//!
+//! *Invariant:* two principals are the same exactly when their ids are. The name that a client gives itself is no part
+//! of one.
+
+use std::fmt;
+
+use super::Origin;
+
+/// How the service knows a principal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PrincipalKind {
+    /// It does not: authentication is not configured.
+    #[default]
+    Anonymous,
+    /// By the user that the system names as the peer of a Unix socket.
+    Owner,
+    /// By a bearer token of the tokens file.
+    Token,
+    /// By a signed token of an issuer.
+    Jwt,
+    /// By a client certificate.
+    Certificate,
+}
+
+/// Somebody, or some program, that the service deals with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal {
+    kind: PrincipalKind,
+    name: String,
+}
+
+impl Principal {
+    /// Returns the one that nobody asked who it is.
+    pub fn anonymous() -> Self {
+        Self::default()
+    }
+
+    /// Makes a principal; an anonymous one has no name.
+    pub fn new(kind: PrincipalKind, name: impl Into<String>) -> Self {
+        match kind {
+            PrincipalKind::Anonymous => Self::anonymous(),
+            PrincipalKind::Owner | PrincipalKind::Token | PrincipalKind::Jwt | PrincipalKind::Certificate => Self {
+                kind,
+                name: name.into(),
+            },
+        }
+    }
+
+    /// Returns how the service knows it.
+    pub fn kind(&self) -> PrincipalKind {
+        self.kind
+    }
+
+    /// Returns its name; empty if it is anonymous.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what identifies it, in records too: the kind and the name, or nothing if it is anonymous.
+    pub fn id(&self) -> String {
+        match self.kind {
+            PrincipalKind::Anonymous => String::new(),
+            PrincipalKind::Owner => format!("unix:{}", self.name),
+            PrincipalKind::Token => format!("token:{}", self.name),
+            PrincipalKind::Jwt => format!("jwt:{}", self.name),
+            PrincipalKind::Certificate => format!("certificate:{}", self.name),
+        }
+    }
+
+    /// Returns how it is called beside a decision: by its name, and by what it calls itself if that says more.
+    pub fn shown(&self, own_words: &str) -> String {
+        match (self.name.as_str(), own_words) {
+            ("", words) => words.to_owned(),
+            (name, "") => name.to_owned(),
+            (name, words) if name == words => name.to_owned(),
+            (name, words) => format!("{name} ({words})"),
+        }
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            PrincipalKind::Anonymous => f.write_str("anonymous"),
+            PrincipalKind::Owner | PrincipalKind::Token | PrincipalKind::Jwt | PrincipalKind::Certificate => {
+                f.write_str(&self.id())
+            }
+        }
+    }
+}
+
+impl Origin {
+    /// Says that the call is made on behalf of another one: of everybody in whose name that was made, too.
+    pub fn inherit(&mut self, parent: &Self) {
+        self.on_behalf_of = parent.requesters();
+        self.on_behalf_of.retain(|id| *id != self.requester);
+    }
+
+    /// Returns everybody in whose name the call is made: who made it, and who made the calls above it.
+    pub fn requesters(&self) -> Vec<String> {
+        let mut all = vec![self.requester.clone()];
+        all.extend(self.on_behalf_of.iter().filter(|id| **id != self.requester).cloned());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_name_of_another_kind_is_somebody_else() {
+        let token = Principal::new(PrincipalKind::Token, "alice");
+        let jwt = Principal::new(PrincipalKind::Jwt, "alice");
+        assert_ne!(token.id(), jwt.id());
+        assert_eq!(Principal::new(PrincipalKind::Anonymous, "alice").id(), "");
+    }
+
+    #[test]
+    fn a_client_cannot_take_a_name_away() {
+        let alice = Principal::new(PrincipalKind::Token, "alice");
+        assert_eq!(alice.shown("bob"), "alice (bob)");
+        assert_eq!(alice.shown(""), "alice");
+        assert_eq!(alice.shown("alice"), "alice");
+        assert_eq!(Principal::anonymous().shown("bob"), "bob");
+    }
+}

@@ -1,0 +1,123 @@
+//! The gate before every RPC: who calls, whether that one may, and for how long.
+//!
+//! *Invariant:* a request passes with its caller in its extensions or not at all. What was opened with credentials that can
+//! end, ends with them.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use tower::{Layer, Service};
+
+use super::Authenticator;
+use super::caller::Caller;
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Puts [`Gate`] before a service.
+#[derive(Clone)]
+pub(crate) struct GateLayer(pub(crate) Arc<Authenticator>);
+
+impl<S> Layer<S> for GateLayer {
+    type Service = Gate<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Gate {
+            authenticator: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+/// Lets pass whoever may.
+#[derive(Clone)]
+pub(crate) struct Gate<S> {
+    authenticator: Arc<Authenticator>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let caller = match self.authenticator.admit(&request) {
+            Ok(caller) => caller,
+            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
+        };
+        let ends = caller.as_ref().filter(|caller| caller.bearer.is_some()).cloned();
+        if let Some(caller) = caller {
+            request.extensions_mut().insert(caller);
+        }
+        let response = self.inner.call(request);
+        match ends {
+            None => Box::pin(response),
+            Some(caller) => Box::pin(bounded(response, self.authenticator.clone(), caller)),
+        }
+    }
+}
+
+async fn bounded(
+    response: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+    authenticator: Arc<Authenticator>,
+    caller: Arc<Caller>,
+) -> Result<Response<Body>, Infallible> {
+    let mut end: BoxFuture<Status> = Box::pin(async move { authenticator.end_of(&caller).await });
+    tokio::select! {
+        biased;
+        response = response => response.map(|response| response.map(|body| Body::new(Bounded { body, end: Some(end) }))),
+        status = &mut end => Ok(status.into_http()),
+    }
+}
+
+/// A body that ends when the caller's credentials do.
+struct Bounded {
+    body: Body,
+    /// None when it is over.
+    end: Option<BoxFuture<Status>>,
+}
+
+impl http_body::Body for Bounded {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Some(end) = self.end.as_mut() else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(status) = end.as_mut().poll(context) {
+            self.end = None;
+            // What the stream holds goes with it: a call whose client is meant to stay is told now.
+            self.body = Body::empty();
+            let mut trailers = HeaderMap::new();
+            return Poll::Ready(Some(
+                status.add_header(&mut trailers).map(|()| Frame::trailers(trailers)),
+            ));
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.end.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,10 @@
+//! Who may call, and what they may do: over real connections, with real certificates.
+//!
+//! *Invariant:* each service has its own folder and listens on a free port of this machine.
+
+mod approvals;
+mod isolation;
+mod jwt;
+mod setup;
+mod tls;
+mod tokens;

@@ -1,0 +1,203 @@
+//! Nobody answers for themselves, and some things take two.
+
+use serde_json::json;
+use tonic::Code;
+
+use toolgate::grpc::proto::*;
+
+use super::setup::*;
+use crate::support::{self, Approver, Random, Server, Setup, refused, test};
+
+#[test]
+fn who_asked_does_not_answer() {
+    test(async {
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let channel = service.connect().await;
+        let own = ask(&channel, ALICE, "a", "own", "").await;
+        assert_eq!(own.requester, "token:alice");
+        for decision in [PromptDecision::Once, PromptDecision::Always, PromptDecision::Reject] {
+            let result = answer(&channel, ALICE, &own, decision).await;
+            refused(result, Code::PermissionDenied, "SELF_APPROVAL");
+        }
+        // A call below it, made by somebody else, is hers as well.
+        let below = ask(&channel, BOB, "a", "below", "own").await;
+        assert_eq!(
+            (below.requester.as_str(), below.on_behalf_of.as_slice()),
+            ("token:bob", ["token:alice".to_owned()].as_slice())
+        );
+        for token in [ALICE, BOB] {
+            let result = answer(&channel, token, &below, PromptDecision::Once).await;
+            refused(result, Code::PermissionDenied, "SELF_APPROVAL");
+        }
+        let settled = answer(&channel, CAROL, &below, PromptDecision::Once).await.unwrap();
+        assert_eq!(settled.result(), ReplyResult::Accepted);
+        let resolution = settled.prompt.unwrap().resolution.unwrap();
+        assert_eq!(resolution.resolved_by, "carol (somebody)");
+        // What Bob allows for good holds for Alice, and not for himself.
+        let always = answer(&channel, BOB, &own, PromptDecision::Always).await.unwrap();
+        assert_eq!(always.result(), ReplyResult::Accepted);
+        let request = ExecuteToolRequest {
+            context: Some(CallContext {
+                workspace: "a".to_owned(),
+                ..Default::default()
+            }),
+            ..support::bash("echo own")
+        };
+        let run = tools(&channel, ALICE)
+            .run_tool(support::run_request(request))
+            .await
+            .unwrap();
+        support::completed(&run.into_inner().call.unwrap());
+        assert_eq!(ask(&channel, BOB, "a", "own-of-bob", "").await.requester, "token:bob");
+        service.stop().await;
+    });
+}
+
+#[test]
+fn a_workspace_may_let_them() {
+    test(async {
+        let folder = Folder::new();
+        let settings = format!("{}\npermission.self_approval = true", with_tokens(&folder));
+        let service = folder.start(&settings).await.unwrap();
+        let channel = service.connect().await;
+        let own = ask(&channel, ALICE, "a", "own", "").await;
+        let settled = answer(&channel, ALICE, &own, PromptDecision::Once).await.unwrap();
+        assert_eq!(settled.result(), ReplyResult::Accepted);
+        service.stop().await;
+    });
+}
+
+#[test]
+fn the_owner_answers_on_its_socket() {
+    test(async {
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let socket = format!("unix:{}", folder.path("s").display());
+        let channel = tonic::transport::Endpoint::from_shared(socket)
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
+        let own = ask(&channel, "", "a", "own", "").await;
+        assert!(own.requester.starts_with("unix:"), "{}", own.requester);
+        let settled = answer(&channel, "", &own, PromptDecision::Once).await.unwrap();
+        assert_eq!(settled.result(), ReplyResult::Accepted);
+        service.stop().await;
+    });
+}
+
+#[test]
+fn two_approve_and_one_refuses() {
+    test(async {
+        let folder = Folder::new();
+        let settings = format!("{}\npermission.second_approver = [\"bash\"]", with_tokens(&folder));
+        let service = folder.start(&settings).await.unwrap();
+        let channel = service.connect().await;
+        let prompt = ask(&channel, ALICE, "a", "two", "").await;
+        let result = answer(&channel, ALICE, &prompt, PromptDecision::Once).await;
+        refused(result, Code::PermissionDenied, "SELF_APPROVAL");
+        for _ in 0..2 {
+            let first = answer(&channel, BOB, &prompt, PromptDecision::Always).await.unwrap();
+            assert_eq!(first.result(), ReplyResult::SecondApprovalNeeded);
+            let shown = first.prompt.unwrap();
+            assert_eq!(shown.state(), PromptState::Open);
+            assert_eq!(shown.approvals.len(), 1);
+            assert_eq!(shown.approvals[0].principal, "token:bob");
+        }
+        let second = answer(&channel, CAROL, &prompt, PromptDecision::Once).await.unwrap();
+        assert_eq!(second.result(), ReplyResult::Accepted);
+        let settled = second.prompt.unwrap();
+        // Once and always are once.
+        assert_eq!(settled.resolution.unwrap().decision(), PromptDecision::Once);
+        assert_eq!(settled.approvals.len(), 2);
+        let grants = prompts(&channel, BOB).list_grants(ListGrantsRequest::default()).await;
+        assert!(grants.unwrap().into_inner().grants.is_empty());
+        // One refusal is enough.
+        let prompt = ask(&channel, ALICE, "a", "no", "").await;
+        answer(&channel, BOB, &prompt, PromptDecision::Once).await.unwrap();
+        let rejected = answer(&channel, CAROL, &prompt, PromptDecision::Reject).await.unwrap();
+        assert_eq!(rejected.result(), ReplyResult::Accepted);
+        service.stop().await;
+    });
+}
+
+#[test]
+fn a_first_approval_survives_a_crash() {
+    test(async {
+        let folder = Folder::new();
+        folder.put("tokens", TOKENS);
+        let tokens = folder.path("tokens").display().to_string();
+        let setup = Setup::permission(json!({"bash": "ask"}))
+            .env("TOOLGATE_AUTH_TOKENS_FILE", &tokens)
+            .env("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash");
+        let mut server = Server::with(setup).await;
+        let prompt = ask(&server.channel(), ALICE, "", "crash", "").await;
+        let first = answer(&server.channel(), BOB, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(first.result(), ReplyResult::SecondApprovalNeeded);
+        server.kill9().await;
+        server.restart().await;
+        let again = answer(&server.channel(), BOB, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(again.result(), ReplyResult::SecondApprovalNeeded);
+        let own = answer(&server.channel(), ALICE, &prompt, PromptDecision::Once).await;
+        refused(own, Code::PermissionDenied, "SELF_APPROVAL");
+        let second = answer(&server.channel(), CAROL, &prompt, PromptDecision::Once)
+            .await
+            .unwrap();
+        assert_eq!(second.result(), ReplyResult::Accepted);
+        assert_eq!(second.prompt.unwrap().approvals.len(), 2);
+        assert!(!server.log().contains(ALICE), "no token in the log");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn without_authentication_everybody_answers() {
+    test(async {
+        let folder = Folder::new();
+        let service = folder.start(ON_A_PORT).await.unwrap();
+        let channel = service.connect().await;
+        let mut approver = Approver::open(channel.clone(), "me").await.unwrap();
+        let own = ask(&channel, "", "a", "own", "").await;
+        assert_eq!(own.requester, "");
+        assert!(approver.added().await.prompt_id == own.prompt_id);
+        let settled = answer(&channel, "", &own, PromptDecision::Once).await.unwrap();
+        assert_eq!(settled.result(), ReplyResult::Accepted);
+        assert_eq!(settled.prompt.unwrap().resolution.unwrap().resolved_by, "somebody");
+        service.stop().await;
+    });
+}
+
+#[test]
+fn no_tree_of_calls_lets_anybody_answer_for_themselves() {
+    const PEOPLE: [(&str, &str); 3] = [(ALICE, "token:alice"), (BOB, "token:bob"), (CAROL, "token:carol")];
+    test(async {
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let channel = service.connect().await;
+        let mut random = Random::new(7);
+        // Who stands behind each call, itself included.
+        let mut behind: Vec<Vec<&str>> = Vec::new();
+        for at in 0..40 {
+            let (token, id) = PEOPLE[random.below(3) as usize];
+            let parent = (at > 0 && random.below(3) > 0).then(|| random.below(at) as usize);
+            let parent_id = parent.map(|parent| format!("tree-{parent}")).unwrap_or_default();
+            let prompt = ask(&channel, token, "a", &format!("tree-{at}"), &parent_id).await;
+            let mut all = parent.map(|parent| behind[parent].clone()).unwrap_or_default();
+            all.push(id);
+            let (answering, who) = PEOPLE[random.below(3) as usize];
+            let result = answer(&channel, answering, &prompt, PromptDecision::Once).await;
+            if all.contains(&who) {
+                refused(result, Code::PermissionDenied, "SELF_APPROVAL");
+            } else {
+                assert_eq!(result.unwrap().result(), ReplyResult::Accepted);
+            }
+            behind.push(all);
+        }
+        service.stop().await;
+    });
+}

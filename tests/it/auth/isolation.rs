@@ -1,0 +1,236 @@
+//! Whoever is limited to a workspace sees nothing of others.
+
+use tokio_stream::StreamExt as _;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use toolgate::grpc::proto::info_service_client::InfoServiceClient;
+use toolgate::grpc::proto::output_service_client::OutputServiceClient;
+use toolgate::grpc::proto::session_service_client::SessionServiceClient;
+use toolgate::grpc::proto::*;
+
+use super::setup::*;
+use crate::support::{self, refused, test};
+
+fn sessions(channel: &Channel, token: &'static str) -> SessionServiceClient<Authorized> {
+    SessionServiceClient::with_interceptor(channel.clone(), Bearer(token))
+}
+
+fn outputs(channel: &Channel, token: &'static str) -> OutputServiceClient<Authorized> {
+    OutputServiceClient::with_interceptor(channel.clone(), Bearer(token))
+}
+
+fn call_id(id: &str) -> String {
+    id.to_owned()
+}
+
+#[test]
+fn a_principal_of_one_workspace_sees_nothing_of_another() {
+    test(async {
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let channel = service.connect().await;
+        let in_a = ask(&channel, ALICE, "a", "in-a", "").await;
+        let in_b = ask(&channel, ALICE, "b", "in-b", "").await;
+        // One that has an output and leaves a grant.
+        let settled = ask(&channel, ALICE, "b", "ended-b", "").await;
+        answer(&channel, BOB, &settled, PromptDecision::Always).await.unwrap();
+        let request = support::watch_request("ended-b", 0, OutputMode::Full);
+        let ended = tools(&channel, ALICE).watch_call(request).await.unwrap().into_inner();
+        support::collect_watch(ended).await.unwrap();
+        let anna = || tools(&channel, ANNA);
+        let calls = anna()
+            .list_calls(ListCallsRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+            .calls;
+        assert_eq!(
+            calls.iter().map(|call| call.call_id.as_str()).collect::<Vec<_>>(),
+            ["in-a"]
+        );
+        let named = ListCallsRequest {
+            workspace: "b".to_owned(),
+            ..Default::default()
+        };
+        assert!(anna().list_calls(named).await.unwrap().into_inner().calls.is_empty());
+
+        let hidden = |result: Result<(), tonic::Status>| refused(result, Code::NotFound, "NOT_FOUND");
+        let get = |id: &str| GetCallRequest { call_id: call_id(id) };
+        assert!(anna().get_call(get("in-a")).await.is_ok());
+        hidden(anna().get_call(get("in-b")).await.map(drop));
+        hidden(
+            anna()
+                .watch_call(support::watch_request("in-b", 0, OutputMode::Full))
+                .await
+                .map(drop),
+        );
+        hidden(
+            anna()
+                .cancel_call(CancelCallRequest {
+                    call_id: call_id("in-b"),
+                })
+                .await
+                .map(drop),
+        );
+        let input = SendInputRequest {
+            call_id: call_id("in-b"),
+            ..Default::default()
+        };
+        hidden(anna().send_input(input).await.map(drop));
+        let revert = RevertCallRequest {
+            call_id: call_id("ended-b"),
+            ..Default::default()
+        };
+        hidden(anna().revert_call(revert).await.map(drop));
+        let foreign = |context: CallContext| ExecuteToolRequest {
+            context: Some(context),
+            ..support::bash("true")
+        };
+        let in_b_context = CallContext {
+            workspace: "b".to_owned(),
+            ..Default::default()
+        };
+        hidden(anna().execute_tool(foreign(in_b_context)).await.map(drop));
+        let under_b = CallContext {
+            parent_call_id: call_id("in-b"),
+            ..Default::default()
+        };
+        hidden(anna().execute_tool(foreign(under_b)).await.map(drop));
+        let list = ListToolsRequest {
+            workspace: "b".to_owned(),
+            ..Default::default()
+        };
+        hidden(anna().list_tools(list).await.map(drop));
+
+        let listed = prompts(&channel, ANNA)
+            .list_prompts(ListPromptsRequest::default())
+            .await;
+        let listed = listed.unwrap().into_inner().prompts;
+        assert_eq!(
+            listed.iter().map(|prompt| &prompt.prompt_id).collect::<Vec<_>>(),
+            [&in_a.prompt_id]
+        );
+        let get = GetPromptRequest {
+            prompt_id: in_b.prompt_id.clone(),
+        };
+        hidden(prompts(&channel, ANNA).get_prompt(get).await.map(drop));
+        hidden(answer(&channel, ANNA, &in_b, PromptDecision::Once).await.map(drop));
+        let watch = prompts(&channel, ANNA)
+            .watch_prompts(WatchPromptsRequest::default())
+            .await;
+        let mut watch = watch.unwrap().into_inner();
+        let mut snapshot = Vec::new();
+        loop {
+            match watch.message().await.unwrap().unwrap().message.unwrap() {
+                watch_prompts_response::Message::PromptAdded(added) => snapshot.push(added.prompt.unwrap().prompt_id),
+                watch_prompts_response::Message::SnapshotEnd(_) => break,
+                _ => {}
+            }
+        }
+        assert_eq!(snapshot, std::slice::from_ref(&in_a.prompt_id));
+        let grants = |token| {
+            let mut client = prompts(&channel, token);
+            async move {
+                client
+                    .list_grants(ListGrantsRequest::default())
+                    .await
+                    .unwrap()
+                    .into_inner()
+                    .grants
+            }
+        };
+        let standing = grants(BEN).await;
+        assert!(!standing.is_empty());
+        assert!(grants(ANNA).await.is_empty());
+        let revoke = RevokeGrantRequest {
+            grant_id: standing[0].grant_id.clone(),
+        };
+        hidden(prompts(&channel, ANNA).revoke_grant(revoke).await.map(drop));
+        let evaluate = EvaluatePermissionRequest {
+            workspace: "b".to_owned(),
+            permission: "bash".to_owned(),
+            ..Default::default()
+        };
+        hidden(prompts(&channel, ANNA).evaluate_permission(evaluate).await.map(drop));
+
+        let stored = |token| {
+            let mut client = outputs(&channel, token);
+            async move {
+                client
+                    .list_outputs(ListOutputsRequest::default())
+                    .await
+                    .unwrap()
+                    .into_inner()
+                    .outputs
+            }
+        };
+        let output = stored(BEN)
+            .await
+            .first()
+            .expect("a command has an output")
+            .output_id
+            .clone();
+        assert!(stored(ANNA).await.is_empty());
+        let get = GetOutputRequest {
+            output_id: output.clone(),
+        };
+        hidden(outputs(&channel, ANNA).get_output(get).await.map(drop));
+        let read = ReadOutputRequest {
+            output_id: output.clone(),
+            ..Default::default()
+        };
+        hidden(outputs(&channel, ANNA).read_output(read).await.map(drop));
+        hidden(
+            outputs(&channel, ANNA)
+                .delete_output(DeleteOutputRequest { output_id: output })
+                .await
+                .map(drop),
+        );
+
+        let end = EndSessionRequest {
+            session_id: in_b.session_id.clone(),
+        };
+        hidden(sessions(&channel, ANNA).end_session(end).await.map(drop));
+        let get = GetSessionRequest {
+            session_id: in_b.session_id.clone(),
+        };
+        let session = sessions(&channel, ANNA)
+            .get_session(get)
+            .await
+            .unwrap()
+            .into_inner()
+            .session
+            .unwrap();
+        assert!(session.recent_calls.is_empty() && session.open_prompts.is_empty() && session.grants.is_empty());
+        let watch = WatchEventsRequest {
+            after_sequence: Some(0),
+            ..Default::default()
+        };
+        let events = sessions(&channel, ANNA).watch_events(watch).await.unwrap().into_inner();
+        ask(&channel, ALICE, "b", "last-b", "").await;
+        ask(&channel, ALICE, "a", "last-a", "").await;
+        let mut seen = events.map(|event| event.unwrap().event.unwrap());
+        loop {
+            let event = seen.next().await.unwrap();
+            assert!(event.workspace == "a" || event.workspace.is_empty(), "{event:?}");
+            let is_last = |event: &Event| format!("{event:?}").contains("last-a");
+            if is_last(&event) {
+                break;
+            }
+        }
+        let mut info = InfoServiceClient::with_interceptor(channel.clone(), Bearer(BEN));
+        let info = info
+            .get_server_info(GetServerInfoRequest {})
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(
+            info.workspaces.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+            ["b"]
+        );
+        // The default workspace is the first that one may see.
+        assert_eq!(ask(&channel, BEN, "", "default-b", "").await.workspace, "b");
+        service.stop().await;
+    });
+}
