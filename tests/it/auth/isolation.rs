@@ -33,7 +33,7 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
         let in_a = ask(&channel, ALICE, "a", "in-a", "").await;
         let in_b = ask(&channel, ALICE, "b", "in-b", "").await;
         // One that has an output and leaves a grant.
-        let settled = ask(&channel, ALICE, "b", "ended-b", "").await;
+        let settled = ask_for(&channel, ALICE, "b", "ended-b", "", "seq 1 3").await;
         answer(&channel, BOB, &settled, PromptDecision::Always).await.unwrap();
         let request = support::watch_request("ended-b", 0, OutputMode::Full);
         let ended = tools(&channel, ALICE).watch_call(request).await.unwrap().into_inner();

@@ -157,6 +157,18 @@ impl Service {
 
 /// Starts a command that is asked for and returns its prompt.
 pub(super) async fn ask(channel: &Channel, token: &'static str, workspace: &str, id: &str, parent: &str) -> Prompt {
+    ask_for(channel, token, workspace, id, parent, &format!("echo {id}")).await
+}
+
+/// As [`ask`], for a command of its own.
+pub(super) async fn ask_for(
+    channel: &Channel,
+    token: &'static str,
+    workspace: &str,
+    id: &str,
+    parent: &str,
+    command: &str,
+) -> Prompt {
     let request = ExecuteToolRequest {
         context: Some(CallContext {
             workspace: workspace.to_owned(),
@@ -164,7 +176,7 @@ pub(super) async fn ask(channel: &Channel, token: &'static str, workspace: &str,
             parent_call_id: parent.to_owned(),
             ..CallContext::default()
         }),
-        ..support::kept(id, support::bash(&format!("echo {id}")))
+        ..support::kept(id, support::bash(command))
     };
     let mut stream = tools(channel, token).execute_tool(request).await.unwrap().into_inner();
     support::waiting(&mut stream).await
