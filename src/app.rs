@@ -141,6 +141,7 @@ impl App {
             refuse_unattended: config.permission.unattended == Unattended::Refuse,
         };
         let broker = Arc::new(Broker::new(dyn_store.clone(), instance.clone(), policy));
+        broker.load().await.context("cannot read the standing approvals")?;
         let limits = Limits {
             max_running_calls: config.limits.max_running_calls as usize,
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use prompt::{
-    Action, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState, Question,
-    QuestionOption, Reply, Rule,
+    Action, Always, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, PartVerdict, Prompt, PromptOutcome,
+    PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.

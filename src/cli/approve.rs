@@ -23,6 +23,7 @@ use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
+use super::scope::RawScope;
 use super::terminal::{Look, Terminal};
 use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
@@ -39,6 +40,8 @@ const REPLIES: usize = 16;
 #[command(after_help = "\
 With --json, each message of the channel is one line of standard output, and standard input has one reply per line:
   {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
+  {\"prompt_id\": \"per_…\", \"decision\": \"always\", \"scope\": {\"reach\": \"run|session|workspace\",
+   \"expire_time\": \"2030-01-31T12:00:00Z\", \"max_uses\": 3}, \"always_patterns\": [\"only this one\"]}
   {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
@@ -392,6 +395,10 @@ struct RawReply {
     input_digest: String,
     #[serde(default)]
     answers: Vec<Vec<String>>,
+    #[serde(default)]
+    scope: Option<RawScope>,
+    #[serde(default)]
+    always_patterns: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -422,6 +429,8 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
             .into_iter()
             .map(|values| QuestionAnswer { values })
             .collect(),
+        scope: reply.scope.map(RawScope::parse).transpose()?,
+        always_patterns: reply.always_patterns,
     })
 }
 

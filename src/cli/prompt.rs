@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::json;
 use super::keyboard::Keyboard;
+use super::scope;
 use super::terminal::{Look, Paint, Terminal, visible};
 use crate::grpc::proto::{
-    PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution,
-    PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
+    PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
 };
 
 const OTHER_METADATA: usize = 400;
@@ -23,6 +24,8 @@ pub(super) struct Answer {
     pub(super) decision: PromptDecision,
     pub(super) message: String,
     pub(super) answers: Vec<QuestionAnswer>,
+    /// With `always`: how far it reaches.
+    pub(super) scope: Option<GrantScope>,
 }
 
 impl Answer {
@@ -32,6 +35,14 @@ impl Answer {
             decision,
             message: String::new(),
             answers: Vec::new(),
+            scope: None,
+        }
+    }
+
+    fn always(scope: GrantScope) -> Self {
+        Self {
+            scope: Some(scope),
+            ..Self::plain(PromptDecision::Always)
         }
     }
 
@@ -44,6 +55,8 @@ impl Answer {
             message: self.message.clone(),
             input_digest: prompt.input_digest.clone(),
             answers: self.answers.clone(),
+            scope: self.scope,
+            always_patterns: Vec::new(),
         }
     }
 }
@@ -261,23 +274,43 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
 
 /// Asks until a key that means something is pressed.
 async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
-    let keys = "[o]nce  [a]lways  [r]eject  reject with a [m]essage";
-    terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+    let keys = [
+        "[o]nce  [r]eject  reject with a [m]essage",
+        "always: [a] while the service runs  [s]ession  [f]or good  for a [t]ime  a [n]umber of times",
+    ];
+    for keys in keys {
+        terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+    }
     loop {
-        let decision = match keyboard.key().await? {
-            'o' => PromptDecision::Once,
-            'a' => PromptDecision::Always,
-            'r' => PromptDecision::Reject,
+        return Ok(match keyboard.key().await? {
+            'o' => Answer::plain(PromptDecision::Once),
+            'r' => Answer::plain(PromptDecision::Reject),
+            'a' => Answer::always(scope::of(GrantReach::Run)),
+            's' => Answer::always(scope::of(GrantReach::Session)),
+            'f' => Answer::always(scope::of(GrantReach::Workspace)),
+            't' => {
+                terminal.note("  For how long? (30m, 2h; Enter for another key)");
+                match scope::lasting(&keyboard.line().await?) {
+                    Some(scope) => Answer::always(scope),
+                    None => continue,
+                }
+            }
+            'n' => {
+                terminal.note("  How many further times? (a number; Enter for another key)");
+                match scope::times(&keyboard.line().await?) {
+                    Some(scope) => Answer::always(scope),
+                    None => continue,
+                }
+            }
             'm' => {
                 terminal.note("  What should the model be told? (end with Enter)");
-                return Ok(Answer {
+                Answer {
                     message: keyboard.line().await?,
                     ..Answer::plain(PromptDecision::Reject)
-                });
+                }
             }
             _ => continue,
-        };
-        return Ok(Answer::plain(decision));
+        });
     }
 }
 
@@ -293,6 +326,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
         };
     };
     let mut text = json::prompt_decision(resolution.decision);
+    if let Some(scope) = &resolution.scope {
+        let _ = write!(text, " ({})", scope::words(scope));
+    }
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));
     }

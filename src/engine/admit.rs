@@ -17,7 +17,6 @@ use crate::call::{
     RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
-use crate::permission::judgement::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
 
@@ -415,7 +414,7 @@ impl Engine {
         });
     }
 
-    /// Says whether this call is the third identical one in a row of its session and the rules do not allow that
+    /// Says whether this call is the third identical one in a row of its session and the rules alone do not allow that
     /// (`spec/framework.md` §10, F4), and remembers the call.
     async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
         let this = (record.tool.clone(), record.input_digest.clone());
@@ -442,7 +441,7 @@ impl Engine {
             in_a_row
         };
         let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
-        in_a_row && self.broker.judge(&record.origin.workspace, rights, &ask) != Judgement::Allow
+        in_a_row && !self.broker.judge(&record.origin, rights, &ask).is_allowed_by_rule()
     }
 
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {

@@ -267,6 +267,7 @@ impl Engine {
             }
         }
         self.store.forget(session).await?;
+        self.broker.end_session(session).await?;
         lock(&self.recent_calls).remove(session);
         if workspaces.is_empty() {
             let filter = CallFilter {

@@ -211,33 +211,34 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let workspace = &self.record.origin.workspace;
-        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        let judged = self.broker.judge(workspace, &self.rights, &ask);
+        let origin = &self.record.origin;
         let same_ask = |request: &PromptRequest| match request {
             PromptRequest::Permission { ask: before, .. } => **before == ask,
             PromptRequest::Questions(_) => false,
         };
-        let earlier = self.asked_before(same_ask).await?;
-        match (judged, earlier) {
-            (Judgement::Allow, None) => Ok(()),
-            (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
-                true => Ok(()),
-                false => Err(Refusal::Unavailable),
-            },
-            (Judgement::Deny { relevant }, earlier) => {
-                if let Some(earlier) = earlier {
-                    self.end_wait(&earlier.prompt, "a rule denies it now").await;
-                }
-                Err(Refusal::Denied { relevant })
+        let Some(earlier) = self.asked_before(same_ask).await? else {
+            let make = |request, expires| self.prompt(request, expires);
+            return match self.broker.ask(&ask, origin, &self.rights, make).await? {
+                Asked::Allowed => Ok(()),
+                Asked::Opened(opened) => self.wait(opened).await.map(drop),
+            };
+        };
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        // With a reply at hand no grant is used up.
+        if earlier.prompt.decision.is_some() {
+            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, &ask) {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                return Err(Refusal::Denied { relevant });
             }
-            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await.map(drop),
-            (Judgement::Ask { .. }, None) => {
-                let make = |request, expires| self.prompt(request, expires);
-                match self.broker.ask(&ask, workspace, &self.rights, make).await? {
-                    Asked::Allowed => Ok(()),
-                    Asked::Opened(opened) => self.wait(opened).await.map(drop),
-                }
+            return self.go_on_from(earlier).await.map(drop);
+        }
+        match self.broker.decide(&ask, origin, &self.rights).await {
+            Ok(Some(_)) => self.go_on_from(earlier).await.map(drop),
+            Ok(None) if self.end_wait(&earlier.prompt, "it is allowed now").await => Ok(()),
+            Ok(None) => Err(Refusal::Unavailable),
+            Err(refusal) => {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                Err(refusal)
             }
         }
     }
@@ -258,7 +259,7 @@ impl CallPort for Port {
         match reply {
             Reply::Answers(answers) => Ok(answers),
             // The broker takes no such reply to a question.
-            Reply::Once | Reply::Always | Reply::Reject { .. } => Err(Refusal::Rejected),
+            Reply::Once | Reply::Always(_) | Reply::Reject { .. } => Err(Refusal::Rejected),
         }
     }
 
@@ -396,7 +397,7 @@ fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
 /// Says what the end of a prompt means for its call.
 fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
     match outcome {
-        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always | Reply::Answers(_))) => Ok(reply),
+        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Answers(_))) => Ok(reply),
         PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
         PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
         PromptOutcome::Expired => Err(Refusal::Expired),

@@ -15,7 +15,9 @@ use super::proto::permission_service_server::PermissionService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::call::{Action, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp};
+use crate::call::{
+    Action, Always, GrantReach, GrantScope, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp,
+};
 use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
@@ -253,6 +255,9 @@ impl PermissionService for Permissions {
             Replied::WrongKind(prompt) => {
                 return Err(bad_field("reply.decision", wrong_kind(&prompt)));
             }
+            Replied::Unlisted { pattern, .. } => {
+                return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
+            }
             Replied::DigestMismatch(_) => {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
@@ -370,6 +375,10 @@ fn wrong_kind(prompt: &Prompt) -> &'static str {
     }
 }
 
+fn unlisted(pattern: &str) -> String {
+    format!("the prompt does not list {pattern:?} among what ALWAYS would allow")
+}
+
 fn prompt_id(id: String) -> Result<PromptId, Status> {
     let id = convert::name("prompt_id", id)?;
     if id.is_empty() {
@@ -407,12 +416,22 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
     if answers.iter().flatten().map(|value| value.len() + 1).sum::<usize>() + answers.len() > MAX_MESSAGE {
         return problem("answers", "longer than 64 KiB");
     }
+    let is_always = reply.decision == i32::from(PromptDecision::Always);
+    if !is_always && (reply.scope.is_some() || !reply.always_patterns.is_empty()) {
+        return problem(
+            "scope",
+            "only the decision PROMPT_DECISION_ALWAYS has a scope and patterns",
+        );
+    }
     if !answers.is_empty() && reply.decision != i32::from(PromptDecision::Answer) {
         return problem("answers", "only the decision PROMPT_DECISION_ANSWER carries answers");
     }
     let decision = match PromptDecision::try_from(reply.decision) {
         Ok(PromptDecision::Once) => Reply::Once,
-        Ok(PromptDecision::Always) => Reply::Always,
+        Ok(PromptDecision::Always) => Reply::Always(Always {
+            scope: scope(reply.scope)?,
+            patterns: reply.always_patterns,
+        }),
         Ok(PromptDecision::Reject) => Reply::Reject {
             message: reply.message.clone(),
         },
@@ -431,6 +450,39 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
         input_digest: non_empty(reply.input_digest),
         by: by.to_owned(),
     })
+}
+
+/// Reads how far a grant is to reach. A limit without a reach ends the grant, so that nothing else need do it.
+fn scope(scope: Option<proto::GrantScope>) -> Result<GrantScope, (String, String)> {
+    let problem = |field: &str, text: &str| Err((format!("reply.scope.{field}"), text.to_owned()));
+    let Some(scope) = scope else {
+        return Ok(GrantScope::default());
+    };
+    let until = match scope.expire_time {
+        None => None,
+        Some(time) => match moment(&time) {
+            Some(until) if until > Timestamp::now() => Some(until),
+            Some(_) | None => return problem("expire_time", "name a moment that lies in the future"),
+        },
+    };
+    let uses = match u32::try_from(scope.max_uses) {
+        Ok(uses) => Some(uses).filter(|&uses| uses > 0),
+        Err(_) => return problem("max_uses", "name a positive number, or 0 for any number of uses"),
+    };
+    let is_limited = until.is_some() || uses.is_some();
+    let reach = match proto::GrantReach::try_from(scope.reach) {
+        Ok(proto::GrantReach::Unspecified) if is_limited => GrantReach::Workspace,
+        Ok(proto::GrantReach::Unspecified | proto::GrantReach::Run) => GrantReach::Run,
+        Ok(proto::GrantReach::Session) => GrantReach::Session,
+        Ok(proto::GrantReach::Workspace) => GrantReach::Workspace,
+        Err(_) => return problem("reach", "say GRANT_REACH_RUN, _SESSION or _WORKSPACE"),
+    };
+    Ok(GrantScope { reach, until, uses })
+}
+
+fn moment(time: &prost_types::Timestamp) -> Option<Timestamp> {
+    let millis = time.seconds.checked_mul(1000)?;
+    Some(Timestamp(millis.checked_add(i64::from(time.nanos / 1_000_000))?))
 }
 
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
@@ -455,6 +507,7 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<Pr
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
+            Ok(Replied::Unlisted { prompt, pattern }) => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
             Ok(Replied::DigestMismatch(prompt)) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)

@@ -13,12 +13,13 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Refusal;
+use super::cascade::{self, Consequences};
 pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights};
+use super::grants::Grants;
 use super::judgement::{self, Judgement};
-use super::rules;
 use crate::call::{
-    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptRequest,
-    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
+    Ask, CallId, Decision, Grant, GrantId, GrantReach, InstanceId, Origin, PartVerdict, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -38,7 +39,7 @@ struct Waiting {
 struct State {
     /// Every open prompt of this instance, in the order of their arrival: ids sort by time.
     waiting: BTreeMap<PromptId, Waiting>,
-    grants: Vec<Grant>,
+    grants: Grants,
     listeners: Vec<(u64, Interest)>,
     next_listener: u64,
 }
@@ -63,6 +64,15 @@ pub struct Opened {
     pub prompt: Arc<Prompt>,
     /// Gets the decision; closed only when the service ends.
     pub decision: oneshot::Receiver<Decision>,
+}
+
+/// What a person must be asked, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The rule that asks first; none if no rule matched.
+    pub rule: Option<Rule>,
+    /// The verdict on each part of the request, in their order.
+    pub verdicts: Vec<PartVerdict>,
 }
 
 /// What asking led to.
@@ -109,9 +119,73 @@ impl Broker {
         self.policy
     }
 
+    /// Takes up the grants that outlast a run of the service.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn load(&self) -> Result<(), StoreError> {
+        let grants = self.store.grants(&self.instance).await?;
+        self.state().grants.add(grants);
+        Ok(())
+    }
+
     /// Judges a request without asking anybody.
-    pub fn judge(&self, workspace: &str, rights: &Rights, ask: &Ask) -> Judgement {
-        judgement::judge(ask, rights, &self.granted(workspace))
+    pub fn judge(&self, origin: &Origin, rights: &Rights, ask: &Ask) -> Judgement {
+        let now = Timestamp::now();
+        let standing = self.state().grants.standing(&origin.workspace, &origin.session, now);
+        judgement::judge(ask, rights, &standing.rules)
+    }
+
+    /// Judges a request and, where grants allow it, counts their use: durably, before anything is done on the strength of
+    /// it. Returns what must be asked, if something must.
+    ///
+    /// # Errors
+    /// A rule denies it, or the store failed.
+    pub async fn decide(
+        self: &Arc<Self>,
+        ask: &Ask,
+        origin: &Origin,
+        rights: &Rights,
+    ) -> Result<Option<Question>, Refusal> {
+        loop {
+            let now = Timestamp::now();
+            let standing = self.state().grants.standing(&origin.workspace, &origin.session, now);
+            match judgement::judge(ask, rights, &standing.rules) {
+                Judgement::Allow { used } if used.is_empty() => return Ok(None),
+                Judgement::Allow { used } => match self.use_grants(standing.ids(&used)).await {
+                    Ok(true) => return Ok(None),
+                    // A grant less: judged anew, this comes to an end.
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "the use of a grant could not be counted"
+                        );
+                        return Err(Refusal::Unavailable);
+                    }
+                },
+                Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
+                Judgement::Ask { rule, verdicts } => return Ok(Some(Question { rule, verdicts })),
+            }
+        }
+    }
+
+    /// Counts a use of each grant, or of none: the store knows best whether they are still there.
+    async fn use_grants(self: &Arc<Self>, ids: Vec<GrantId>) -> Result<bool, StoreError> {
+        let broker = self.clone();
+        self.to_its_end(async move {
+            let now = Timestamp::now();
+            let gone = broker.store.use_grants(&ids, now).await?;
+            let mut state = broker.state();
+            if gone.is_empty() {
+                state.grants.count(&ids, now);
+            }
+            for id in &gone {
+                state.grants.remove(id);
+            }
+            Ok(gone.is_empty())
+        })
+        .await
     }
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
@@ -123,27 +197,22 @@ impl Broker {
     pub async fn ask(
         self: &Arc<Self>,
         ask: &Ask,
-        workspace: &str,
+        origin: &Origin,
         rights: &Rights,
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Asked, Refusal> {
-        // Most requests are allowed by rule and must not queue behind those that are not.
-        let judge = || self.judge(workspace, rights, ask);
-        match judge() {
-            Judgement::Allow => return Ok(Asked::Allowed),
-            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-            Judgement::Ask { .. } => {}
+        // Most requests are allowed and must not queue behind those that are not.
+        if self.decide(ask, origin, rights).await?.is_none() {
+            return Ok(Asked::Allowed);
         }
         let gate = self.gate.clone().lock_owned().await;
-        let (rule, verdicts) = match judge() {
-            Judgement::Allow => return Ok(Asked::Allowed),
-            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-            Judgement::Ask { rule, verdicts } => (rule, verdicts),
+        let Some(question) = self.decide(ask, origin, rights).await? else {
+            return Ok(Asked::Allowed);
         };
         let request = PromptRequest::Permission {
             ask: Box::new(ask.clone()),
-            rule,
-            verdicts,
+            rule: question.rule,
+            verdicts: question.verdicts,
         };
         self.open_within(gate, request, rights, make).await.map(Asked::Opened)
     }
@@ -298,7 +367,14 @@ impl Broker {
         if !prompt.takes(&given.reply) {
             return Ok(Replied::WrongKind(prompt));
         }
-        let (also, grants) = self.consequences(&prompt, &given.reply);
+        if let Some(pattern) = unlisted(&prompt, &given.reply) {
+            return Ok(Replied::Unlisted { prompt, pattern });
+        }
+        let Consequences { also, grants } = self.consequences(&prompt, &given);
+        let uses: Vec<(PromptId, Vec<GrantId>)> = also
+            .iter()
+            .map(|settlement| (settlement.prompt.clone(), settlement.uses.clone()))
+            .collect();
         let decision = Decision {
             outcome: PromptOutcome::Replied(given.reply.clone()),
             time: Timestamp::now(),
@@ -310,10 +386,19 @@ impl Broker {
             prompt: prompt.id.clone(),
             state: PromptState::Resolved,
             decision,
+            uses: Vec::new(),
         };
         match self.store.settle(first, also, grants.clone()).await? {
             Settled::Now { prompts } => {
-                self.state().grants.extend(grants);
+                let mut state = self.state();
+                state.grants.add(grants);
+                for (_, used) in uses
+                    .iter()
+                    .filter(|(id, _)| prompts.iter().any(|prompt| prompt.id == *id))
+                {
+                    state.grants.count(used, Timestamp::now());
+                }
+                drop(state);
                 let settled = self.wake(prompts);
                 Ok(settled.map_or(Replied::Unknown, Replied::Accepted))
             }
@@ -335,63 +420,19 @@ impl Broker {
         }
     }
 
-    /// What a reply means for the other prompts of the session, and the grants it makes.
-    fn consequences(&self, prompt: &Arc<Prompt>, reply: &Reply) -> (Vec<Settlement>, Vec<Grant>) {
-        let settle = |other: &Prompt, reply: Reply| Settlement {
-            prompt: other.id.clone(),
-            state: PromptState::Resolved,
-            decision: Decision {
-                outcome: PromptOutcome::Replied(reply),
-                time: Timestamp::now(),
-                reply_id: String::new(),
-                by: String::new(),
-                because_of: Some(prompt.id.clone()),
-            },
-        };
-        let state = self.state();
+    /// Works out what a reply means for the other prompts of the session, and the grants it makes.
+    fn consequences(&self, prompt: &Prompt, given: &GivenReply) -> Consequences {
         // Questions neither settle permission prompts nor are settled with them.
         let Some(ask) = prompt.ask() else {
-            return (Vec::new(), Vec::new());
+            return Consequences::default();
         };
-        let others = state.waiting.values().filter(|other| {
-            other.prompt.session == prompt.session && other.prompt.id != prompt.id && other.prompt.ask().is_some()
+        let state = self.state();
+        let others = state.waiting.values().filter_map(|other| {
+            let is_other = other.prompt.session == prompt.session && other.prompt.id != prompt.id;
+            let ask = other.prompt.ask().filter(|_| is_other)?;
+            Some((&*other.prompt, ask, &other.rights))
         });
-        match reply {
-            Reply::Once | Reply::Answers(_) => (Vec::new(), Vec::new()),
-            // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
-            Reply::Reject { .. } if ask.permission == DOOM_LOOP => (Vec::new(), Vec::new()),
-            Reply::Reject { .. } => {
-                let plain = Reply::Reject { message: String::new() };
-                (
-                    others.map(|other| settle(&other.prompt, plain.clone())).collect(),
-                    Vec::new(),
-                )
-            }
-            Reply::Always => {
-                let grants: Vec<Grant> = ask.always.iter().map(|pattern| grant(prompt, ask, pattern)).collect();
-                let granted: Vec<Rule> = state
-                    .grants
-                    .iter()
-                    .chain(&grants)
-                    .filter(|grant| grant.workspace == prompt.workspace)
-                    .map(as_rule)
-                    .collect();
-                let covered = |other: &&Waiting| {
-                    let judged = other
-                        .prompt
-                        .ask()
-                        .map(|ask| judgement::judge(ask, &other.rights, &granted));
-                    other.prompt.workspace == prompt.workspace && judged == Some(Judgement::Allow)
-                };
-                (
-                    others
-                        .filter(covered)
-                        .map(|other| settle(&other.prompt, Reply::Always))
-                        .collect(),
-                    grants,
-                )
-            }
-        }
+        cascade::consequences((prompt, ask), &given.reply, &given.by, others, &state.grants)
     }
 
     /// Ends a prompt that nobody answered in time; a reply that won the race stands.
@@ -428,6 +469,7 @@ impl Broker {
             prompt: id.clone(),
             state,
             decision,
+            uses: Vec::new(),
         };
         self.change(|broker| async move {
             match broker.store.settle(first, Vec::new(), Vec::new()).await? {
@@ -517,8 +559,7 @@ impl Broker {
 
     /// Returns the standing approvals of a workspace, or of all, oldest first.
     pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
-        let covers = |grant: &&Grant| workspace.is_none_or(|name| grant.workspace == name);
-        self.state().grants.iter().filter(covers).cloned().collect()
+        self.state().grants.list(workspace, Timestamp::now())
     }
 
     /// Takes a standing approval back.
@@ -529,39 +570,34 @@ impl Broker {
         let id = id.clone();
         self.change(|broker| async move {
             let revoked = broker.store.revoke(&id).await?;
-            let mut state = broker.state();
-            let known = state
-                .grants
-                .iter()
-                .position(|grant| grant.id == id)
-                .map(|index| state.grants.remove(index));
+            let known = broker.state().grants.remove(&id);
             Ok(revoked.or(known))
         })
         .await
     }
 
-    /// Returns the standing approval that turns ask into allow for one pattern.
+    /// Takes back what was granted to a session only, because the session has ended.
+    ///
+    /// # Errors
+    /// The store failed; some approvals may stand.
+    pub async fn end_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
+        let of_session = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == *session;
+        for grant in self.grants(None).into_iter().filter(of_session) {
+            self.revoke(&grant.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the standing approval that turns ask into allow for one pattern, in every session of a workspace.
     pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
-        let state = self.state();
-        let covers = |grant: &&Grant| {
-            let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
-            grant.workspace == workspace && action == Action::Allow
-        };
-        state.grants.iter().rev().find(covers).cloned()
+        self.state()
+            .grants
+            .covering(workspace, &rights.worktree, permission, pattern)
     }
 
     /// Returns the run of the service that this broker belongs to.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
-    }
-
-    fn granted(&self, workspace: &str) -> Vec<Rule> {
-        self.state()
-            .grants
-            .iter()
-            .filter(|grant| grant.workspace == workspace)
-            .map(as_rule)
-            .collect()
     }
 
     fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
@@ -579,24 +615,11 @@ impl Broker {
     }
 }
 
-fn grant(prompt: &Prompt, ask: &Ask, pattern: &str) -> Grant {
-    Grant {
-        id: GrantId::generate(),
-        owner: prompt.owner.clone(),
-        workspace: prompt.workspace.clone(),
-        permission: ask.permission.clone(),
-        pattern: pattern.to_owned(),
-        prompt: prompt.id.clone(),
-        created: Timestamp::now(),
-    }
-}
-
-fn as_rule(grant: &Grant) -> Rule {
-    Rule {
-        permission: grant.permission.clone(),
-        pattern: grant.pattern.clone(),
-        action: Action::Allow,
-    }
+/// Returns what a reply would grant that the prompt did not list.
+fn unlisted(prompt: &Prompt, reply: &Reply) -> Option<String> {
+    let Reply::Always(always) = reply else { return None };
+    let is_listed = |pattern: &&String| prompt.ask().is_some_and(|ask| ask.always.contains(pattern));
+    always.patterns.iter().find(|pattern| !is_listed(pattern)).cloned()
 }
 
 fn unavailable(id: &PromptId, error: &StoreError) -> Refusal {

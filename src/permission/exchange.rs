@@ -83,6 +83,13 @@ pub enum Replied {
     Elsewhere(Arc<Prompt>),
     /// The prompt is of another kind than the reply: answers to a permission prompt, say.
     WrongKind(Arc<Prompt>),
+    /// The reply would grant something that the prompt did not list.
+    Unlisted {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What it did not list.
+        pattern: String,
+    },
     /// The reply cites another input than the prompt's.
     DigestMismatch(Arc<Prompt>),
 }

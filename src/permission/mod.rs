@@ -1,12 +1,13 @@
 //! Who may do what: rules from configuration, their evaluation, agents, and the prompts that wait for a person.
 //!
 //! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`], [`judgement`] and [`agents`] are
-//! pure; only [`broker`]
-//! holds state, and keeps it in the store first.
+//! pure; only [`broker`] holds state, and keeps it in the store first.
 
 pub mod agents;
 pub mod broker;
+mod cascade;
 pub mod exchange;
+mod grants;
 pub mod judgement;
 pub mod rules;
 pub mod wildcard;

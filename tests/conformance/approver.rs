@@ -89,12 +89,12 @@ impl Approver {
             };
             for (prompt, decision, message) in due {
                 let reply = PromptReply {
-                    answers: Vec::new(),
                     reply_id: format!("reply-to-{}", prompt.prompt_id),
                     prompt_id: prompt.prompt_id,
                     decision: decision.into(),
                     message,
                     input_digest: prompt.input_digest,
+                    ..PromptReply::default()
                 };
                 send(&self.outgoing, channel_request::Message::Reply(reply)).await?;
             }

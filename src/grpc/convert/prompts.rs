@@ -44,7 +44,11 @@ impl From<call::PromptOutcome> for proto::PromptResolution {
         };
         match outcome {
             call::PromptOutcome::Replied(call::Reply::Once) => decision(proto::PromptDecision::Once),
-            call::PromptOutcome::Replied(call::Reply::Always) => decision(proto::PromptDecision::Always),
+            call::PromptOutcome::Replied(call::Reply::Always(always)) => Self {
+                scope: Some(always.scope.into()),
+                always_patterns: always.patterns,
+                ..decision(proto::PromptDecision::Always)
+            },
             call::PromptOutcome::Replied(call::Reply::Answers(answers)) => Self {
                 answers: answers
                     .into_iter()
@@ -159,6 +163,24 @@ fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::Pe
     }
 }
 
+impl From<call::GrantScope> for proto::GrantScope {
+    fn from(scope: call::GrantScope) -> Self {
+        let reach = match scope.reach {
+            call::GrantReach::Run => proto::GrantReach::Run,
+            call::GrantReach::Session => proto::GrantReach::Session,
+            call::GrantReach::Workspace => proto::GrantReach::Workspace,
+        };
+        Self {
+            reach: reach.into(),
+            expire_time: scope.until.map(timestamp),
+            max_uses: scope
+                .uses
+                .map(|uses| i32::try_from(uses).unwrap_or(i32::MAX))
+                .unwrap_or_default(),
+        }
+    }
+}
+
 impl From<call::Grant> for proto::Grant {
     fn from(grant: call::Grant) -> Self {
         Self {
@@ -168,6 +190,12 @@ impl From<call::Grant> for proto::Grant {
             pattern: grant.pattern,
             create_time: Some(timestamp(grant.created)),
             prompt_id: grant.prompt.to_string(),
+            scope: Some(grant.scope.into()),
+            session_id: grant.session.to_string(),
+            prompt_title: grant.title,
+            granted_by: grant.by,
+            use_count: i64::try_from(grant.uses).unwrap_or(i64::MAX),
+            last_use_time: grant.last_used.map(timestamp),
         }
     }
 }
