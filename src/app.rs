@@ -26,12 +26,12 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::call::{InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
-use crate::config::service::{RetentionConfig, Unattended};
+use crate::config::service::{self, RetentionConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Engine, Limits, Place, Registry, truncate};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
-use crate::permission::broker::{Broker, PromptPolicy};
+use crate::permission::broker::{Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::store::local::LocalStore;
@@ -138,7 +138,11 @@ impl App {
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
-            refuse_unattended: config.permission.unattended == Unattended::Refuse,
+            unattended: match config.permission.unattended {
+                service::Unattended::Wait => Unattended::Wait,
+                service::Unattended::Refuse => Unattended::Refuse,
+                service::Unattended::Attended => Unattended::Attended(config.permission.attended_within),
+            },
         };
         let broker = Arc::new(Broker::new(dyn_store.clone(), instance.clone(), policy));
         broker.load().await.context("cannot read the standing approvals")?;

@@ -98,8 +98,10 @@ pub enum RawSize {
 pub struct RawPermission {
     /// How long a prompt waits, or `none`.
     pub timeout: Option<String>,
-    /// What happens to a prompt while nobody is listening: `wait` or `refuse`.
+    /// What happens to a prompt while nobody is listening: `wait`, `refuse` or `attended`.
     pub unattended: Option<String>,
+    /// With `attended`: how long ago an approver may have left.
+    pub attended_within: Option<String>,
 }
 
 /// The part `retention`.
@@ -229,6 +231,8 @@ pub struct PermissionConfig {
     pub timeout: Option<Duration>,
     /// What happens to a prompt while nobody is listening.
     pub unattended: Unattended,
+    /// With [`Unattended::Attended`]: how long ago an approver may have left.
+    pub attended_within: Duration,
 }
 
 /// What happens to a prompt while nobody is listening.
@@ -238,6 +242,8 @@ pub enum Unattended {
     Wait,
     /// It is refused at once.
     Refuse,
+    /// It waits as long as somebody has been there a short time ago.
+    Attended,
 }
 
 /// How long things are kept.

@@ -61,6 +61,9 @@ impl Port {
             () = until(prompt.expires) => {
                 settled(&prompt.id, self.broker.expire(&prompt.id).await)
             }
+            () = self.broker.abandoned(&prompt) => {
+                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            }
         };
         let Some(decision) = decided else {
             return Err(Refusal::Unavailable);

@@ -7,16 +7,18 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedMutexGuard, broadcast, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Refusal;
 use super::cascade::{self, Consequences};
-pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights};
+pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights, Unattended};
 use super::grants::Grants;
 use super::judgement::{self, Judgement};
+use super::presence::Presence;
 use crate::call::{
     Ask, CallId, Decision, Grant, GrantId, GrantReach, InstanceId, Origin, PartVerdict, Prompt, PromptId,
     PromptOutcome, PromptRequest, PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
@@ -35,13 +37,11 @@ struct Waiting {
     wake: oneshot::Sender<Decision>,
 }
 
-#[derive(Default)]
 struct State {
     /// Every open prompt of this instance, in the order of their arrival: ids sort by time.
     waiting: BTreeMap<PromptId, Waiting>,
     grants: Grants,
-    listeners: Vec<(u64, Interest)>,
-    next_listener: u64,
+    presence: Presence,
 }
 
 /// Keeps the prompts of one run of the service.
@@ -53,6 +53,8 @@ pub struct Broker {
     gate: Arc<tokio::sync::Mutex<()>>,
     /// What is open, what is granted, who listens. Never held across an await.
     state: Mutex<State>,
+    /// An approver came or left.
+    visits: Notify,
     changes: broadcast::Sender<Change>,
     /// Changes under way; each is done to its end.
     tasks: TaskTracker,
@@ -89,13 +91,14 @@ pub struct Listener {
     pub snapshot: Vec<Arc<Prompt>>,
     /// What changed since; filter it by [`Interest::covers`].
     pub changes: broadcast::Receiver<Change>,
-    id: u64,
+    visit: u64,
     broker: Arc<Broker>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.broker.state().listeners.retain(|(id, _)| *id != self.id);
+        self.broker.state().presence.leave(self.visit, Instant::now());
+        self.broker.visits.notify_waiters();
     }
 }
 
@@ -108,7 +111,12 @@ impl Broker {
             instance,
             policy,
             gate: Arc::default(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: BTreeMap::new(),
+                grants: Grants::default(),
+                presence: Presence::new(Instant::now()),
+            }),
+            visits: Notify::new(),
             changes,
             tasks: TaskTracker::new(),
         }
@@ -239,7 +247,12 @@ impl Broker {
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Opened, Refusal> {
         let prompt = make(request, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
-        if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
+        let is_attended = match self.policy.unattended {
+            Unattended::Wait => true,
+            Unattended::Refuse => self.approvers_for(&prompt) > 0,
+            Unattended::Attended(within) => self.state().presence.was_here(&prompt, within, Instant::now()),
+        };
+        if !is_attended {
             return Err(Refusal::Unattended);
         }
         let (broker, rights, id) = (self.clone(), rights.clone(), prompt.id.clone());
@@ -515,30 +528,45 @@ impl Broker {
     pub async fn listen(self: &Arc<Self>, interest: Interest) -> Listener {
         let _gate = self.gate.lock().await;
         let mut state = self.state();
-        let id = state.next_listener;
-        state.next_listener += 1;
         let snapshot = state
             .waiting
             .values()
             .map(|waiting| waiting.prompt.clone())
             .filter(|prompt| interest.covers(prompt))
             .collect();
-        state.listeners.push((id, interest));
+        let visit = state.presence.enter(interest);
+        self.visits.notify_waiters();
         Listener {
             snapshot,
             changes: self.changes.subscribe(),
-            id,
+            visit,
             broker: self.clone(),
         }
     }
 
     /// Returns how many connected approvers see this prompt.
     pub fn approvers_for(&self, prompt: &Prompt) -> usize {
-        self.state()
-            .listeners
-            .iter()
-            .filter(|(_, interest)| interest.covers(prompt))
-            .count()
+        self.state().presence.count(prompt)
+    }
+
+    /// Returns when no approver who sees the prompt has been there for as long as the policy says; never if it does not
+    /// mind.
+    pub async fn abandoned(&self, prompt: &Prompt) {
+        let Unattended::Attended(within) = self.policy.unattended else {
+            return std::future::pending().await;
+        };
+        loop {
+            let visit = self.visits.notified();
+            tokio::pin!(visit);
+            visit.as_mut().enable();
+            let left = self.state().presence.abandoned_in(prompt, within, Instant::now());
+            match left {
+                None => visit.await,
+                Some(Duration::ZERO) => return,
+                // Either the time is over, or somebody came or left.
+                Some(left) => drop(tokio::time::timeout(left, visit).await),
+            }
+        }
     }
 
     /// Lists stored prompts in the order of their arrival.

@@ -13,8 +13,20 @@ use crate::call::{Prompt, PromptId, Reply, Rule, SessionId};
 pub struct PromptPolicy {
     /// How long a prompt waits; for ever if none.
     pub timeout: Option<Duration>,
-    /// Whether a prompt is refused at once while no approver is connected.
-    pub refuse_unattended: bool,
+    /// What happens while no approver is connected.
+    pub unattended: Unattended,
+}
+
+/// What happens to prompts that no approver sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unattended {
+    /// They wait.
+    #[default]
+    Wait,
+    /// They are refused at once.
+    Refuse,
+    /// They wait as long as an approver has been there within this time.
+    Attended(Duration),
 }
 
 /// What a call is judged by.

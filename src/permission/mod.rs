@@ -9,6 +9,7 @@ mod cascade;
 pub mod exchange;
 mod grants;
 pub mod judgement;
+mod presence;
 pub mod rules;
 pub mod wildcard;
 

@@ -127,6 +127,35 @@ fn a_grant_reaches_as_far_as_its_scope() {
 }
 
 #[test]
+fn prompts_wait_while_somebody_was_there() {
+    test(async {
+        let setup = asks()
+            .env("TOOLGATE_PERMISSION_UNATTENDED", "attended")
+            .env("TOOLGATE_PERMISSION_ATTENDED_WITHIN", "1500ms");
+        let server = Server::with(setup).await;
+        let call = server.run("bash", json!({"command": "true", "description": "d"})).await;
+        assert_eq!(
+            failed(&call).reason(),
+            FailureReason::PromptExpired,
+            "nobody was ever there"
+        );
+        let approver = Approver::open(server.connect().await, "here").await.unwrap();
+        let first = asked(&server, "s", "echo 1").await.expect("somebody is there");
+        drop(approver);
+        let second = asked(&server, "s", "echo 2").await.expect("somebody was there");
+        for prompt in [&first, &second] {
+            let log = server.watch(&prompt.call_id, 0).await.unwrap();
+            match end_of(&log) {
+                call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::PromptExpired),
+                other => panic!("{other:?}"),
+            }
+        }
+        let call = server.run("bash", json!({"command": "true", "description": "d"})).await;
+        assert_eq!(failed(&call).reason(), FailureReason::PromptExpired);
+    });
+}
+
+#[test]
 fn uses_are_never_exceeded() {
     test(async {
         let mut server = Server::with(asks()).await;

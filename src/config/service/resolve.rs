@@ -360,15 +360,33 @@ impl<'a> Pick<'a> {
             |text, _| match text.as_str() {
                 "wait" => Ok(Unattended::Wait),
                 "refuse" => Ok(Unattended::Refuse),
-                other => Err(format!("expected \"wait\" or \"refuse\", found {other:?}")),
+                "attended" => Ok(Unattended::Attended),
+                other => Err(format!(
+                    "expected \"wait\", \"refuse\" or \"attended\", found {other:?}"
+                )),
             },
             || Unattended::Wait,
             |value| match value {
                 Unattended::Wait => "wait".to_owned(),
                 Unattended::Refuse => "refuse".to_owned(),
+                Unattended::Attended => "attended".to_owned(),
             },
         )?;
-        Ok(PermissionConfig { timeout, unattended })
+        let attended_within = self.value(
+            "permission.attended_within",
+            |raw| &raw.permission.attended_within,
+            |text, _| match units::duration(text)? {
+                Duration::ZERO => Err("expected more than no time at all".to_owned()),
+                time => Ok(time),
+            },
+            || Duration::from_secs(600),
+            |value| units::show_duration(*value),
+        )?;
+        Ok(PermissionConfig {
+            timeout,
+            unattended,
+            attended_within,
+        })
     }
 
     fn log(&mut self) -> Result<LogConfig, ConfigError> {

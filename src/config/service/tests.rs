@@ -294,7 +294,7 @@ fn errors_name_file_line_key_and_expectation() {
         ("[permission]\ntimeout = \"0s\"", &["permission.timeout", "none"]),
         (
             "[permission]\nunattended = \"maybe\"",
-            &["permission.unattended", "\"wait\" or \"refuse\""],
+            &["permission.unattended", "\"wait\", \"refuse\" or \"attended\""],
         ),
         ("[log]\nfilter = \"a=b=c\"", &["log.filter", "expected a filter"]),
     ];

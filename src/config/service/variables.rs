@@ -38,6 +38,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         permission: RawPermission {
             timeout: text("permission.timeout"),
             unattended: text("permission.unattended"),
+            attended_within: text("permission.attended_within"),
         },
         retention: RawRetention {
             outputs: text("retention.outputs"),
