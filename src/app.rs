@@ -378,6 +378,7 @@ fn places(
             workspace: Arc::new(opened),
             agents: Agents::new(&tools.agents, folders),
             registry: registry.clone(),
+            primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
         })
     };

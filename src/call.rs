@@ -257,6 +257,17 @@ pub struct Origin {
     pub extra: JsonMap,
 }
 
+/// In whose name a call runs, as far as rights are concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Delegation {
+    /// The workspace, whose configuration has the agent.
+    pub workspace: String,
+    /// The agent.
+    pub agent: String,
+    /// Whether a task runs the agent.
+    pub in_task: bool,
+}
+
 /// What becomes of a call when its last `ExecuteTool` or `RunTool` stream is gone before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -506,6 +517,15 @@ pub struct CallRecord {
     /// The workspace's folder when the call was admitted.
     #[serde(default)]
     pub directory: String,
+    /// Whether a subagent that a task runs makes it: the limits of a task's session hold then.
+    #[serde(default)]
+    pub in_task: bool,
+    /// In whose names the calls above it run, the nearest first. Their rules hold as well.
+    #[serde(default)]
+    pub ancestors: Vec<Delegation>,
+    /// Whether another call made it, not a client. It is no step of a model's then.
+    #[serde(default)]
+    pub made_by_call: bool,
     /// SHA-256 of the whole request, hexadecimal: what makes a repeated start the same start.
     pub request_digest: String,
     /// The frozen input, canonical JSON (RFC 8785).

@@ -11,7 +11,7 @@ use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
 use super::run::{self, Run, running};
-use super::{Engine, Place, SESSIONS_REMEMBERED};
+use super::{Engine, Place, SESSIONS_REMEMBERED, lineage};
 use crate::call::{
     Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
     RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
@@ -22,6 +22,9 @@ use crate::tool::{Offer, invalid_arguments};
 
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
+
+/// How far back the last two calls that clients made in a session are looked for.
+const LAST_CALLS: usize = 32;
 
 /// Why a call was not admitted. No record of it exists.
 #[derive(Debug, thiserror::Error)]
@@ -134,21 +137,33 @@ impl Engine {
             return Err(AdmitError::Draining);
         }
         let place = self.place_of(&call)?;
-        let agent = place
-            .agent(&call.origin.agent)
-            .ok_or_else(|| AdmitError::UnknownAgent {
+        if place.agent(&call.origin.agent).is_none() {
+            return Err(AdmitError::UnknownAgent {
                 name: call.origin.agent.clone(),
                 known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
-            })?;
-        if let Some(parent) = &call.origin.parent
-            && self.get(parent).await?.is_none()
-        {
-            return Err(AdmitError::UnknownParent(parent.clone()));
+            });
         }
-        let rights = place.rights(agent);
+        let parent = self.parent_of(&call).await?;
+        let (own, ancestors) = lineage::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
+        let rights = self.rights_of(place, &own, &ancestors);
         let prepared = prepare(place, &call, &rights);
-        let record = self.new_record(&call, place.workspace.directory(), &prepared, digest);
+        let record = CallRecord {
+            in_task: own.in_task,
+            ancestors,
+            made_by_call: maker == Maker::Call,
+            ..self.new_record(&call, place.workspace.directory(), &prepared, digest)
+        };
         self.record_and_run(place, record, prepared, rights, maker).await
+    }
+
+    async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {
+        let Some(id) = &call.origin.parent else {
+            return Ok(None);
+        };
+        match self.get(id).await? {
+            Some(parent) => Ok(Some(parent)),
+            None => Err(AdmitError::UnknownParent(id.clone())),
+        }
     }
 
     fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
@@ -189,12 +204,9 @@ impl Engine {
         let Some(place) = self.place(&record.origin.workspace) else {
             return false;
         };
-        let Some(agent) = place.agent(&record.origin.agent) else {
-            return false;
-        };
-        let rights = place.rights(agent);
+        let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = offer(place, &record.origin);
-        place.registry.resolve(tool, &offer, &rights.rules).is_some()
+        place.registry.resolve(tool, &offer, &rights).is_some()
     }
 
     /// Takes the id for a call that is about to be recorded; `None` if another one came first.
@@ -225,6 +237,9 @@ impl Engine {
             tool: prepared.entry.tool.name().to_owned(),
             requested_tool: prepared.requested_tool.clone(),
             directory: directory.to_string_lossy().into_owned(),
+            in_task: false,
+            ancestors: Vec::new(),
+            made_by_call: false,
             request_digest,
             input_json: prepared.frozen.json.clone(),
             input_digest: prepared.frozen.digest.clone(),
@@ -320,12 +335,12 @@ impl Engine {
         let Some(place) = self.place(&record.origin.workspace) else {
             return Ok(false);
         };
-        let Some(agent) = place.agent(&record.origin.agent) else {
+        if place.agent(&record.origin.agent).is_none() {
             return Ok(false);
-        };
-        let rights = place.rights(agent);
+        }
+        let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = offer(place, &record.origin);
-        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights.rules) else {
+        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights) else {
             return Ok(false);
         };
         // A workspace of the same name may be another folder by now.
@@ -449,10 +464,17 @@ impl Engine {
             session: Some(session.clone()),
             ..Default::default()
         };
-        let page = PageRequest { size: 2, after: None };
+        let page = PageRequest {
+            size: LAST_CALLS,
+            after: None,
+        };
         match self.store.list_calls(&filter, &page).await {
             Ok(page) => page
                 .items
+                .into_iter()
+                .filter(|call| !call.made_by_call)
+                .take(2)
+                .collect::<Vec<_>>()
                 .into_iter()
                 .rev()
                 .map(|call| (call.tool, call.input_digest))
@@ -486,8 +508,8 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
         requested_tool: requested_tool.clone(),
         problem: None,
     };
-    let Some(entry) = registry.resolve(&call.tool, &offer, &rights.rules) else {
-        let names = registry.callable_names(&offer, &rights.rules).join(", ");
+    let Some(entry) = registry.resolve(&call.tool, &offer, rights) else {
+        let names = registry.callable_names(&offer, rights).join(", ");
         return repaired(format!(
             "Model tried to call unavailable tool '{}'. Available tools: {names}.",
             call.tool

@@ -8,6 +8,7 @@ mod admit;
 mod child;
 mod cursor;
 mod input;
+mod lineage;
 mod live;
 pub mod outputs;
 mod port;
@@ -35,7 +36,8 @@ pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+    CallId, CallRecord, CallState, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
+    Timestamp,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -61,6 +63,8 @@ pub struct Place {
     pub agents: Agents,
     /// The tools.
     pub registry: Arc<Registry>,
+    /// The tools that subagents are not given.
+    pub primary_tools: Vec<String>,
     /// How much of an output the model sees.
     pub truncation: truncate::Limits,
 }
@@ -73,6 +77,12 @@ impl Place {
             ancestors: Vec::new(),
             worktree: self.workspace.worktree().into(),
         }
+    }
+
+    /// Returns the rules of an agent that may be run by a task.
+    fn layer(&self, agent: &str, in_task: bool) -> Option<Arc<[Rule]>> {
+        let agent = self.agent(agent)?;
+        Some(lineage::layer(&agent.rules, &self.primary_tools, in_task))
     }
 
     /// Finds an agent.
@@ -146,6 +156,14 @@ impl Engine {
             return self.places.first();
         }
         self.places.iter().find(|place| place.workspace.name() == name)
+    }
+
+    /// Returns the rights of a call: those of its agent, as far as all calls above it have them.
+    fn rights_of(&self, place: &Place, own: &Delegation, ancestors: &[Delegation]) -> Rights {
+        lineage::rights(own, ancestors, place.workspace.worktree(), |delegation| {
+            self.place(&delegation.workspace)?
+                .layer(&delegation.agent, delegation.in_task)
+        })
     }
 
     /// Returns what the service allows.

@@ -395,7 +395,7 @@ impl Run {
     fn cut(&self, window: &str, totals: Totals, whole: Result<OutputInfo, StoreError>) -> (String, Truncation) {
         let direction = Direction::Head;
         let preview = truncate::preview(window.as_bytes(), totals, &self.truncation, direction);
-        let may_delegate = agents::may_use_task(&self.rights.rules);
+        let may_delegate = self.rights.layers().all(agents::may_use_task);
         match whole {
             Ok(info) => {
                 let text = truncate::render(&preview, direction, &info.path, may_delegate);

@@ -10,6 +10,7 @@ mod calls;
 mod cancel;
 mod contract;
 mod crash;
+mod delegation;
 mod drain;
 mod edits;
 mod hostile;
