@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use prompt::{
-    Action, Always, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, PartVerdict, Prompt, PromptOutcome,
-    PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
+    Action, Always, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
+    PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.
@@ -532,6 +532,9 @@ pub struct CallRecord {
     pub input_json: String,
     /// SHA-256 of `input_json`, hexadecimal. Prompts carry it.
     pub input_digest: String,
+    /// The input as it was admitted, if a person put another one in its place.
+    #[serde(default)]
+    pub original: Option<InputEdit>,
     /// The time the tool may run.
     #[serde(default)]
     pub timeout: Option<Duration>,

@@ -130,6 +130,9 @@ pub struct Prompt {
     pub state: PromptState,
     /// SHA-256 of the call's frozen input, hexadecimal.
     pub input_digest: String,
+    /// The frozen input itself; there exactly if a reply may put another one in its place.
+    #[serde(default)]
+    pub input_json: Option<String>,
     /// What is asked.
     pub request: PromptRequest,
     /// What was decided; there exactly when the state is not open.
@@ -152,8 +155,9 @@ impl Prompt {
             (_, Reply::Reject { .. })
             | (PromptRequest::Permission { .. }, Reply::Once | Reply::Always(_))
             | (PromptRequest::Questions(_), Reply::Answers(_)) => true,
+            (PromptRequest::Permission { .. }, Reply::Instead(_)) => self.input_json.is_some(),
             (PromptRequest::Permission { .. }, Reply::Answers(_))
-            | (PromptRequest::Questions(_), Reply::Once | Reply::Always(_)) => false,
+            | (PromptRequest::Questions(_), Reply::Once | Reply::Always(_) | Reply::Instead(_)) => false,
         }
     }
 }
@@ -239,6 +243,8 @@ pub enum Reply {
     Once,
     /// This call, and from now on what the prompt's `always` patterns match.
     Always(Always),
+    /// This call, but with another input.
+    Instead(InputEdit),
     /// To questions: for each, in their order, the chosen labels and own answers; missing or empty is unanswered.
     Answers(Vec<Vec<String>>),
     /// Not this call; the message, if any, is for the model.
@@ -246,6 +252,15 @@ pub enum Reply {
         /// Feedback for the model; empty for none.
         message: String,
     },
+}
+
+/// An input that a person wrote in the place of a model's, frozen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputEdit {
+    /// Canonical JSON.
+    pub input_json: String,
+    /// Its SHA-256, hexadecimal.
+    pub input_digest: String,
 }
 
 /// What an `always` reply says beyond the word.

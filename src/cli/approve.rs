@@ -42,6 +42,7 @@ With --json, each message of the channel is one line of standard output, and sta
   {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
   {\"prompt_id\": \"per_…\", \"decision\": \"always\", \"scope\": {\"reach\": \"run|session|workspace\",
    \"expire_time\": \"2030-01-31T12:00:00Z\", \"max_uses\": 3}, \"always_patterns\": [\"only this one\"]}
+  {\"prompt_id\": \"per_…\", \"decision\": \"instead\", \"input\": {\"command\": \"ls\", \"description\": \"…\"}}
   {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
@@ -399,6 +400,8 @@ struct RawReply {
     scope: Option<RawScope>,
     #[serde(default)]
     always_patterns: Vec<String>,
+    #[serde(default)]
+    input: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -408,6 +411,7 @@ enum RawDecision {
     Always,
     Reject,
     Answer,
+    Instead,
 }
 
 fn parse_reply(line: &str) -> Result<PromptReply, String> {
@@ -417,6 +421,7 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
         RawDecision::Always => PromptDecision::Always,
         RawDecision::Reject => PromptDecision::Reject,
         RawDecision::Answer => PromptDecision::Answer,
+        RawDecision::Instead => PromptDecision::Instead,
     };
     Ok(PromptReply {
         prompt_id: reply.prompt_id,
@@ -431,6 +436,7 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
             .collect(),
         scope: reply.scope.map(RawScope::parse).transpose()?,
         always_patterns: reply.always_patterns,
+        input_json: reply.input.map(|input| input.to_string()).unwrap_or_default(),
     })
 }
 

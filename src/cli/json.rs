@@ -357,6 +357,8 @@ impl ToJson for PromptResolution {
             "resolved_by": self.resolved_by,
             "because_of_prompt_id": self.because_of_prompt_id,
             "withdrawn_because": self.withdrawn_because,
+            "input_json": self.input_json,
+            "input_digest": self.input_digest,
         });
         let answers: Vec<&[String]> = self.answers.iter().map(|answer| answer.values.as_slice()).collect();
         let answers = (!answers.is_empty()).then(|| json!(answers));
@@ -383,6 +385,8 @@ impl ToJson for Prompt {
             "requester": self.requester,
             "state": prompt_state(self.state),
             "input_digest": self.input_digest,
+            "editable": self.editable,
+            "input_json": self.input_json,
         });
         let (permission, questions) = match &self.request {
             Some(prompt::Request::Permission(request)) => (Some(request.to_json()), None),

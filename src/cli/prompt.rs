@@ -26,6 +26,8 @@ pub(super) struct Answer {
     pub(super) answers: Vec<QuestionAnswer>,
     /// With `always`: how far it reaches.
     pub(super) scope: Option<GrantScope>,
+    /// With `instead`: the input.
+    pub(super) input_json: String,
 }
 
 impl Answer {
@@ -36,6 +38,7 @@ impl Answer {
             message: String::new(),
             answers: Vec::new(),
             scope: None,
+            input_json: String::new(),
         }
     }
 
@@ -57,6 +60,7 @@ impl Answer {
             answers: self.answers.clone(),
             scope: self.scope,
             always_patterns: Vec::new(),
+            input_json: self.input_json.clone(),
         }
     }
 }
@@ -212,9 +216,10 @@ fn diff_line(line: &str, paint: Paint) -> String {
 
 /// Asks for what the prompt needs: a decision by one key, or a line for each question.
 pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    let editable = prompt.editable.then_some(prompt.input_json);
     match prompt.request {
         Some(prompt::Request::Questions(request)) => ask_questions(request, keyboard, terminal).await,
-        Some(prompt::Request::Permission(_)) | None => ask_decision(keyboard, terminal).await,
+        Some(prompt::Request::Permission(_)) | None => ask_decision(editable, keyboard, terminal).await,
     }
 }
 
@@ -273,12 +278,13 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
 }
 
 /// Asks until a key that means something is pressed.
-async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
     let keys = [
         "[o]nce  [r]eject  reject with a [m]essage",
         "always: [a] while the service runs  [s]ession  [f]or good  for a [t]ime  a [n]umber of times",
     ];
-    for keys in keys {
+    let edit = editable.as_ref().map(|_| "[e]dit: run something else instead");
+    for keys in keys.into_iter().chain(edit) {
         terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
     }
     loop {
@@ -288,6 +294,25 @@ async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answ
             'a' => Answer::always(scope::of(GrantReach::Run)),
             's' => Answer::always(scope::of(GrantReach::Session)),
             'f' => Answer::always(scope::of(GrantReach::Workspace)),
+            'e' => {
+                let Some(input) = &editable else { continue };
+                let is_command = command_of(input).is_some();
+                let what = if is_command {
+                    "Which command"
+                } else {
+                    "Which input, as JSON,"
+                };
+                terminal.note(&format!(
+                    "  {what} should run instead? (end with Enter; nothing for another key)"
+                ));
+                match edited(input, &keyboard.line().await?) {
+                    Some(input_json) => Answer {
+                        input_json,
+                        ..Answer::plain(PromptDecision::Instead)
+                    },
+                    None => continue,
+                }
+            }
             't' => {
                 terminal.note("  For how long? (30m, 2h; Enter for another key)");
                 match scope::lasting(&keyboard.line().await?) {
@@ -314,6 +339,25 @@ async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answ
     }
 }
 
+fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(input) else {
+        return None;
+    };
+    fields.get("command").is_some_and(Value::is_string).then_some(fields)
+}
+
+/// Returns the input that a line makes of another one: with another command where it has one, else the line itself.
+fn edited(input: &str, line: &str) -> Option<String> {
+    if line.is_empty() {
+        return None;
+    }
+    let Some(mut fields) = command_of(input) else {
+        return Some(line.to_owned());
+    };
+    fields.insert("command".to_owned(), line.into());
+    Some(Value::Object(fields).to_string())
+}
+
 /// Returns how a prompt ended, in words.
 pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> String {
     let state = PromptState::try_from(state).unwrap_or_default();
@@ -337,6 +381,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
     }
     if !resolution.message.is_empty() {
         let _ = write!(text, ": {}", visible(&resolution.message));
+    }
+    if !resolution.input_json.is_empty() {
+        let _ = write!(text, ": {}", visible(&resolution.input_json));
     }
     for answer in &resolution.answers {
         let _ = write!(text, " [{}]", visible(&answer.values.join(", ")));
@@ -457,6 +504,15 @@ mod tests {
             Some(PromptResolution::default()),
             "withdrawn: its call has ended",
         );
+    }
+
+    #[test]
+    fn a_line_edits_the_command() {
+        let input = r#"{"command":"ls","description":"d"}"#;
+        let changed = r#"{"command":"ls -a","description":"d"}"#;
+        assert_eq!(edited(input, "ls -a").as_deref(), Some(changed));
+        assert_eq!(edited(input, ""), None);
+        assert_eq!(edited(r#"{"content":"x"}"#, "{}").as_deref(), Some("{}"));
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl Engine {
             request_digest,
             input_json: prepared.frozen.json.clone(),
             input_digest: prepared.frozen.digest.clone(),
+            original: None,
             timeout: call.timeout,
             on_disconnect: call.on_disconnect,
             state: CallState::Pending,
@@ -488,7 +489,7 @@ impl Engine {
 }
 
 /// Returns for whom the tools of a call are listed.
-fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
+pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
     Offer {
         workspace: &place.workspace,
         agent: &origin.agent,
@@ -524,7 +525,7 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
     }
 }
 
-fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
+pub(super) fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
     let check = |value: &Value| input::problems(&entry.validator, value);
     let mut problem = check(&value);
     if problem.is_some() {

@@ -47,7 +47,10 @@ impl Engine {
     fn freeze_edit(&self, record: &CallRecord, text: &str) -> Result<Frozen, String> {
         let limit = self.limits.max_input_bytes;
         if text.len() > limit {
-            return Err(format!("the input has {} bytes; at most {limit} are allowed", text.len()));
+            return Err(format!(
+                "the input has {} bytes; at most {limit} are allowed",
+                text.len()
+            ));
         }
         let gone = || format!("the tool {} is not available any more", record.tool);
         let place = self.place(&record.origin.workspace).ok_or_else(gone)?;

@@ -7,6 +7,7 @@
 mod admit;
 mod child;
 mod cursor;
+mod edit;
 mod input;
 mod lineage;
 mod live;

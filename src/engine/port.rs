@@ -12,8 +12,8 @@ use super::Engine;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
@@ -35,6 +35,10 @@ pub(crate) struct Port {
     /// The prompts that this call had before the service died, in the order in which it asked: the same question
     /// finds its prompt, and its reply if there is one.
     pub(crate) earlier: Mutex<Vec<Opened>>,
+    /// Whether a person may put another input in the place of the call's. Where one has, it answers what that input asks.
+    pub(crate) editable: bool,
+    /// The input that a person put in the place of the call's: the tool must not go on with this one.
+    pub(crate) edit: Mutex<Option<InputEdit>>,
 }
 
 impl Port {
@@ -86,6 +90,19 @@ impl Port {
             return Err(Refusal::Unavailable);
         }
         verdict
+    }
+
+    /// Says what a reply means for the tool that asked.
+    fn allowed(&self, reply: Reply) -> Result<(), Refusal> {
+        match reply {
+            Reply::Instead(edit) => {
+                *lock(&self.edit) = Some(edit);
+                Err(Refusal::Edited)
+            }
+            Reply::Once | Reply::Always(_) | Reply::Answers(_) => Ok(()),
+            // No such reply comes as a verdict that allows.
+            Reply::Reject { .. } => Err(Refusal::Rejected),
+        }
     }
 
     async fn withdraw(&self, prompt: &PromptId, why: &str) -> Option<Decision> {
@@ -189,6 +206,11 @@ impl Port {
 
     fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
+        let may_edit = self.editable
+            && match &request {
+                PromptRequest::Permission { ask, .. } => !ask.late,
+                PromptRequest::Questions(_) => false,
+            };
         Prompt {
             id: PromptId::generate(),
             call: self.record.id.clone(),
@@ -202,6 +224,7 @@ impl Port {
             expires,
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
+            input_json: may_edit.then(|| self.record.input_json.clone()),
             request,
             decision: None,
         }
@@ -214,7 +237,17 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
+        if lock(&self.edit).is_some() {
+            return Err(Refusal::Edited);
+        }
         let origin = &self.record.origin;
+        // Whoever wrote this very input has answered what it asks before it runs.
+        if self.record.original.is_some() && !ask.late {
+            return match self.broker.judge(origin, &self.rights, &ask) {
+                Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(()),
+                Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
+            };
+        }
         let same_ask = |request: &PromptRequest| match request {
             PromptRequest::Permission { ask: before, .. } => **before == ask,
             PromptRequest::Questions(_) => false,
@@ -223,7 +256,7 @@ impl CallPort for Port {
             let make = |request, expires| self.prompt(request, expires);
             return match self.broker.ask(&ask, origin, &self.rights, make).await? {
                 Asked::Allowed => Ok(()),
-                Asked::Opened(opened) => self.wait(opened).await.map(drop),
+                Asked::Opened(opened) => self.allowed(self.wait(opened).await?),
             };
         };
         // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
@@ -233,10 +266,10 @@ impl CallPort for Port {
                 self.end_wait(&earlier.prompt, "a rule denies it now").await;
                 return Err(Refusal::Denied { relevant });
             }
-            return self.go_on_from(earlier).await.map(drop);
+            return self.allowed(self.go_on_from(earlier).await?);
         }
         match self.broker.decide(&ask, origin, &self.rights).await {
-            Ok(Some(_)) => self.go_on_from(earlier).await.map(drop),
+            Ok(Some(_)) => self.allowed(self.go_on_from(earlier).await?),
             Ok(None) if self.end_wait(&earlier.prompt, "it is allowed now").await => Ok(()),
             Ok(None) => Err(Refusal::Unavailable),
             Err(refusal) => {
@@ -262,7 +295,7 @@ impl CallPort for Port {
         match reply {
             Reply::Answers(answers) => Ok(answers),
             // The broker takes no such reply to a question.
-            Reply::Once | Reply::Always(_) | Reply::Reject { .. } => Err(Refusal::Rejected),
+            Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Reject { .. } => Err(Refusal::Rejected),
         }
     }
 
@@ -400,7 +433,9 @@ fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
 /// Says what the end of a prompt means for its call.
 fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
     match outcome {
-        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Answers(_))) => Ok(reply),
+        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Answers(_))) => {
+            Ok(reply)
+        }
         PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
         PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
         PromptOutcome::Expired => Err(Refusal::Expired),

@@ -16,9 +16,11 @@ use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::{
-    Action, Always, GrantReach, GrantScope, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp,
+    Action, Always, GrantReach, GrantScope, InputEdit, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule,
+    Timestamp,
 };
-use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied};
+use crate::engine::Engine;
+use crate::permission::broker::{Change, GivenReply, Interest, Listener, Replied};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
 
@@ -137,10 +139,10 @@ impl PermissionService for Permissions {
         };
         let name = convert::name("open.name", open.name)?;
         let watcher = Watcher::open(&self.0, interest("open.filter", open.filter)?).await;
-        let broker = self.0.engine.broker().clone();
+        let engine = self.0.engine.clone();
         let replies = stream::unfold(
-            (requests, broker, name, false),
-            |(mut requests, broker, name, failed)| async move {
+            (requests, engine, name, false),
+            |(mut requests, engine, name, failed)| async move {
                 if failed {
                     return None;
                 }
@@ -150,14 +152,14 @@ impl PermissionService for Permissions {
                     Ok(None) | Err(_) => return None,
                 };
                 let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &name)
+                    Some(channel_request::Message::Reply(reply)) => answer(&engine, reply, &name)
                         .await
                         .map(|result| Told::Replied(Box::new(result))),
                     Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
                     None => Err(bad_field("message", "an empty message")),
                 };
                 let failed = result.is_err();
-                Some((result, (requests, broker, name, failed)))
+                Some((result, (requests, engine, name, failed)))
             },
         );
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
@@ -242,7 +244,7 @@ impl PermissionService for Permissions {
         let by = convert::name("name", request.name)?;
         let given = given_reply(reply, &by).map_err(|(field, problem)| bad_field(&field, problem))?;
         let id = given.prompt.clone();
-        let replied = self.0.engine.broker().reply(given).await.map_err(status::store)?;
+        let replied = self.0.engine.reply(given).await.map_err(status::store)?;
         let (result, prompt) = match replied {
             Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
             Replied::Elsewhere(prompt) => {
@@ -255,6 +257,7 @@ impl PermissionService for Permissions {
             Replied::WrongKind(prompt) => {
                 return Err(bad_field("reply.decision", wrong_kind(&prompt)));
             }
+            Replied::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
             Replied::Unlisted { pattern, .. } => {
                 return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
             }
@@ -370,7 +373,10 @@ fn to_verdict(
 
 fn wrong_kind(prompt: &Prompt) -> &'static str {
     match prompt.ask() {
-        Some(_) => "this prompt asks for a permission: reply ONCE, ALWAYS or REJECT",
+        Some(_) if prompt.input_json.is_some() => {
+            "this prompt asks for a permission: reply ONCE, ALWAYS, INSTEAD or REJECT"
+        }
+        Some(_) => "this prompt asks for a permission, and its input cannot be replaced: reply ONCE, ALWAYS or REJECT",
         None => "this prompt asks questions: reply ANSWER or REJECT",
     }
 }
@@ -423,6 +429,12 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
             "only the decision PROMPT_DECISION_ALWAYS has a scope and patterns",
         );
     }
+    if !reply.input_json.is_empty() && reply.decision != i32::from(PromptDecision::Instead) {
+        return problem(
+            "input_json",
+            "only the decision PROMPT_DECISION_INSTEAD carries an input",
+        );
+    }
     if !answers.is_empty() && reply.decision != i32::from(PromptDecision::Answer) {
         return problem("answers", "only the decision PROMPT_DECISION_ANSWER carries answers");
     }
@@ -436,8 +448,15 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
             message: reply.message.clone(),
         },
         Ok(PromptDecision::Answer) => Reply::Answers(answers),
+        Ok(PromptDecision::Instead) => Reply::Instead(InputEdit {
+            input_json: reply.input_json,
+            input_digest: String::new(),
+        }),
         Ok(PromptDecision::Unspecified) | Err(_) => {
-            return problem("decision", "say PROMPT_DECISION_ONCE, _ALWAYS, _REJECT or _ANSWER");
+            return problem(
+                "decision",
+                "say PROMPT_DECISION_ONCE, _ALWAYS, _INSTEAD, _REJECT or _ANSWER",
+            );
         }
     };
     if !reply.message.is_empty() && !matches!(decision, Reply::Reject { .. }) {
@@ -487,11 +506,11 @@ fn moment(time: &prost_types::Timestamp) -> Option<Timestamp> {
 
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
 /// fault of the store does.
-async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
+async fn answer(engine: &Engine, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
     let (result, prompt, message) = match given_reply(reply, by) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
-        Ok(given) => match broker.reply(given).await {
+        Ok(given) => match engine.reply(given).await {
             Ok(Replied::Accepted(prompt)) => (ReplyResult::Accepted, Some(prompt), String::new()),
             Ok(Replied::Before(prompt)) => (
                 too_late(&prompt),
@@ -507,6 +526,7 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<Pr
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
+            Ok(Replied::BadEdit { prompt, problem }) => (ReplyResult::Invalid, Some(prompt), problem),
             Ok(Replied::Unlisted { prompt, pattern }) => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
             Ok(Replied::DigestMismatch(prompt)) => {
                 let message = "what was shown is not what would run".to_owned();

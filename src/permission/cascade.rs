@@ -27,7 +27,7 @@ pub(super) fn consequences<'a>(
     known: &Grants,
 ) -> Consequences {
     match reply {
-        Reply::Once | Reply::Answers(_) => Consequences::default(),
+        Reply::Once | Reply::Instead(_) | Reply::Answers(_) => Consequences::default(),
         // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
         Reply::Reject { .. } if ask.permission == DOOM_LOOP => Consequences::default(),
         Reply::Reject { .. } => {

@@ -102,6 +102,13 @@ pub enum Replied {
         /// What it did not list.
         pattern: String,
     },
+    /// The input that the reply puts in the place of the call's is not one for its tool.
+    BadEdit {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The reply cites another input than the prompt's.
     DigestMismatch(Arc<Prompt>),
 }

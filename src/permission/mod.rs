@@ -44,6 +44,9 @@ pub enum Refusal {
     /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
     #[error("This tool call needs a person's permission and nobody is there to give it. Go on without it.")]
     Unattended,
+    /// A person put another input in the place of the call's: the tool runs anew with that one. No model reads this.
+    #[error("The user replaced the input of this tool call.")]
+    Edited,
     /// The call ended while it waited.
     #[error("Tool execution aborted")]
     Withdrawn,

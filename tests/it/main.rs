@@ -12,6 +12,7 @@ mod contract;
 mod crash;
 mod delegation;
 mod drain;
+mod edited;
 mod edits;
 mod hostile;
 mod prompts;

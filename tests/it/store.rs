@@ -76,12 +76,14 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         tool: "bash".to_owned(),
         requested_tool: "Bash".to_owned(),
         directory: "/w".to_owned(),
+        original: None,
         in_task: false,
         ancestors: Vec::new(),
         made_by_call: false,
         request_digest: "00".to_owned(),
         input_json: r#"{"command":"true"}"#.to_owned(),
         input_digest: "11".to_owned(),
+        input_json: None,
         timeout: None,
         on_disconnect: Default::default(),
         state: CallState::Pending,
@@ -159,6 +161,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
         expires: None,
         state: PromptState::Open,
         input_digest: "11".to_owned(),
+        input_json: None,
         request: PromptRequest::Permission {
             ask: Box::new(Ask {
                 always: vec!["ls *".to_owned()],

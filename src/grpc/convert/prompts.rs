@@ -49,6 +49,11 @@ impl From<call::PromptOutcome> for proto::PromptResolution {
                 always_patterns: always.patterns,
                 ..decision(proto::PromptDecision::Always)
             },
+            call::PromptOutcome::Replied(call::Reply::Instead(edit)) => Self {
+                input_json: edit.input_json,
+                input_digest: edit.input_digest,
+                ..decision(proto::PromptDecision::Instead)
+            },
             call::PromptOutcome::Replied(call::Reply::Answers(answers)) => Self {
                 answers: answers
                     .into_iter()
@@ -103,6 +108,8 @@ impl From<call::Prompt> for proto::Prompt {
             expire_time: prompt.expires.map(timestamp),
             state: proto::PromptState::from(prompt.state).into(),
             input_digest: prompt.input_digest,
+            editable: prompt.input_json.is_some(),
+            input_json: prompt.input_json.unwrap_or_default(),
             request: Some(prompt.request.into()),
             resolution: prompt.decision.map(proto::PromptResolution::from),
         }
