@@ -17,11 +17,10 @@ use super::Refusal;
 use super::cascade::{self, Consequences};
 pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights, Unattended};
 use super::grants::Grants;
-use super::judgement::{self, Judgement};
 use super::presence::Presence;
 use crate::call::{
-    Ask, CallId, Decision, Grant, GrantId, GrantReach, InstanceId, Origin, PartVerdict, Prompt, PromptId,
-    PromptOutcome, PromptRequest, PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, SessionId, Timestamp,
+    Ask, CallId, Decision, GrantId, InstanceId, Origin, PartVerdict, Prompt, PromptId, PromptOutcome, PromptRequest,
+    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -37,16 +36,16 @@ struct Waiting {
     wake: oneshot::Sender<Decision>,
 }
 
-struct State {
+pub(super) struct State {
     /// Every open prompt of this instance, in the order of their arrival: ids sort by time.
     waiting: BTreeMap<PromptId, Waiting>,
-    grants: Grants,
+    pub(super) grants: Grants,
     presence: Presence,
 }
 
 /// Keeps the prompts of one run of the service.
 pub struct Broker {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     instance: InstanceId,
     policy: PromptPolicy,
     /// Serializes opening and settling; the store is asked while it is held.
@@ -127,75 +126,6 @@ impl Broker {
         self.policy
     }
 
-    /// Takes up the grants that outlast a run of the service.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn load(&self) -> Result<(), StoreError> {
-        let grants = self.store.grants(&self.instance).await?;
-        self.state().grants.add(grants);
-        Ok(())
-    }
-
-    /// Judges a request without asking anybody.
-    pub fn judge(&self, origin: &Origin, rights: &Rights, ask: &Ask) -> Judgement {
-        let now = Timestamp::now();
-        let standing = self.state().grants.standing(&origin.workspace, &origin.session, now);
-        judgement::judge(ask, rights, &standing.rules)
-    }
-
-    /// Judges a request and, where grants allow it, counts their use: durably, before anything is done on the strength of
-    /// it. Returns what must be asked, if something must.
-    ///
-    /// # Errors
-    /// A rule denies it, or the store failed.
-    pub async fn decide(
-        self: &Arc<Self>,
-        ask: &Ask,
-        origin: &Origin,
-        rights: &Rights,
-    ) -> Result<Option<Question>, Refusal> {
-        loop {
-            let now = Timestamp::now();
-            let standing = self.state().grants.standing(&origin.workspace, &origin.session, now);
-            match judgement::judge(ask, rights, &standing.rules) {
-                Judgement::Allow { used } if used.is_empty() => return Ok(None),
-                Judgement::Allow { used } => match self.use_grants(standing.ids(&used)).await {
-                    Ok(true) => return Ok(None),
-                    // A grant less: judged anew, this comes to an end.
-                    Ok(false) => {}
-                    Err(error) => {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "the use of a grant could not be counted"
-                        );
-                        return Err(Refusal::Unavailable);
-                    }
-                },
-                Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-                Judgement::Ask { rule, verdicts } => return Ok(Some(Question { rule, verdicts })),
-            }
-        }
-    }
-
-    /// Counts a use of each grant, or of none: the store knows best whether they are still there.
-    async fn use_grants(self: &Arc<Self>, ids: Vec<GrantId>) -> Result<bool, StoreError> {
-        let broker = self.clone();
-        self.to_its_end(async move {
-            let now = Timestamp::now();
-            let gone = broker.store.use_grants(&ids, now).await?;
-            let mut state = broker.state();
-            if gone.is_empty() {
-                state.grants.count(&ids, now);
-            }
-            for id in &gone {
-                state.grants.remove(id);
-            }
-            Ok(gone.is_empty())
-        })
-        .await
-    }
-
     /// Judges a request and, where a person must decide, stores and announces a prompt.
     ///
     /// `make` makes the prompt from what is asked and the time when it expires.
@@ -267,7 +197,7 @@ impl Broker {
 
     /// Passes the gate and does `change` to its end, even if the future that waits for it is dropped: a client may be
     /// lost, and a tool stopped, between the moment when the store has decided and the moment when all are told.
-    async fn change<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, StoreError>
+    pub(super) async fn change<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -281,7 +211,7 @@ impl Broker {
         .await
     }
 
-    async fn to_its_end<T: Send + 'static>(
+    pub(super) async fn to_its_end<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -585,44 +515,6 @@ impl Broker {
         self.store.prompt(id).await
     }
 
-    /// Returns the standing approvals of a workspace, or of all, oldest first.
-    pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
-        self.state().grants.list(workspace, Timestamp::now())
-    }
-
-    /// Takes a standing approval back.
-    ///
-    /// # Errors
-    /// The store failed; the approval stands.
-    pub async fn revoke(self: &Arc<Self>, id: &GrantId) -> Result<Option<Grant>, StoreError> {
-        let id = id.clone();
-        self.change(|broker| async move {
-            let revoked = broker.store.revoke(&id).await?;
-            let known = broker.state().grants.remove(&id);
-            Ok(revoked.or(known))
-        })
-        .await
-    }
-
-    /// Takes back what was granted to a session only, because the session has ended.
-    ///
-    /// # Errors
-    /// The store failed; some approvals may stand.
-    pub async fn end_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
-        let of_session = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == *session;
-        for grant in self.grants(None).into_iter().filter(of_session) {
-            self.revoke(&grant.id).await?;
-        }
-        Ok(())
-    }
-
-    /// Returns the standing approval that turns ask into allow for one pattern, in every session of a workspace.
-    pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
-        self.state()
-            .grants
-            .covering(workspace, &rights.worktree, permission, pattern)
-    }
-
     /// Returns the run of the service that this broker belongs to.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
@@ -637,7 +529,7 @@ impl Broker {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; should it ever, the maps are still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

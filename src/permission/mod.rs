@@ -11,6 +11,7 @@ mod grants;
 pub mod judgement;
 mod presence;
 pub mod rules;
+mod standing;
 pub mod wildcard;
 
 use crate::call::Rule;

@@ -83,7 +83,6 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         request_digest: "00".to_owned(),
         input_json: r#"{"command":"true"}"#.to_owned(),
         input_digest: "11".to_owned(),
-        input_json: None,
         timeout: None,
         on_disconnect: Default::default(),
         state: CallState::Pending,
