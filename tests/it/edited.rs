@@ -73,7 +73,8 @@ fn what_was_written_instead_runs() {
             try_answer(&server, edit.clone()).await.unwrap().result(),
             ReplyResult::Accepted
         );
-        let log = collect(stream).await.unwrap();
+        collect(stream).await.unwrap();
+        let log = server.watch("c", 0).await.unwrap();
         check_log(0, &log);
         let call::Ending::Completed(completed) = end_of(&log) else {
             panic!("{:?}", log.last())

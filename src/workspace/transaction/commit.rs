@@ -309,7 +309,7 @@ impl Slot {
     fn check_place(&self) -> Result<(), FileError> {
         let place = self.file.path();
         match &self.before {
-            Before::Content(_) => open::check_not_swapped(place),
+            Before::Content(_) => open::check_leads_there(place),
             Before::Link(_) => match place.real().parent() {
                 Some(folder) if path::follow(folder) == folder => Ok(()),
                 Some(_) | None => Err(FileError::Swapped {
