@@ -73,3 +73,69 @@ impl Presence {
         Some(within.saturating_sub(now.saturating_duration_since(last)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Ask, CallId, InstanceId, PromptId, PromptRequest, PromptState, SessionId, Timestamp};
+
+    fn prompt(session: &str) -> Prompt {
+        Prompt {
+            id: PromptId::from("p"),
+            call: CallId::from("c"),
+            owner: InstanceId::from("i"),
+            session: SessionId::from(session),
+            workspace: "w".to_owned(),
+            agent: String::new(),
+            tool: String::new(),
+            requester: String::new(),
+            created: Timestamp(0),
+            expires: None,
+            state: PromptState::Open,
+            input_digest: String::new(),
+            input_json: None,
+            request: PromptRequest::Permission {
+                ask: Box::new(Ask::default()),
+                rule: None,
+                verdicts: Vec::new(),
+            },
+            decision: None,
+        }
+    }
+
+    #[test]
+    fn who_left_counts_for_a_while() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let within = Duration::from_secs(10);
+        let mut presence = Presence::new(begun);
+        let (mine, other) = (prompt("mine"), prompt("other"));
+        assert!(!presence.was_here(&mine, within, at(1)), "a start is no visit");
+        assert_eq!(
+            presence.abandoned_in(&mine, within, at(4)),
+            Some(Duration::from_secs(6)),
+            "but time to come back"
+        );
+        let visit = presence.enter(Interest {
+            workspace: None,
+            sessions: vec![SessionId::from("mine")],
+        });
+        assert_eq!((presence.count(&mine), presence.count(&other)), (1, 0));
+        assert_eq!(presence.abandoned_in(&mine, within, at(100)), None);
+        presence.leave(visit, at(100));
+        presence.leave(visit, at(200));
+        assert!(presence.was_here(&mine, within, at(109)));
+        assert!(!presence.was_here(&mine, within, at(110)));
+        assert!(!presence.was_here(&other, within, at(101)));
+        assert_eq!(
+            presence.abandoned_in(&mine, within, at(107)),
+            Some(Duration::from_secs(3))
+        );
+        assert_eq!(presence.abandoned_in(&mine, within, at(300)), Some(Duration::ZERO));
+        for _ in 0..2 * REMEMBERED {
+            let visit = presence.enter(Interest::default());
+            presence.leave(visit, at(400));
+        }
+        assert_eq!(presence.left.len(), 2, "each interest is remembered once");
+    }
+}

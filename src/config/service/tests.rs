@@ -84,6 +84,7 @@ max_total_output_bytes = "1GiB"
 [permission]
 timeout = "10m"
 unattended = "refuse"
+attended_within = "5m"
 [retention]
 outputs = "1d"
 calls = "2d"
@@ -171,7 +172,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LIMITS_MAX_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
-        ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
+        ("TOOLGATE_PERMISSION_UNATTENDED", "attended"),
+        ("TOOLGATE_PERMISSION_ATTENDED_WITHIN", "1h"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
