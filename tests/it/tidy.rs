@@ -53,7 +53,7 @@ const MOST_LINES: usize = 620;
 
 /// Files that are longer than [`MOST_LINES`] for a reason, and how long they may grow.
 const LONG: [(&str, usize, &str); 3] = [
-    ("src/call.rs", 760, "the vocabulary is one page"),
+    ("src/call.rs", 800, "the vocabulary is one page"),
     (
         "tests/it/calls.rs",
         900,
