@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
+use crate::audit::Recorder;
 use crate::call::{InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{RetentionConfig, Unattended};
@@ -34,8 +35,9 @@ use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{Broker, PromptPolicy};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
+pub use crate::store::local::AuditFile;
 use crate::store::local::LocalStore;
-use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
+use crate::store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::background::Background;
@@ -59,6 +61,9 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first clean-up comes this long after the start, the next ones this far apart.
 const FIRST_SWEEP: Duration = Duration::from_secs(60);
 const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How often refusals that were only counted are recorded.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
 
 /// How long an exit that waits for nothing waits for programs to be killed.
 const EMERGENCY: Duration = Duration::from_secs(1);
@@ -103,6 +108,7 @@ struct Parts {
 #[derive(Clone, Copy)]
 struct OutputSweep {
     keep: RetentionConfig,
+    audit: Option<Duration>,
     max_total_bytes: u64,
 }
 
@@ -115,7 +121,14 @@ impl App {
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
-        let store = tokio::task::spawn_blocking(move || LocalStore::open(&data_dir, opened_by)).await??;
+        let redactor = config.redact.0.clone();
+        let recorder = Recorder {
+            key: config.audit.key.clone(),
+            redactor: redactor.clone(),
+        };
+        let opening = move || LocalStore::open_with(&data_dir, opened_by, recorder);
+        let store = tokio::task::spawn_blocking(opening).await??;
+        log_head(&store, "the audit goes on").await;
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
 
@@ -146,7 +159,7 @@ impl App {
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
             max_output_bytes: config.limits.max_output_bytes,
         };
-        let engine = Engine::new(dyn_store, broker, instance, places, limits);
+        let engine = Engine::new(dyn_store, broker, instance, places, limits, redactor);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
@@ -171,6 +184,7 @@ impl App {
             listen: config.listen.clone(),
             retention: OutputSweep {
                 keep: config.retention,
+                audit: config.audit.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
             },
             drain_grace: config.drain_grace,
@@ -224,6 +238,7 @@ impl App {
             );
         }
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
+        servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
         let app = Parts {
             store: self.store,
             engine: self.engine,
@@ -313,6 +328,7 @@ impl Running {
         if let Some(sandbox) = sandbox {
             let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
         }
+        log_head(&store, "the audit stops").await;
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -433,6 +449,9 @@ async fn sweep(store: Arc<LocalStore>, rules: OutputSweep, stop: CancellationTok
             ("calls", store.sweep_calls(before(rules.keep.calls)).await),
             ("events", store.sweep_journal(before(rules.keep.journal)).await),
         ];
+        if let Some(age) = rules.audit {
+            sweep_audit(&store, before(age)).await;
+        }
         for (what, result) in results {
             match result {
                 Ok(0) => {}
@@ -442,6 +461,44 @@ async fn sweep(store: Arc<LocalStore>, rules: OutputSweep, stop: CancellationTok
         }
     }
     Ok(())
+}
+
+/// Removes old records of the audit, a part at a time.
+async fn sweep_audit(store: &LocalStore, before: Timestamp) {
+    let mut total = 0;
+    loop {
+        match store.sweep_audit(before).await {
+            Ok(0) => break,
+            Ok(count) => total += count,
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be swept");
+                break;
+            }
+        }
+    }
+    if total > 0 {
+        tracing::info!(total, "records of the audit removed that were kept long enough");
+    }
+}
+
+/// Records now and then how many refusals were only counted.
+async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken) -> Result<(), ServeError> {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(FLUSH_EVERY))
+        .await
+        .is_some()
+    {
+        engine.flush_refusals(false);
+    }
+    Ok(())
+}
+
+/// Notes the head of the audit where whoever can write to the data directory may not be able to: in the log.
+async fn log_head(store: &LocalStore, what: &str) {
+    match store.audit_end().await {
+        Ok(end) => tracing::info!(sequence = end.head.sequence, hash = %end.head.hash, "{what}"),
+        Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be read"),
+    }
 }
 
 fn millis(age: Duration) -> i64 {

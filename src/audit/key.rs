@@ -20,7 +20,7 @@ pub struct KeyError {
 }
 
 /// A key and its name.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Key {
     id: String,
     block: [u8; BLOCK],

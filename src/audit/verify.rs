@@ -262,6 +262,10 @@ impl Verifier {
         if head.sequence < *last || head.hash != *last_hash {
             return finding(Problem::Changed, "the head is not that of the last record");
         }
+        if let Some((removed, _)) = &self.open_start {
+            let detail = format!("no checkpoint says that the records up to {removed} were removed");
+            return finding(Problem::Missing, &detail);
+        }
         if line.count != self.count {
             return finding(Problem::Changed, "the head counts other records than there are");
         }
@@ -281,11 +285,6 @@ impl Verifier {
         let Some(head) = self.head.clone() else {
             return Err(self.finding(None, Problem::Truncated, "the head is missing".to_owned()));
         };
-        if let Some((removed, _)) = &self.open_start {
-            let detail =
-                format!("the records up to {removed} are missing, and no checkpoint says that they were removed");
-            return Err(self.finding(None, Problem::Missing, detail));
-        }
         if let Some(anchor) = self.anchors.first() {
             let detail = format!("no record has the hash {}", shown(anchor));
             return Err(self.finding(None, Problem::Anchor, detail));
@@ -304,16 +303,20 @@ impl Verifier {
     pub fn text(mut self, text: &[u8]) -> Result<Verified, Finding> {
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             let Some(whole) = line.strip_suffix(b"\n") else {
-                self.lines += 1;
-                let cut = "the last line does not end".to_owned();
-                return Err(match self.gap {
-                    Some(_) => self.gap_as(Problem::Missing),
-                    None => self.finding(None, Problem::Truncated, cut),
-                });
+                return Err(self.cut());
             };
             self.line(whole)?;
         }
         self.finish()
+    }
+
+    /// Says what is wrong with an export whose last line does not end.
+    pub fn cut(mut self) -> Finding {
+        self.lines += 1;
+        if self.gap.is_some() {
+            return self.gap_as(Problem::Missing);
+        }
+        self.finding(None, Problem::Truncated, "the last line does not end".to_owned())
     }
 
     fn finding(&self, sequence: Option<u64>, problem: Problem, detail: String) -> Finding {

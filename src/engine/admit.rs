@@ -11,7 +11,8 @@ use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
 use super::run::{self, Run, running};
-use super::{Engine, Place, SESSIONS_REMEMBERED};
+use super::{Engine, Place, SESSIONS_REMEMBERED, recording};
+use crate::audit::Fact;
 use crate::call::{
     Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
     RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
@@ -106,7 +107,15 @@ impl Engine {
         // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
         // is always run or ended, and the drain waits for it.
         let engine = self.clone();
-        let admission = async move { engine.admit(call, Maker::Client).await };
+        let admission = async move {
+            let refused = Fact::not_admitted(&call, "");
+            let started = engine.admit(call, Maker::Client).await;
+            if let Err(error) = &started {
+                let reason = recording::refusal_word(error).to_owned();
+                engine.record_refusal(Fact { reason, ..refused });
+            }
+            started
+        };
         let admitted = self.tasks.spawn(admission.in_current_span()).await;
         admitted.unwrap_or_else(|panicked| {
             Err(AdmitError::Store(StoreError::Failed {
@@ -269,10 +278,10 @@ impl Engine {
         if let Some(problem) = &prepared.problem {
             kinds.push(EventKind::Ended(Box::new(Ending::failed(
                 EndReason::InvalidArguments,
-                problem.as_str(),
+                self.redactor.text(problem).as_ref(),
             ))));
         } else if !asks_first {
-            kinds.push(running(&record, String::new()));
+            kinds.push(running(&record, String::new(), &self.redactor));
         }
         let events = run::apply(&mut record, kinds);
         match self.store.create_call(record.clone(), events.clone()).await {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Engine;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
+use super::{Engine, recording};
 use crate::call::{
     Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
     PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
@@ -184,6 +184,40 @@ impl Port {
         self.store.record_changes(&self.record.id, changes).await
     }
 
+    /// Finds out whether the call may go on: by the rules and grants (nothing is returned), or by a person's reply.
+    async fn decide(&self, ask: &Ask) -> Result<Option<Reply>, Refusal> {
+        let workspace = &self.record.origin.workspace;
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        let judged = self.broker.judge(workspace, &self.rights, ask);
+        let shown = self.engine.redactor.ask(ask);
+        let same_ask = |request: &PromptRequest| match request {
+            PromptRequest::Permission { ask: before, .. } => **before == *shown,
+            PromptRequest::Questions(_) => false,
+        };
+        let earlier = self.asked_before(same_ask).await?;
+        match (judged, earlier) {
+            (Judgement::Allow, None) => Ok(None),
+            (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
+                true => Ok(None),
+                false => Err(Refusal::Unavailable),
+            },
+            (Judgement::Deny { relevant }, earlier) => {
+                if let Some(earlier) = earlier {
+                    self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                }
+                Err(Refusal::Denied { relevant })
+            }
+            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await.map(Some),
+            (Judgement::Ask { .. }, None) => {
+                let make = |request, expires| self.prompt(request, expires);
+                match self.broker.ask(ask, workspace, &self.rights, make).await? {
+                    Asked::Allowed => Ok(None),
+                    Asked::Opened(opened) => self.wait(opened).await.map(Some),
+                }
+            }
+        }
+    }
+
     fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         Prompt {
@@ -199,7 +233,7 @@ impl Port {
             expires,
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
-            request,
+            request: self.engine.redactor.request(request),
             decision: None,
         }
     }
@@ -211,42 +245,25 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let workspace = &self.record.origin.workspace;
-        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        let judged = self.broker.judge(workspace, &self.rights, &ask);
-        let same_ask = |request: &PromptRequest| match request {
-            PromptRequest::Permission { ask: before, .. } => **before == ask,
-            PromptRequest::Questions(_) => false,
+        let asked = self.decide(&ask).await;
+        let (broker, rights, record) = (&self.broker, &self.rights, &self.record);
+        let fact = match &asked {
+            Ok(None) => Some(recording::allowed(broker, rights, record, &ask)),
+            Err(refusal) => recording::refused(broker, rights, record, &ask, refusal),
+            // What a person decides is recorded with the prompt.
+            Ok(Some(_)) => None,
         };
-        let earlier = self.asked_before(same_ask).await?;
-        match (judged, earlier) {
-            (Judgement::Allow, None) => Ok(()),
-            (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
-                true => Ok(()),
-                false => Err(Refusal::Unavailable),
-            },
-            (Judgement::Deny { relevant }, earlier) => {
-                if let Some(earlier) = earlier {
-                    self.end_wait(&earlier.prompt, "a rule denies it now").await;
-                }
-                Err(Refusal::Denied { relevant })
-            }
-            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await.map(drop),
-            (Judgement::Ask { .. }, None) => {
-                let make = |request, expires| self.prompt(request, expires);
-                match self.broker.ask(&ask, workspace, &self.rights, make).await? {
-                    Asked::Allowed => Ok(()),
-                    Asked::Opened(opened) => self.wait(opened).await.map(drop),
-                }
-            }
+        if let Some(fact) = fact {
+            self.store.audit(fact);
         }
+        asked.map(drop)
     }
 
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let request = PromptRequest::Questions(questions);
+        let request = self.engine.redactor.request(PromptRequest::Questions(questions));
         let reply = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await?,
             None => {

@@ -23,6 +23,7 @@ use crate::call::{
 use crate::permission::Refusal;
 use crate::permission::agents;
 use crate::permission::broker::{DOOM_LOOP, Opened, Rights};
+use crate::redact::Redactor;
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 use crate::tool::{CallContext, CallPort as _, ToolError};
 use crate::workspace::Workspace;
@@ -84,6 +85,7 @@ impl Run {
             self.record.clone(),
             engine.limits.max_output_bytes,
             engine.closing.clone(),
+            engine.redactor.clone(),
         );
         let id = self.record.id.clone();
         let owner = engine.clone();
@@ -110,7 +112,11 @@ impl Run {
             log: log.clone(),
             earlier: Mutex::new(earlier),
         });
-        let returned = self.supervise(&port, asks_first).await;
+        let mut returned = self.supervise(&port, asks_first).await;
+        if let Returned::Output(output) = &mut returned {
+            // Before it is measured and stored: what is shown and what is kept is the same text.
+            self.redact(output);
+        }
         let (done, finished) = oneshot::channel();
         // The writer outlives its feeders; should it be gone, there is nobody to tell the end either.
         let _ = log.send(Command::Finish { done }).await;
@@ -122,12 +128,28 @@ impl Run {
                 tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be withdrawn");
             }
         }
-        let ending = self.ending(returned, finished).await;
+        let mut ending = self.ending(returned, finished).await;
+        if let Outcome::Failed { error, .. } = &mut ending.outcome {
+            self.engine.redactor.string(error);
+        }
         let _ = log
             .send(Command::End {
                 ending: Box::new(ending),
             })
             .await;
+    }
+
+    fn redact(&self, output: &mut ToolOutput) {
+        let redactor = &self.engine.redactor;
+        redactor.string(&mut output.title);
+        redactor.map(&mut output.metadata);
+        if let OutputText::Text(text) = &mut output.output {
+            redactor.string(text);
+        }
+        output
+            .attachments
+            .iter_mut()
+            .for_each(|attachment| redactor.attachment(attachment));
     }
 
     /// Runs the tool until it returns, or until it was asked to stop and a grace has passed.
@@ -461,9 +483,9 @@ pub(super) fn internal_ending() -> Ending {
 }
 
 /// Makes the event that the tool of a call starts.
-pub(super) fn running(record: &CallRecord, title: String) -> EventKind {
+pub(super) fn running(record: &CallRecord, title: String, redactor: &Redactor) -> EventKind {
     EventKind::Running {
-        input_json: record.input_json.clone(),
+        input_json: redactor.text(&record.input_json).into_owned(),
         input_digest: record.input_digest.clone(),
         title,
     }

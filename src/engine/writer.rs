@@ -18,6 +18,7 @@ use crate::call::{
     CallEvent, CallId, CallRecord, CallState, Ending, EventKind, JsonMap, OutputId, Prompt, PromptId, PromptOutcome,
     ServiceEvent, ServiceEventKind, Timestamp,
 };
+use crate::redact::{self, Redactor};
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
 
 /// Commands that may wait for the writer; a feeder beyond that waits itself.
@@ -101,6 +102,7 @@ pub(crate) struct LogWriter {
     max_output_bytes: u64,
     /// Ends the attempts to store what the store does not take.
     closing: CancellationToken,
+    redactor: Redactor,
     output: Output,
     metadata: JsonMap,
     pending_patch: Option<(Option<String>, JsonMap)>,
@@ -113,6 +115,8 @@ pub(crate) struct LogWriter {
 #[derive(Default)]
 struct Output {
     writer: Option<Box<dyn OutputWriter>>,
+    /// Takes secrets out before anything is stored; none if there are no secrets.
+    redaction: Option<redact::Stream>,
     id: Option<OutputId>,
     /// Bytes stored.
     stored: u64,
@@ -128,6 +132,7 @@ impl LogWriter {
         record: CallRecord,
         max_output_bytes: u64,
         closing: CancellationToken,
+        redactor: Redactor,
     ) -> Self {
         Self {
             store,
@@ -135,7 +140,11 @@ impl LogWriter {
             record,
             max_output_bytes,
             closing,
-            output: Output::default(),
+            output: Output {
+                redaction: redactor.stream(),
+                ..Output::default()
+            },
+            redactor,
             metadata: JsonMap::new(),
             pending_patch: None,
             last_metadata: None,
@@ -175,7 +184,8 @@ impl LogWriter {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
                 self.record.title.clone_from(&title);
-                self.append(vec![running(&self.record, title)]).await;
+                let running = running(&self.record, title, &self.redactor);
+                self.append(vec![running]).await;
                 self.announce_state();
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
@@ -223,11 +233,13 @@ impl LogWriter {
                 self.announce_state();
                 let _ = stored.send(durable);
             }
-            Command::Warning { kind, text } => {
+            Command::Warning { kind, mut text } => {
+                self.redactor.string(&mut text);
                 self.flush().await;
                 self.append(vec![EventKind::Warning { kind, text }]).await;
             }
             Command::Finish { done } => {
+                self.store_held_back().await;
                 self.flush().await;
                 let finished = self.finish().await;
                 let _ = done.send(finished);
@@ -240,7 +252,11 @@ impl LogWriter {
         false
     }
 
-    async fn metadata(&mut self, title: Option<String>, patch: JsonMap) {
+    async fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
+        self.redactor.map(&mut patch);
+        if let Some(title) = &mut title {
+            self.redactor.string(title);
+        }
         merge(&mut self.metadata, patch.clone());
         if let Some(title) = &title {
             self.record.title.clone_from(title);
@@ -255,6 +271,30 @@ impl LogWriter {
     }
 
     async fn store_output(&mut self, bytes: &Bytes) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match &mut self.output.redaction {
+            None => self.store_redacted(bytes).await,
+            Some(redaction) => {
+                let redacted = redaction.push(bytes);
+                self.store_redacted(&redacted).await
+            }
+        }
+    }
+
+    /// Stores what was held back because it could have become a secret, at the end of the output.
+    async fn store_held_back(&mut self) {
+        let Some(redaction) = &mut self.output.redaction else {
+            return;
+        };
+        let rest = redaction.finish();
+        if let Err(error) = self.store_redacted(&rest).await {
+            self.complain("the last of an output could not be stored", &error);
+        }
+    }
+
+    async fn store_redacted(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -367,6 +407,9 @@ impl LogWriter {
     }
 
     async fn end(&mut self, ending: Box<Ending>) {
+        if self.output.writer.is_some() {
+            self.store_held_back().await;
+        }
         self.flush().await;
         // A tool that was dropped never came to `Finish`.
         self.output.writer = None;

@@ -16,7 +16,8 @@ use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::{Action, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp};
-use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied};
+use crate::engine::Engine;
+use crate::permission::broker::{Change, GivenReply, Interest, Listener, Replied};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
 
@@ -135,10 +136,10 @@ impl PermissionService for Permissions {
         };
         let name = convert::name("open.name", open.name)?;
         let watcher = Watcher::open(&self.0, interest("open.filter", open.filter)?).await;
-        let broker = self.0.engine.broker().clone();
+        let engine = self.0.engine.clone();
         let replies = stream::unfold(
-            (requests, broker, name, false),
-            |(mut requests, broker, name, failed)| async move {
+            (requests, engine, name, false),
+            |(mut requests, engine, name, failed)| async move {
                 if failed {
                     return None;
                 }
@@ -148,14 +149,14 @@ impl PermissionService for Permissions {
                     Ok(None) | Err(_) => return None,
                 };
                 let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &name)
+                    Some(channel_request::Message::Reply(reply)) => answer(&engine, reply, &name)
                         .await
                         .map(|result| Told::Replied(Box::new(result))),
                     Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
                     None => Err(bad_field("message", "an empty message")),
                 };
                 let failed = result.is_err();
-                Some((result, (requests, broker, name, failed)))
+                Some((result, (requests, engine, name, failed)))
             },
         );
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
@@ -253,7 +254,8 @@ impl PermissionService for Permissions {
             Replied::WrongKind(prompt) => {
                 return Err(bad_field("reply.decision", wrong_kind(&prompt)));
             }
-            Replied::DigestMismatch(_) => {
+            Replied::DigestMismatch(prompt) => {
+                self.0.engine.record_reply_not_taken(&prompt, &by, "digest_mismatch");
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
             }
@@ -435,11 +437,11 @@ fn given_reply(reply: PromptReply, by: &str) -> Result<GivenReply, (String, Stri
 
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
 /// fault of the store does.
-async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
+async fn answer(engine: &Engine, reply: PromptReply, by: &str) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
     let (result, prompt, message) = match given_reply(reply, by) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
-        Ok(given) => match broker.reply(given).await {
+        Ok(given) => match engine.broker().reply(given).await {
             Ok(Replied::Accepted(prompt)) => (ReplyResult::Accepted, Some(prompt), String::new()),
             Ok(Replied::Before(prompt)) => (
                 too_late(&prompt),
@@ -456,6 +458,7 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, by: &str) -> Result<Pr
                 (ReplyResult::Invalid, Some(prompt), message)
             }
             Ok(Replied::DigestMismatch(prompt)) => {
+                engine.record_reply_not_taken(&prompt, by, "digest_mismatch");
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)
             }

@@ -92,6 +92,42 @@ fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants
     }
 }
 
+/// What decided a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deciding {
+    /// The rules, each once; of a denied request the one that denies.
+    pub rules: Vec<Rule>,
+    /// The patterns that only a grant allows.
+    pub granted: Vec<String>,
+}
+
+/// Returns what decides a request.
+pub fn deciding(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Deciding {
+    let mut deciding = Deciding::default();
+    for pattern in ask
+        .patterns
+        .iter()
+        .chain(ask.parts.iter().flat_map(|part| &part.patterns))
+    {
+        let rule = match judge_pattern(&ask.permission, pattern, rights, grants) {
+            Verdict::Allow { rule, granted } => {
+                deciding.granted.extend(granted.then(|| pattern.clone()));
+                rule
+            }
+            Verdict::Ask { rule } => rule,
+            Verdict::Deny { rules } => {
+                let (_, rule) = evaluate_in(&rights.worktree, &ask.permission, pattern, &[rules]);
+                deciding.rules = rule.cloned().into_iter().collect();
+                return deciding;
+            }
+        };
+        deciding
+            .rules
+            .extend(rule.filter(|rule| !deciding.rules.contains(rule)).cloned());
+    }
+    deciding
+}
+
 /// Returns the rule that stands against doing just anything under a permission, none inside if it is that no rule
 /// allows it; none at all if everything is allowed.
 fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {

@@ -62,6 +62,9 @@ impl Stream {
     }
 
     fn release(&mut self, end: usize) -> Vec<u8> {
+        if end == 0 {
+            return Vec::new();
+        }
         let mut found = self.rules.find(&self.held);
         if self.covered > 0 {
             found.push(0..self.covered);

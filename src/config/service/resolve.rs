@@ -96,6 +96,8 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
         journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
     };
+    let audit = pick.audit()?;
+    let redact = pick.redact()?;
     let sandbox = pick.sandbox()?;
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
@@ -113,6 +115,8 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         limits,
         permission,
         retention,
+        audit,
+        redact,
         sandbox,
         log,
         warnings: pick.warnings,
@@ -157,13 +161,22 @@ impl<'a> Pick<'a> {
         Ok(value)
     }
 
+    pub(super) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
     fn note(&mut self, key: &str, value: String, source: Source) {
         let key = key.to_owned();
         self.settings.push(Setting { key, value, source });
     }
 
     /// Makes the error of a value that was picked and does not go with another one.
-    fn conflict<R>(&self, key: &str, get: impl Fn(&RawConfig) -> &Option<R>, message: String) -> ConfigError {
+    pub(super) fn conflict<R>(
+        &self,
+        key: &str,
+        get: impl Fn(&RawConfig) -> &Option<R>,
+        message: String,
+    ) -> ConfigError {
         match self.said(get) {
             Some((layer, _)) => layer.error(key, message),
             None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
@@ -450,6 +463,14 @@ fn timeout(text: &str) -> Result<Option<Duration>, String> {
     match units::duration(text)? {
         Duration::ZERO => Err("expected more than no time at all, or \"none\" to wait for ever".to_owned()),
         time => Ok(Some(time)),
+    }
+}
+
+pub(super) fn or_none(list: Vec<String>) -> String {
+    if list.is_empty() {
+        "none".to_owned()
+    } else {
+        list.join(",")
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent, RawSize,
-    RawWorkspace,
+    RawAudit, RawConfig, RawLimits, RawListen, RawLog, RawPermission, RawRedact, RawRetention, RawSandbox,
+    RawSandboxAgent, RawSize, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -44,6 +44,16 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             calls: text("retention.calls"),
             journal: text("retention.journal"),
         },
+        audit: RawAudit {
+            key_file: text("audit.key_file"),
+            retention: text("audit.retention"),
+        },
+        redact: RawRedact {
+            values_from_env: list(env, "redact.values_from_env"),
+            files: list(env, "redact.files"),
+            // One pattern: it may hold a comma.
+            patterns: text("redact.patterns").map(|pattern| vec![pattern]),
+        },
         sandbox: RawSandbox {
             mode: text("sandbox.mode"),
             network: text("sandbox.network"),
@@ -63,7 +73,9 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 9] = [
+    const PARTS: [&str; 11] = [
+        "AUDIT",
+        "REDACT",
         "DATA",
         "DRAIN",
         "LISTEN",

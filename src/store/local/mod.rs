@@ -1,7 +1,7 @@
 //! The embedded store: SQLite in WAL mode and spool files in the data directory.
 //!
 //! ```text
-//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes
+//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes, the audit
 //! blobs/<aa>/<sha256>   contents of files before and after a change, named by their digest
 //! tool-output/          one file for each output, readable by the owner only
 //! instances/<id>.lock   locked while that run of the service lives
@@ -15,6 +15,7 @@
 
 #![allow(clippy::disallowed_methods)] // the data directory is the store's own
 
+mod audit;
 mod blobs;
 mod calls;
 mod changes;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+pub use self::audit::AuditFile;
 use self::blobs::Blobs;
 use self::error::io;
 use self::facts::Overlay;
@@ -45,6 +47,7 @@ use self::instances::Instances;
 use self::outputs::Spool;
 use self::readers::{Readers, blocking};
 use self::writer::Writer;
+use crate::audit::Recorder;
 use crate::call::InstanceId;
 use crate::store::StoreError;
 
@@ -53,6 +56,7 @@ use crate::store::StoreError;
 /// Dropping it writes what is queued and gives up the instance's lock a moment later; [`LocalStore::close`] waits for that.
 pub struct LocalStore {
     writer: Arc<Writer>,
+    recorder: Arc<Recorder>,
     readers: Arc<Readers>,
     instances: Arc<Instances>,
     spool: Arc<Spool>,
@@ -68,6 +72,14 @@ impl LocalStore {
     /// The directory cannot be made or written, a newer version of the service wrote the database, it is damaged, or an
     /// instance of the same id is running. Each names the path.
     pub fn open(data_dir: &Path, instance: InstanceId) -> Result<Self, StoreError> {
+        Self::open_with(data_dir, instance, Recorder::default())
+    }
+
+    /// As [`Self::open`], with what keeps the audit.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and the audit has been kept with a key, and there is none.
+    pub fn open_with(data_dir: &Path, instance: InstanceId, recorder: Recorder) -> Result<Self, StoreError> {
         let data_dir = folder(data_dir.to_owned())?;
         let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
         let instances = Arc::new(Instances::new(folder(data_dir.join("instances"))?));
@@ -81,6 +93,7 @@ impl LocalStore {
         instances.tidy();
         let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
+        audit::begin(&db, &recorder, &instance)?;
         let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances)));
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
@@ -90,6 +103,7 @@ impl LocalStore {
         let readers = Arc::new(Readers::new(database));
         Ok(Self {
             writer,
+            recorder: Arc::new(recorder),
             readers,
             instances,
             spool,

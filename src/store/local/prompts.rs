@@ -5,14 +5,15 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::LocalStore;
 use super::error::{Doing, decode, encode, is_duplicate};
 use super::instances::Instances;
 use super::query::Query;
+use super::{LocalStore, audit};
+use crate::audit::{Fact, Recorder};
 use crate::call::{CallId, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState};
 use crate::store::{PromptFilter, Prompts, Settled, Settlement, StoreError};
 
-fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
+fn open(db: &Connection, recorder: &Recorder, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
     let added = db
         .prepare_cached(
             "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -32,7 +33,7 @@ fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> 
         .doing(db, "store a prompt")?;
     match added {
         0 => Err(StoreError::Conflict(format!("prompt {} exists", prompt.id))),
-        _ => Ok(()),
+        _ => audit::append(db, recorder, [Fact::prompted(prompt)]),
     }
 }
 
@@ -68,6 +69,7 @@ fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<
 
 fn settle(
     db: &Connection,
+    recorder: &Recorder,
     first: Settlement,
     also: Vec<Settlement>,
     grants: &[(Grant, String)],
@@ -87,6 +89,12 @@ fn settle(
     for (grant, json) in grants {
         add_grant(db, grant, json)?;
     }
+    let mut made: Vec<GrantId> = grants.iter().map(|(grant, _)| grant.id.clone()).collect();
+    // The grants are of the first prompt's reply.
+    let facts = prompts
+        .iter()
+        .map(|prompt| Fact::decided(prompt, std::mem::take(&mut made)));
+    audit::append(db, recorder, facts)?;
     Ok(Settled::Now { prompts })
 }
 
@@ -153,19 +161,22 @@ pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(),
     Ok(())
 }
 
-fn revoke(db: &Connection, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId) -> Result<Option<Grant>, StoreError> {
     let json: Option<String> = db
         .prepare_cached("DELETE FROM grants WHERE id = ? RETURNING content")
         .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
         .doing(db, "delete a grant")?;
-    json.map(|json| decode("a grant", &json)).transpose()
+    let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
+    audit::append(db, recorder, grant.as_ref().map(Fact::revoked))?;
+    Ok(grant)
 }
 
 #[async_trait]
 impl Prompts for LocalStore {
     async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
         let json = encode("a prompt", &prompt)?;
-        self.writer.ask(move |db| open(db, &prompt, &json)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| open(db, &recorder, &prompt, &json)).await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -186,7 +197,10 @@ impl Prompts for LocalStore {
     ) -> Result<Settled, StoreError> {
         let with_json = |grant: Grant| encode("a grant", &grant).map(|json| (grant, json));
         let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
-        self.writer.ask(move |db| settle(db, first, also, &grants)).await
+        let recorder = self.recorder.clone();
+        self.writer
+            .ask(move |db| settle(db, &recorder, first, also, &grants))
+            .await
     }
 
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
@@ -196,6 +210,7 @@ impl Prompts for LocalStore {
 
     async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
         let id = id.clone();
-        self.writer.ask(move |db| revoke(db, &id)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| revoke(db, &recorder, &id)).await
     }
 }

@@ -130,7 +130,7 @@ impl Inside {
             max_output_bytes: 1 << 20,
         };
         Self {
-            engine: Engine::new(shared, broker, instance, vec![place], limits),
+            engine: Engine::new(shared, broker, instance, vec![place], limits, Default::default()),
             gate,
             store,
             _folder: folder,
