@@ -94,6 +94,8 @@ pub struct Verifier {
     first: u64,
     /// The number and hash of the last good record, and its key.
     last: Option<(u64, String, String)>,
+    /// The chain's name, as soon as a record says it.
+    chain: String,
     /// What the first record goes on from, until a checkpoint answers for it.
     open_start: Option<(u64, String)>,
     recent: VecDeque<String>,
@@ -230,6 +232,9 @@ impl Verifier {
         {
             self.open_start = None;
         }
+        if self.chain.is_empty() {
+            self.chain.clone_from(&record.fact.chain);
+        }
         self.anchors.remove(&record.hash);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
@@ -258,6 +263,9 @@ impl Verifier {
         };
         if head.sequence > *last {
             return finding(Problem::Truncated, "records before the head are missing");
+        }
+        if !self.chain.is_empty() && self.chain != head.chain {
+            return finding(Problem::Changed, "the head is that of another chain");
         }
         if head.sequence < *last || head.hash != *last_hash {
             return finding(Problem::Changed, "the head is not that of the last record");

@@ -233,7 +233,7 @@ impl Engine {
             owner: self.instance.clone(),
             origin: call.origin.clone(),
             tool: prepared.entry.tool.name().to_owned(),
-            requested_tool: prepared.requested_tool.clone(),
+            requested_tool: self.redactor.text(&prepared.requested_tool).into_owned(),
             directory: directory.to_string_lossy().into_owned(),
             request_digest,
             input_json: prepared.frozen.json.clone(),
