@@ -310,7 +310,8 @@ async fn an_older_database_is_brought_up_to_date() {
     let call = create(&store, record("c", &instance)).await;
     store.close().await.unwrap();
     let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
-    db.execute_batch("DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; PRAGMA user_version = 1").unwrap();
+    db.execute_batch("DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; PRAGMA user_version = 1")
+        .unwrap();
     drop(db);
     let store = open(folder.path()).unwrap();
     assert_eq!(store.get(&call.id).await.unwrap(), Some(call.clone()));
