@@ -76,7 +76,8 @@ async fn parse(command: &str) -> Result<Line, ToolError> {
     blocking(move || shell::parse(&command)).await
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+/// Does work that may block, where it holds up nobody.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| ToolError::Internal(error.into()))

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::approval::blocking;
 use crate::call::{Ask, JsonMap, json_map};
 use crate::process::sandbox::{Confinement, Demand, Mode, Sandbox};
 use crate::tool::{CallContext, Refusal, ToolError};
@@ -276,10 +277,4 @@ fn question<const N: usize>(command: &str, more: [(&str, Value); N]) -> JsonMap 
     ]);
     metadata.extend(more.map(|(key, value)| (key.to_owned(), value)));
     metadata
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| ToolError::Internal(error.into()))
 }
