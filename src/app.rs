@@ -27,13 +27,13 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
-use crate::config::service::{AuthConfig, ClientAuth, RetentionConfig, TlsConfig, Unattended};
+use crate::config::service::{self, AuthConfig, ClientAuth, RetentionConfig, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
-use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy};
+use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -166,10 +166,15 @@ impl App {
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
-            refuse_unattended: config.permission.unattended == Unattended::Refuse,
+            unattended: match config.permission.unattended {
+                service::Unattended::Wait => Unattended::Wait,
+                service::Unattended::Refuse => Unattended::Refuse,
+                service::Unattended::Attended => Unattended::Attended(config.permission.attended_within),
+            },
         };
         let broker = Broker::new(dyn_store.clone(), instance.clone(), policy);
         let broker = Arc::new(broker.with_approvals(approvals(config)));
+        broker.load().await.context("cannot read the standing approvals")?;
         let limits = Limits {
             max_running_calls: config.limits.max_running_calls as usize,
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
@@ -502,6 +507,7 @@ fn places(
             workspace: Arc::new(opened),
             agents: Agents::new(&tools.agents, folders),
             registry: registry.clone(),
+            primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
         })
     };

@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
-    Action, Approval, Ask, AskPart, Decision, Grant, PartVerdict, Prompt, PromptOutcome, PromptRequest, PromptState,
-    Question, QuestionOption, Reply, Rule,
+    Action, Always, Approval, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
+    PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 pub use todo::Todo;
 
@@ -258,6 +258,17 @@ pub struct Origin {
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
+}
+
+/// In whose name a call runs, as far as rights are concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Delegation {
+    /// The workspace, whose configuration has the agent.
+    pub workspace: String,
+    /// The agent.
+    pub agent: String,
+    /// Whether a task runs the agent.
+    pub in_task: bool,
 }
 
 /// What becomes of a call when its last `ExecuteTool` or `RunTool` stream is gone before its end.
@@ -509,12 +520,24 @@ pub struct CallRecord {
     /// The workspace's folder when the call was admitted.
     #[serde(default)]
     pub directory: String,
+    /// Whether a subagent that a task runs makes it: the limits of a task's session hold then.
+    #[serde(default)]
+    pub in_task: bool,
+    /// In whose names the calls above it run, the nearest first. Their rules hold as well.
+    #[serde(default)]
+    pub ancestors: Vec<Delegation>,
+    /// Whether another call made it, not a client. It is no step of a model's then.
+    #[serde(default)]
+    pub made_by_call: bool,
     /// SHA-256 of the whole request, hexadecimal: what makes a repeated start the same start.
     pub request_digest: String,
     /// The frozen input, canonical JSON (RFC 8785).
     pub input_json: String,
     /// SHA-256 of `input_json`, hexadecimal. Prompts carry it.
     pub input_digest: String,
+    /// The input as it was admitted, if a person put another one in its place.
+    #[serde(default)]
+    pub original: Option<InputEdit>,
     /// The time the tool may run.
     #[serde(default)]
     pub timeout: Option<Duration>,

@@ -81,6 +81,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Says whether a person who is asked may put another input in the place of a call's. The tool must do nothing before
+    /// its questions are answered but those it marks as late, and hand on every refusal.
+    fn is_editable(&self) -> bool {
+        false
+    }
+
     /// Runs the tool. The input has been validated against the schema, and is frozen.
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -124,6 +130,11 @@ pub trait TypedTool: Send + Sync + 'static {
         false
     }
 
+    /// Says whether a person may replace the input: see [`Tool::is_editable`].
+    fn is_editable(&self) -> bool {
+        false
+    }
+
     /// Runs the tool.
     async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
 }
@@ -148,6 +159,10 @@ impl<T: TypedTool> Tool for T {
 
     fn takes_input(&self) -> bool {
         TypedTool::takes_input(self)
+    }
+
+    fn is_editable(&self) -> bool {
+        TypedTool::is_editable(self)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {

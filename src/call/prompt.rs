@@ -147,6 +147,9 @@ pub struct Prompt {
     pub state: PromptState,
     /// SHA-256 of the call's frozen input, hexadecimal.
     pub input_digest: String,
+    /// The frozen input itself; there exactly if a reply may put another one in its place.
+    #[serde(default)]
+    pub input_json: Option<String>,
     /// What is asked.
     pub request: PromptRequest,
     /// What was decided; there exactly when the state is not open.
@@ -172,10 +175,11 @@ impl Prompt {
     pub fn takes(&self, reply: &Reply) -> bool {
         match (&self.request, reply) {
             (_, Reply::Reject { .. })
-            | (PromptRequest::Permission { .. }, Reply::Once | Reply::Always)
+            | (PromptRequest::Permission { .. }, Reply::Once | Reply::Always(_))
             | (PromptRequest::Questions(_), Reply::Answers(_)) => true,
+            (PromptRequest::Permission { .. }, Reply::Instead(_)) => self.input_json.is_some(),
             (PromptRequest::Permission { .. }, Reply::Answers(_))
-            | (PromptRequest::Questions(_), Reply::Once | Reply::Always) => false,
+            | (PromptRequest::Questions(_), Reply::Once | Reply::Always(_) | Reply::Instead(_)) => false,
         }
     }
 }
@@ -187,8 +191,9 @@ pub struct Approval {
     pub principal: String,
     /// How that one is called.
     pub by: String,
-    /// Whether it would have been `always`.
-    pub always: bool,
+    /// What it would have granted, if it was `always`.
+    #[serde(default)]
+    pub always: Option<Always>,
     /// When.
     pub time: Timestamp,
     /// The client's id of the reply.
@@ -276,7 +281,9 @@ pub enum Reply {
     /// This call only.
     Once,
     /// This call, and from now on what the prompt's `always` patterns match.
-    Always,
+    Always(Always),
+    /// This call, but with another input.
+    Instead(InputEdit),
     /// To questions: for each, in their order, the chosen labels and own answers; missing or empty is unanswered.
     Answers(Vec<Vec<String>>),
     /// Not this call; the message, if any, is for the model.
@@ -284,6 +291,63 @@ pub enum Reply {
         /// Feedback for the model; empty for none.
         message: String,
     },
+}
+
+/// An input that a person wrote in the place of a model's, frozen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputEdit {
+    /// Canonical JSON.
+    pub input_json: String,
+    /// Its SHA-256, hexadecimal.
+    pub input_digest: String,
+}
+
+/// What an `always` reply says beyond the word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Always {
+    /// How far the grants reach, and how long.
+    #[serde(default)]
+    pub scope: GrantScope,
+    /// Which of the prompt's `always` patterns become grants; all of them if empty.
+    #[serde(default)]
+    pub patterns: Vec<String>,
+}
+
+/// How far a standing approval reaches, and what ends it by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantScope {
+    /// For whom it holds, and whether it outlasts the run of the service.
+    #[serde(default)]
+    pub reach: GrantReach,
+    /// When it ends; never by time if none.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
+    /// How many requests it lets through, the one that was replied to not counted; any number if none.
+    #[serde(default)]
+    pub uses: Option<u32>,
+}
+
+/// For whom a standing approval holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantReach {
+    /// For the workspace, as long as this run of the service.
+    #[default]
+    Run,
+    /// For the prompt's session in its workspace, until the session ends.
+    Session,
+    /// For the workspace, for good.
+    Workspace,
+}
+
+impl GrantReach {
+    /// Says whether such a grant is still there when the service starts again.
+    pub fn outlasts_the_run(self) -> bool {
+        match self {
+            Self::Run => false,
+            Self::Session | Self::Workspace => true,
+        }
+    }
 }
 
 /// The recorded end of a prompt.
@@ -321,10 +385,15 @@ pub enum PromptOutcome {
 pub struct Grant {
     /// The grant's id.
     pub id: GrantId,
-    /// The run of the service that it holds for.
+    /// The run of the service in which it was given.
     pub owner: InstanceId,
     /// The workspace that it holds for.
     pub workspace: String,
+    /// The session in which it was given.
+    pub session: SessionId,
+    /// How far it reaches, and what ends it.
+    #[serde(default)]
+    pub scope: GrantScope,
     /// The permission.
     pub permission: String,
     /// The pattern that is allowed.
@@ -334,6 +403,41 @@ pub struct Grant {
     /// Who approved it: [`super::Principal::id`] of each.
     #[serde(default)]
     pub approvers: Vec<String>,
+    /// The title of that prompt, which may be kept no longer.
+    #[serde(default)]
+    pub title: String,
+    /// Who replied: the approver's name, or empty.
+    #[serde(default)]
+    pub by: String,
     /// When.
     pub created: Timestamp,
+    /// How many requests it has let through.
+    #[serde(default)]
+    pub uses: u64,
+    /// When it last did.
+    #[serde(default)]
+    pub last_used: Option<Timestamp>,
+}
+
+impl Grant {
+    /// Says whether it ended by itself: by time, or by its last use.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.scope.until.is_some_and(|until| until <= now)
+            || self.scope.uses.is_some_and(|most| self.uses >= u64::from(most))
+    }
+
+    /// Says whether it holds for the requests of a session.
+    pub fn holds_for(&self, workspace: &str, session: &SessionId, now: Timestamp) -> bool {
+        let in_reach = match self.scope.reach {
+            GrantReach::Run | GrantReach::Workspace => true,
+            GrantReach::Session => self.session == *session,
+        };
+        self.workspace == workspace && in_reach && !self.is_over(now)
+    }
+
+    /// Counts a use.
+    pub fn count(&mut self, now: Timestamp) {
+        self.uses += 1;
+        self.last_used = Some(now);
+    }
 }

@@ -23,6 +23,7 @@ use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
+use super::scope::RawScope;
 use super::terminal::{Look, Terminal};
 use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
@@ -39,7 +40,10 @@ const REPLIES: usize = 16;
 #[command(after_help = "\
 With --json, each message of the channel is one line of standard output, and standard input has one reply per line:
   {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
-  {\"prompt_id\": \"que_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
+  {\"prompt_id\": \"per_…\", \"decision\": \"always\", \"scope\": {\"reach\": \"run|session|workspace\",
+   \"expire_time\": \"2030-01-31T12:00:00Z\", \"max_uses\": 3}, \"always_patterns\": [\"only this one\"]}
+  {\"prompt_id\": \"per_…\", \"decision\": \"instead\", \"input\": {\"command\": \"ls\", \"description\": \"…\"}}
+  {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Only prompts of this workspace.
@@ -412,6 +416,12 @@ struct RawReply {
     input_digest: String,
     #[serde(default)]
     answers: Vec<Vec<String>>,
+    #[serde(default)]
+    scope: Option<RawScope>,
+    #[serde(default)]
+    always_patterns: Vec<String>,
+    #[serde(default)]
+    input: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -421,6 +431,7 @@ enum RawDecision {
     Always,
     Reject,
     Answer,
+    Instead,
 }
 
 fn parse_reply(line: &str) -> Result<PromptReply, String> {
@@ -430,6 +441,7 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
         RawDecision::Always => PromptDecision::Always,
         RawDecision::Reject => PromptDecision::Reject,
         RawDecision::Answer => PromptDecision::Answer,
+        RawDecision::Instead => PromptDecision::Instead,
     };
     Ok(PromptReply {
         prompt_id: reply.prompt_id,
@@ -442,6 +454,9 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
             .into_iter()
             .map(|values| QuestionAnswer { values })
             .collect(),
+        scope: reply.scope.map(RawScope::parse).transpose()?,
+        always_patterns: reply.always_patterns,
+        input_json: reply.input.map(|input| input.to_string()).unwrap_or_default(),
     })
 }
 

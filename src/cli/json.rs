@@ -12,10 +12,10 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::grpc::proto::{
     Attachment, BackgroundProcess, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, ChannelResponse,
-    Event, FailureReason, FileChange, FileVersion, Grant, ModelRef, Output, OutputLine, PermissionAction,
-    PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptApproval, PromptDecision, PromptReplyResult,
-    PromptResolution, PromptState, QuestionRequest, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect,
-    ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
+    Event, FailureReason, FileChange, FileVersion, Grant, GrantReach, GrantScope, ModelRef, Output, OutputLine,
+    PermissionAction, PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptApproval, PromptDecision,
+    PromptReplyResult, PromptResolution, PromptState, QuestionRequest, ReplyResult, Session, Timing, Todo,
+    ToolDefinition, ToolEffect, ToolSource, Truncation, attachment, call, call_event, channel_response, event, prompt,
 };
 
 /// Something that can be shown as JSON.
@@ -70,6 +70,7 @@ words! {
     permission_action: PermissionAction, "PERMISSION_ACTION_";
     prompt_state: PromptState, "PROMPT_STATE_";
     prompt_decision: PromptDecision, "PROMPT_DECISION_";
+    grant_reach: GrantReach, "GRANT_REACH_";
     reply_result: ReplyResult, "REPLY_RESULT_";
 }
 
@@ -366,10 +367,19 @@ impl ToJson for PromptResolution {
             "resolved_by": self.resolved_by,
             "because_of_prompt_id": self.because_of_prompt_id,
             "withdrawn_because": self.withdrawn_because,
+            "input_json": self.input_json,
+            "input_digest": self.input_digest,
         });
         let answers: Vec<&[String]> = self.answers.iter().map(|answer| answer.values.as_slice()).collect();
         let answers = (!answers.is_empty()).then(|| json!(answers));
-        with(object, [("time", time(&self.time)), ("answers", answers)])
+        let patterns = (!self.always_patterns.is_empty()).then(|| json!(self.always_patterns));
+        let members = [
+            ("time", time(&self.time)),
+            ("answers", answers),
+            ("scope", set(&self.scope)),
+            ("always_patterns", patterns),
+        ];
+        with(object, members)
     }
 }
 
@@ -386,6 +396,8 @@ impl ToJson for Prompt {
             "on_behalf_of": self.on_behalf_of,
             "state": prompt_state(self.state),
             "input_digest": self.input_digest,
+            "editable": self.editable,
+            "input_json": self.input_json,
         });
         let (permission, questions) = match &self.request {
             Some(prompt::Request::Permission(request)) => (Some(request.to_json()), None),
@@ -469,6 +481,13 @@ impl ToJson for PermissionPart {
     }
 }
 
+impl ToJson for GrantScope {
+    fn to_json(&self) -> Value {
+        let object = json!({ "reach": grant_reach(self.reach), "max_uses": self.max_uses });
+        with(object, [("expire_time", time(&self.expire_time))])
+    }
+}
+
 impl ToJson for Grant {
     fn to_json(&self) -> Value {
         let object = json!({
@@ -477,8 +496,17 @@ impl ToJson for Grant {
             "permission": self.permission,
             "pattern": self.pattern,
             "prompt_id": self.prompt_id,
+            "prompt_title": self.prompt_title,
+            "session_id": self.session_id,
+            "granted_by": self.granted_by,
+            "use_count": self.use_count,
         });
-        with(object, [("create_time", time(&self.create_time))])
+        let members = [
+            ("create_time", time(&self.create_time)),
+            ("scope", set(&self.scope)),
+            ("last_use_time", time(&self.last_use_time)),
+        ];
+        with(object, members)
     }
 }
 

@@ -29,6 +29,7 @@ mod keyboard;
 mod output;
 mod prompt;
 mod revert;
+mod scope;
 mod send;
 mod serve;
 mod service;

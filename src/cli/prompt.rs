@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::json;
 use super::keyboard::Keyboard;
+use super::scope;
 use super::terminal::{Look, Paint, Terminal, visible};
 use crate::grpc::proto::{
-    PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply, PromptResolution,
-    PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
+    PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
 };
 
 const OTHER_METADATA: usize = 400;
@@ -23,6 +24,10 @@ pub(super) struct Answer {
     pub(super) decision: PromptDecision,
     pub(super) message: String,
     pub(super) answers: Vec<QuestionAnswer>,
+    /// With `always`: how far it reaches.
+    pub(super) scope: Option<GrantScope>,
+    /// With `instead`: the input.
+    pub(super) input_json: String,
 }
 
 impl Answer {
@@ -32,6 +37,15 @@ impl Answer {
             decision,
             message: String::new(),
             answers: Vec::new(),
+            scope: None,
+            input_json: String::new(),
+        }
+    }
+
+    fn always(scope: GrantScope) -> Self {
+        Self {
+            scope: Some(scope),
+            ..Self::plain(PromptDecision::Always)
         }
     }
 
@@ -44,6 +58,9 @@ impl Answer {
             message: self.message.clone(),
             input_digest: prompt.input_digest.clone(),
             answers: self.answers.clone(),
+            scope: self.scope,
+            always_patterns: Vec::new(),
+            input_json: self.input_json.clone(),
         }
     }
 }
@@ -202,9 +219,10 @@ fn diff_line(line: &str, paint: Paint) -> String {
 
 /// Asks for what the prompt needs: a decision by one key, or a line for each question.
 pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    let editable = prompt.editable.then_some(prompt.input_json);
     match prompt.request {
         Some(prompt::Request::Questions(request)) => ask_questions(request, keyboard, terminal).await,
-        Some(prompt::Request::Permission(_)) | None => ask_decision(keyboard, terminal).await,
+        Some(prompt::Request::Permission(_)) | None => ask_decision(editable, keyboard, terminal).await,
     }
 }
 
@@ -263,25 +281,84 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
 }
 
 /// Asks until a key that means something is pressed.
-async fn ask_decision(keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
-    let keys = "[o]nce  [a]lways  [r]eject  reject with a [m]essage";
-    terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+    let keys = [
+        "[o]nce  [r]eject  reject with a [m]essage",
+        "always: [a] while the service runs  [s]ession  [f]or good  for a [t]ime  a [n]umber of times",
+    ];
+    let edit = editable.as_ref().map(|_| "[e]dit: run something else instead");
+    for keys in keys.into_iter().chain(edit) {
+        terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+    }
     loop {
-        let decision = match keyboard.key().await? {
-            'o' => PromptDecision::Once,
-            'a' => PromptDecision::Always,
-            'r' => PromptDecision::Reject,
+        return Ok(match keyboard.key().await? {
+            'o' => Answer::plain(PromptDecision::Once),
+            'r' => Answer::plain(PromptDecision::Reject),
+            'a' => Answer::always(scope::of(GrantReach::Run)),
+            's' => Answer::always(scope::of(GrantReach::Session)),
+            'f' => Answer::always(scope::of(GrantReach::Workspace)),
+            'e' => {
+                let Some(input) = &editable else { continue };
+                let is_command = command_of(input).is_some();
+                let what = if is_command {
+                    "Which command"
+                } else {
+                    "Which input, as JSON,"
+                };
+                terminal.note(&format!(
+                    "  {what} should run instead? (end with Enter; nothing for another key)"
+                ));
+                match edited(input, &keyboard.line().await?) {
+                    Some(input_json) => Answer {
+                        input_json,
+                        ..Answer::plain(PromptDecision::Instead)
+                    },
+                    None => continue,
+                }
+            }
+            't' => {
+                terminal.note("  For how long? (30m, 2h; Enter for another key)");
+                match scope::lasting(&keyboard.line().await?) {
+                    Some(scope) => Answer::always(scope),
+                    None => continue,
+                }
+            }
+            'n' => {
+                terminal.note("  How many further times? (a number; Enter for another key)");
+                match scope::times(&keyboard.line().await?) {
+                    Some(scope) => Answer::always(scope),
+                    None => continue,
+                }
+            }
             'm' => {
                 terminal.note("  What should the model be told? (end with Enter)");
-                return Ok(Answer {
+                Answer {
                     message: keyboard.line().await?,
                     ..Answer::plain(PromptDecision::Reject)
-                });
+                }
             }
             _ => continue,
-        };
-        return Ok(Answer::plain(decision));
+        });
     }
+}
+
+fn command_of(input: &str) -> Option<serde_json::Map<String, Value>> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(input) else {
+        return None;
+    };
+    fields.get("command").is_some_and(Value::is_string).then_some(fields)
+}
+
+/// Returns the input that a line makes of another one: with another command where it has one, else the line itself.
+fn edited(input: &str, line: &str) -> Option<String> {
+    if line.is_empty() {
+        return None;
+    }
+    let Some(mut fields) = command_of(input) else {
+        return Some(line.to_owned());
+    };
+    fields.insert("command".to_owned(), line.into());
+    Some(Value::Object(fields).to_string())
 }
 
 /// Returns how a prompt ended, in words.
@@ -296,6 +373,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
         };
     };
     let mut text = json::prompt_decision(resolution.decision);
+    if let Some(scope) = &resolution.scope {
+        let _ = write!(text, " ({})", scope::words(scope));
+    }
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));
     }
@@ -304,6 +384,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
     }
     if !resolution.message.is_empty() {
         let _ = write!(text, ": {}", visible(&resolution.message));
+    }
+    if !resolution.input_json.is_empty() {
+        let _ = write!(text, ": {}", visible(&resolution.input_json));
     }
     for answer in &resolution.answers {
         let _ = write!(text, " [{}]", visible(&answer.values.join(", ")));
@@ -424,6 +507,15 @@ mod tests {
             Some(PromptResolution::default()),
             "withdrawn: its call has ended",
         );
+    }
+
+    #[test]
+    fn a_line_edits_the_command() {
+        let input = r#"{"command":"ls","description":"d"}"#;
+        let changed = r#"{"command":"ls -a","description":"d"}"#;
+        assert_eq!(edited(input, "ls -a").as_deref(), Some(changed));
+        assert_eq!(edited(input, ""), None);
+        assert_eq!(edited(r#"{"content":"x"}"#, "{}").as_deref(), Some("{}"));
     }
 
     #[test]

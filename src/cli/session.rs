@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
+use tonic::{Code, Status};
 
 use super::Globals;
 use super::calls::{self, CALL_HEADINGS};
@@ -9,9 +10,10 @@ use super::client::Client;
 use super::exit::{Exit, Failure};
 use super::json::ToJson as _;
 use super::prompt;
+use super::scope;
 use super::terminal::{Look, Terminal, visible};
 use crate::grpc::proto::{
-    EndSessionRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
+    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
 };
 
 /// Which grants to list or to take back.
@@ -23,11 +25,17 @@ pub(super) struct GrantsArgs {
     /// Take this grant back: what it covered is asked again. May be given more than once.
     #[arg(long, value_name = "ID", conflicts_with = "workspace")]
     revoke: Vec<String>,
+    /// Show all that is known of this grant, with the prompt that made it.
+    #[arg(value_name = "ID", conflicts_with_all = ["workspace", "revoke"])]
+    grant: Option<String>,
 }
 
 impl GrantsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let client = Client::connect(globals).await?;
+        if let Some(id) = &self.grant {
+            return show_grant(&client, id, terminal).await;
+        }
         if self.revoke.is_empty() {
             let request = ListGrantsRequest {
                 workspace: client.workspace(self.workspace.as_deref()).await?,
@@ -64,12 +72,66 @@ fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
             grant.grant_id.clone(),
             grant.workspace.clone(),
             given,
+            grant.scope.as_ref().map(scope::words).unwrap_or_default(),
+            scope::uses(grant),
+            grant
+                .last_use_time
+                .map(calls::time)
+                .unwrap_or_else(|| "never".to_owned()),
+            visible(&grant.prompt_title).into_owned(),
             grant.permission.clone(),
             pattern,
         ]
     };
-    let headings = ["GRANT", "WORKSPACE", "GIVEN", "PERMISSION", "PATTERN"];
+    let headings = [
+        "GRANT",
+        "WORKSPACE",
+        "GIVEN",
+        "HOLDS",
+        "USES",
+        "LAST USE",
+        "PROMPT",
+        "PERMISSION",
+        "PATTERN",
+    ];
     terminal.table(&headings, &grants.iter().map(row).collect::<Vec<_>>())
+}
+
+async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let request = ListGrantsRequest::default();
+    let grants = client.permissions().list_grants(request).await?.into_inner().grants;
+    let Some(grant) = grants.into_iter().find(|grant| grant.grant_id == id) else {
+        return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
+    };
+    let request = GetPromptRequest {
+        prompt_id: grant.prompt_id.clone(),
+    };
+    let prompt = match client.permissions().get_prompt(request).await {
+        Ok(response) => response.into_inner().prompt,
+        Err(status) if status.code() == Code::NotFound => None,
+        Err(status) => return Err(status.into()),
+    };
+    if terminal.json {
+        let mut record = grant.to_json();
+        if let (Some(record), Some(prompt)) = (record.as_object_mut(), &prompt) {
+            record.insert("prompt".to_owned(), prompt.to_json());
+        }
+        terminal.record(&record)?;
+        return Ok(Exit::Completed);
+    }
+    show_grants(std::slice::from_ref(&grant), terminal)?;
+    terminal.line("")?;
+    let by = if grant.granted_by.is_empty() {
+        "somebody".to_owned()
+    } else {
+        visible(&grant.granted_by).into_owned()
+    };
+    terminal.line(&format!("given by {by} in the session {}", visible(&grant.session_id)))?;
+    match prompt {
+        Some(shown) => terminal.line(&prompt::render(&shown, terminal.out))?,
+        None => terminal.line(&format!("the prompt {} is kept no longer", grant.prompt_id))?,
+    }
+    Ok(Exit::Completed)
 }
 
 /// Which session to show or to end.

@@ -116,12 +116,14 @@ pub enum RawSize {
 pub struct RawPermission {
     /// How long a prompt waits, or `none`.
     pub timeout: Option<String>,
-    /// What happens to a prompt while nobody is listening: `wait` or `refuse`.
+    /// What happens to a prompt while nobody is listening: `wait`, `refuse` or `attended`.
     pub unattended: Option<String>,
     /// Whether a principal may answer prompts of its own calls.
     pub self_approval: Option<bool>,
     /// The permissions for which two principals must approve.
     pub second_approver: Option<Vec<String>>,
+    /// With `attended`: how long ago an approver may have left.
+    pub attended_within: Option<String>,
 }
 
 /// The part `retention`.
@@ -286,6 +288,8 @@ pub struct PermissionConfig {
     pub self_approval: Option<bool>,
     /// The permissions for which two principals must approve; `*` for all.
     pub second_approver: Vec<String>,
+    /// With [`Unattended::Attended`]: how long ago an approver may have left.
+    pub attended_within: Duration,
 }
 
 /// What happens to a prompt while nobody is listening.
@@ -295,6 +299,8 @@ pub enum Unattended {
     Wait,
     /// It is refused at once.
     Refuse,
+    /// It waits as long as somebody has been there a short time ago.
+    Attended,
 }
 
 /// How long things are kept.

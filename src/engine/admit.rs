@@ -11,18 +11,20 @@ use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
 use super::run::{self, Run, running};
-use super::{Engine, Place, SESSIONS_REMEMBERED};
+use super::{Engine, Place, SESSIONS_REMEMBERED, lineage};
 use crate::call::{
     Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
     RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
-use crate::permission::judgement::Judgement;
 use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
 use crate::tool::{Offer, invalid_arguments};
 
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
+
+/// How far back the last two calls that clients made in a session are looked for.
+const LAST_CALLS: usize = 32;
 
 /// Why a call was not admitted. No record of it exists.
 #[derive(Debug, thiserror::Error)]
@@ -135,21 +137,36 @@ impl Engine {
             return Err(AdmitError::Draining);
         }
         let place = self.place_of(&call)?;
-        let agent = place
-            .agent(&call.origin.agent)
-            .ok_or_else(|| AdmitError::UnknownAgent {
+        if place.agent(&call.origin.agent).is_none() {
+            return Err(AdmitError::UnknownAgent {
                 name: call.origin.agent.clone(),
                 known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
-            })?;
-        if let Some(id) = &call.origin.parent {
-            let parent = self.get(id).await?;
-            let parent = parent.ok_or_else(|| AdmitError::UnknownParent(id.clone()))?;
+            });
+        }
+        let parent = self.parent_of(&call).await?;
+        if let Some(parent) = &parent {
             call.origin.inherit(&parent.origin);
         }
-        let rights = place.rights(agent).of_requesters(&call.origin);
+        let (own, ancestors) = lineage::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
+        let rights = self.rights_of(place, &own, &ancestors).of_requesters(&call.origin);
         let prepared = prepare(place, &call, &rights);
-        let record = self.new_record(&call, place.workspace.directory(), &prepared, digest);
+        let record = CallRecord {
+            in_task: own.in_task,
+            ancestors,
+            made_by_call: maker == Maker::Call,
+            ..self.new_record(&call, place.workspace.directory(), &prepared, digest)
+        };
         self.record_and_run(place, record, prepared, rights, maker).await
+    }
+
+    async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {
+        let Some(id) = &call.origin.parent else {
+            return Ok(None);
+        };
+        match self.get(id).await? {
+            Some(parent) => Ok(Some(parent)),
+            None => Err(AdmitError::UnknownParent(id.clone())),
+        }
     }
 
     fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
@@ -190,12 +207,9 @@ impl Engine {
         let Some(place) = self.place(&record.origin.workspace) else {
             return false;
         };
-        let Some(agent) = place.agent(&record.origin.agent) else {
-            return false;
-        };
-        let rights = place.rights(agent);
+        let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = offer(place, &record.origin);
-        place.registry.resolve(tool, &offer, &rights.rules).is_some()
+        place.registry.resolve(tool, &offer, &rights).is_some()
     }
 
     /// Takes the id for a call that is about to be recorded; `None` if another one came first.
@@ -226,9 +240,13 @@ impl Engine {
             tool: prepared.entry.tool.name().to_owned(),
             requested_tool: prepared.requested_tool.clone(),
             directory: directory.to_string_lossy().into_owned(),
+            in_task: false,
+            ancestors: Vec::new(),
+            made_by_call: false,
             request_digest,
             input_json: prepared.frozen.json.clone(),
             input_digest: prepared.frozen.digest.clone(),
+            original: None,
             timeout: call.timeout,
             on_disconnect: call.on_disconnect,
             state: CallState::Pending,
@@ -321,12 +339,13 @@ impl Engine {
         let Some(place) = self.place(&record.origin.workspace) else {
             return Ok(false);
         };
-        let Some(agent) = place.agent(&record.origin.agent) else {
+        if place.agent(&record.origin.agent).is_none() {
             return Ok(false);
-        };
-        let rights = place.rights(agent).of_requesters(&record.origin);
+        }
+        let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
+        let rights = rights.of_requesters(&record.origin);
         let offer = offer(place, &record.origin);
-        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights.rules) else {
+        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights) else {
             return Ok(false);
         };
         // A workspace of the same name may be another folder by now.
@@ -415,7 +434,7 @@ impl Engine {
         });
     }
 
-    /// Says whether this call is the third identical one in a row of its session and the rules do not allow that
+    /// Says whether this call is the third identical one in a row of its session and the rules alone do not allow that
     /// (`spec/framework.md` §10, F4), and remembers the call.
     async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
         let this = (record.tool.clone(), record.input_digest.clone());
@@ -442,7 +461,7 @@ impl Engine {
             in_a_row
         };
         let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
-        in_a_row && self.broker.judge(&record.origin.workspace, rights, &ask) != Judgement::Allow
+        in_a_row && !self.broker.judge(&record.origin, rights, &ask).is_allowed_by_rule()
     }
 
     async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {
@@ -450,10 +469,17 @@ impl Engine {
             session: Some(session.clone()),
             ..Default::default()
         };
-        let page = PageRequest { size: 2, after: None };
+        let page = PageRequest {
+            size: LAST_CALLS,
+            after: None,
+        };
         match self.store.list_calls(&filter, &page).await {
             Ok(page) => page
                 .items
+                .into_iter()
+                .filter(|call| !call.made_by_call)
+                .take(2)
+                .collect::<Vec<_>>()
                 .into_iter()
                 .rev()
                 .map(|call| (call.tool, call.input_digest))
@@ -467,7 +493,7 @@ impl Engine {
 }
 
 /// Returns for whom the tools of a call are listed.
-fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
+pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
     Offer {
         workspace: &place.workspace,
         agent: &origin.agent,
@@ -487,8 +513,8 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
         requested_tool: requested_tool.clone(),
         problem: None,
     };
-    let Some(entry) = registry.resolve(&call.tool, &offer, &rights.rules) else {
-        let names = registry.callable_names(&offer, &rights.rules).join(", ");
+    let Some(entry) = registry.resolve(&call.tool, &offer, rights) else {
+        let names = registry.callable_names(&offer, rights).join(", ");
         return repaired(format!(
             "Model tried to call unavailable tool '{}'. Available tools: {names}.",
             call.tool
@@ -503,7 +529,7 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
     }
 }
 
-fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
+pub(super) fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
     let check = |value: &Value| input::problems(&entry.validator, value);
     let mut problem = check(&value);
     if problem.is_some() {

@@ -8,8 +8,10 @@ mod admit;
 mod announce;
 mod child;
 mod cursor;
+mod edit;
 mod input;
 mod left;
+mod lineage;
 mod live;
 mod lossy;
 pub mod outputs;
@@ -39,7 +41,8 @@ pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
 use crate::call::{
-    CallId, CallRecord, CallState, EndReason, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp, Todo,
+    CallId, CallRecord, CallState, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
+    Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -65,6 +68,8 @@ pub struct Place {
     pub agents: Agents,
     /// The tools.
     pub registry: Arc<Registry>,
+    /// The tools that subagents are not given.
+    pub primary_tools: Vec<String>,
     /// How much of an output the model sees.
     pub truncation: truncate::Limits,
 }
@@ -78,6 +83,12 @@ impl Place {
             worktree: self.workspace.worktree().into(),
             requesters: Arc::default(),
         }
+    }
+
+    /// Returns the rules of an agent that may be run by a task.
+    fn layer(&self, agent: &str, in_task: bool) -> Option<Arc<[Rule]>> {
+        let agent = self.agent(agent)?;
+        Some(lineage::layer(&agent.rules, &self.primary_tools, in_task))
     }
 
     /// Finds an agent.
@@ -156,6 +167,14 @@ impl Engine {
             return self.places.first();
         }
         self.places.iter().find(|place| place.workspace.name() == name)
+    }
+
+    /// Returns the rights of a call: those of its agent, as far as all calls above it have them.
+    fn rights_of(&self, place: &Place, own: &Delegation, ancestors: &[Delegation]) -> Rights {
+        lineage::rights(own, ancestors, place.workspace.worktree(), |delegation| {
+            self.place(&delegation.workspace)?
+                .layer(&delegation.agent, delegation.in_task)
+        })
     }
 
     /// Returns what the service allows.
@@ -290,6 +309,7 @@ impl Engine {
         }
         self.end_left_in(session).await?;
         self.store.forget(session).await?;
+        self.broker.end_session(session).await?;
         lock(&self.recent_calls).remove(session);
         if workspaces.is_empty() {
             let filter = CallFilter {

@@ -12,8 +12,9 @@ use super::Engine;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InstanceId, JsonMap, Prompt, PromptId, PromptOutcome,
-    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo, json_map,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
+    json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights};
@@ -37,6 +38,10 @@ pub(crate) struct Port {
     /// finds its prompt, and its reply if there is one.
     pub(crate) earlier: Mutex<Vec<Opened>>,
     pub(crate) max_undo_bytes: u64,
+    /// Whether a person may put another input in the place of the call's. Where one has, it answers what that input asks.
+    pub(crate) editable: bool,
+    /// The input that a person put in the place of the call's: the tool must not go on with this one.
+    pub(crate) edit: Mutex<Option<InputEdit>>,
 }
 
 impl Port {
@@ -63,6 +68,9 @@ impl Port {
             () = until(prompt.expires) => {
                 settled(&prompt.id, self.broker.expire(&prompt.id).await)
             }
+            () = self.broker.abandoned(&prompt) => {
+                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            }
         };
         let Some(decision) = decided else {
             return Err(Refusal::Unavailable);
@@ -85,6 +93,19 @@ impl Port {
             return Err(Refusal::Unavailable);
         }
         verdict
+    }
+
+    /// Says what a reply means for the tool that asked.
+    fn allowed(&self, reply: Reply) -> Result<(), Refusal> {
+        match reply {
+            Reply::Instead(edit) => {
+                *lock(&self.edit) = Some(edit);
+                Err(Refusal::Edited)
+            }
+            Reply::Once | Reply::Always(_) | Reply::Answers(_) => Ok(()),
+            // No such reply comes as a verdict that allows.
+            Reply::Reject { .. } => Err(Refusal::Rejected),
+        }
     }
 
     async fn withdraw(&self, prompt: &PromptId, why: &str) -> Option<Decision> {
@@ -217,6 +238,13 @@ impl Port {
 
     fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
+        let may_edit = self.editable
+            && match &request {
+                PromptRequest::Permission { ask, .. } => {
+                    !ask.late && !self.broker.approvals().takes_two(&ask.permission)
+                }
+                PromptRequest::Questions(_) => false,
+            };
         Prompt {
             id: PromptId::generate(&request),
             call: self.record.id.clone(),
@@ -232,6 +260,7 @@ impl Port {
             expires,
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
+            input_json: may_edit.then(|| self.record.input_json.clone()),
             request,
             decision: None,
         }
@@ -244,33 +273,45 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let workspace = &self.record.origin.workspace;
-        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        let judged = self.broker.judge(workspace, &self.rights, &ask);
+        if lock(&self.edit).is_some() {
+            return Err(Refusal::Edited);
+        }
+        let origin = &self.record.origin;
+        // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
+        let takes_two = self.broker.approvals().takes_two(&ask.permission);
+        if self.record.original.is_some() && !ask.late && !takes_two {
+            return match self.broker.judge(origin, &self.rights, &ask) {
+                Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(()),
+                Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
+            };
+        }
         let same_ask = |request: &PromptRequest| match request {
             PromptRequest::Permission { ask: before, .. } => **before == ask,
             PromptRequest::Questions(_) => false,
         };
-        let earlier = self.asked_before(same_ask).await?;
-        match (judged, earlier) {
-            (Judgement::Allow, None) => Ok(()),
-            (Judgement::Allow, Some(earlier)) => match self.end_wait(&earlier.prompt, "the rules allow it now").await {
-                true => Ok(()),
-                false => Err(Refusal::Unavailable),
-            },
-            (Judgement::Deny { relevant }, earlier) => {
-                if let Some(earlier) = earlier {
-                    self.end_wait(&earlier.prompt, "a rule denies it now").await;
-                }
-                Err(Refusal::Denied { relevant })
+        let Some(earlier) = self.asked_before(same_ask).await? else {
+            let make = |request, expires| self.prompt(request, expires);
+            return match self.broker.ask(&ask, origin, &self.rights, make).await? {
+                Asked::Allowed => Ok(()),
+                Asked::Opened(opened) => self.allowed(self.wait(opened).await?),
+            };
+        };
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        // With a reply at hand no grant is used up.
+        if earlier.prompt.decision.is_some() {
+            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, &ask) {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                return Err(Refusal::Denied { relevant });
             }
-            (Judgement::Ask { .. }, Some(earlier)) => self.go_on_from(earlier).await.map(drop),
-            (Judgement::Ask { .. }, None) => {
-                let make = |request, expires| self.prompt(request, expires);
-                match self.broker.ask(&ask, workspace, &self.rights, make).await? {
-                    Asked::Allowed => Ok(()),
-                    Asked::Opened(opened) => self.wait(opened).await.map(drop),
-                }
+            return self.allowed(self.go_on_from(earlier).await?);
+        }
+        match self.broker.decide(&ask, origin, &self.rights).await {
+            Ok(Some(_)) => self.allowed(self.go_on_from(earlier).await?),
+            Ok(None) if self.end_wait(&earlier.prompt, "it is allowed now").await => Ok(()),
+            Ok(None) => Err(Refusal::Unavailable),
+            Err(refusal) => {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                Err(refusal)
             }
         }
     }
@@ -291,7 +332,7 @@ impl CallPort for Port {
         match replied {
             Ok(Reply::Answers(answers)) => Ok(answers),
             // The broker takes no such reply to a question.
-            Ok(Reply::Once | Reply::Always | Reply::Reject { .. }) => Err(Refusal::Unavailable),
+            Ok(Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Reject { .. }) => Err(Refusal::Unavailable),
             Err(Refusal::Rejected) => Err(Refusal::Dismissed { message: String::new() }),
             Err(Refusal::Corrected { message }) => Err(Refusal::Dismissed { message }),
             Err(refusal) => Err(refusal),
@@ -446,7 +487,9 @@ fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
 /// Says what the end of a prompt means for its call.
 fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
     match outcome {
-        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always | Reply::Answers(_))) => Ok(reply),
+        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Answers(_))) => {
+            Ok(reply)
+        }
         PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
         PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
         PromptOutcome::Expired => Err(Refusal::Expired),

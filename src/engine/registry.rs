@@ -8,7 +8,8 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::input;
-use crate::call::{Definition, Rule};
+use crate::call::Definition;
+use crate::permission::broker::Rights;
 use crate::permission::rules;
 use crate::tool::{Offer, Tool};
 
@@ -72,24 +73,24 @@ impl Registry {
         })
     }
 
-    /// Returns what the model of an agent with these rules is told (`spec/framework.md` §7).
-    pub fn offered(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<Definition> {
-        self.usable(rules)
+    /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7).
+    pub fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        self.usable(rights)
             .filter(|entry| entry.tool.is_offered(offer))
             .map(|entry| entry.tool.definition(offer))
             .filter(|definition| definition.advertised)
             .collect()
     }
 
-    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rules may use it
+    /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rights may use it
     /// and the tool is one for the model. A call that names no model is not a model's, and may use every tool.
-    pub(crate) fn resolve(&self, name: &str, offer: &Offer<'_>, rules: &[Rule]) -> Option<&Entry> {
+    pub(crate) fn resolve(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> Option<&Entry> {
         let is_for_model = |entry: &&Entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer);
         let find = |wanted: &str| {
             if wanted == self.invalid.tool.name() {
                 return Some(&self.invalid);
             }
-            self.usable(rules)
+            self.usable(rights)
                 .filter(is_for_model)
                 .find(|entry| entry.tool.name() == wanted)
         };
@@ -101,9 +102,12 @@ impl Registry {
         &self.invalid
     }
 
-    /// Returns the names of all tools that an agent with these rules may call and is told of, `invalid` first.
-    pub(crate) fn callable_names(&self, offer: &Offer<'_>, rules: &[Rule]) -> Vec<String> {
-        let offered = self.offered(offer, rules).into_iter().map(|definition| definition.name);
+    /// Returns the names of all tools that an agent with these rights may call and is told of, `invalid` first.
+    pub(crate) fn callable_names(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<String> {
+        let offered = self
+            .offered(offer, rights)
+            .into_iter()
+            .map(|definition| definition.name);
         std::iter::once(self.invalid.tool.name().to_owned())
             .chain(offered)
             .collect()
@@ -116,10 +120,10 @@ impl Registry {
             .map(|entry| &entry.tool)
     }
 
-    fn usable(&self, rules: &[Rule]) -> impl Iterator<Item = &Entry> {
-        self.entries
-            .iter()
-            .filter(move |entry| !rules::disabled(entry.tool.name(), rules))
+    /// Returns what is hidden neither from the agent nor from one on whose behalf it works.
+    fn usable(&self, rights: &Rights) -> impl Iterator<Item = &Entry> {
+        let is_hidden = |entry: &Entry| rights.layers().any(|rules| rules::disabled(entry.tool.name(), rules));
+        self.entries.iter().filter(move |entry| !is_hidden(entry))
     }
 }
 
@@ -180,6 +184,12 @@ mod tests {
         let registry = Registry::new(Arc::new(For("invalid", None)), tools).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::open("w", folder.path(), None).unwrap();
+        let rights = Rights {
+            requesters: [].into(),
+            rules: [].into(),
+            ancestors: Vec::new(),
+            worktree: folder.path().into(),
+        };
         let check = |model: &str, seen: &[&str], is_callable: bool| {
             let model = Model {
                 model_id: model.to_owned(),
@@ -192,12 +202,12 @@ mod tests {
                 client: "cli",
             };
             let offered: Vec<String> = registry
-                .offered(&offer, &[])
+                .offered(&offer, &rights)
                 .into_iter()
                 .map(|tool| tool.name)
                 .collect();
             assert_eq!(offered, seen);
-            assert_eq!(registry.resolve("Two", &offer, &[]).is_some(), is_callable);
+            assert_eq!(registry.resolve("Two", &offer, &rights).is_some(), is_callable);
         };
         check("a", &["one"], false);
         check("b", &["one", "two"], true);

@@ -17,16 +17,16 @@ use super::port::Port;
 use super::registry::Entry;
 use super::truncate::{self, Direction, Totals};
 use super::writer::{self, Command, Finished, LogWriter};
-use super::{Engine, Place, STOP_GRACE};
+use super::{Engine, Place, STOP_GRACE, edit, input};
 use crate::call::{
-    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, JsonMap, Outcome, OutputText, Timestamp,
-    Timing, ToolOutput, Truncation, json_map,
+    Ask, CallEvent, CallRecord, CallState, EndReason, Ending, EventKind, InputEdit, JsonMap, Outcome, OutputText,
+    Timestamp, Timing, ToolOutput, Truncation, json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::agents;
 use crate::permission::broker::{DOOM_LOOP, Opened, Rights};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
-use crate::tool::{CallContext, CallPort as _, ToolError};
+use crate::tool::{CallContext, CallPort as _, ToolError, invalid_arguments};
 use crate::workspace::Workspace;
 
 /// What an ended call tells the model when somebody stopped it.
@@ -115,6 +115,8 @@ impl Run {
             log: log.clone(),
             earlier: Mutex::new(earlier),
             max_undo_bytes: self.engine.limits.max_undo_bytes,
+            editable: self.entry.tool.is_editable() && self.record.original.is_none(),
+            edit: Mutex::default(),
         });
         let returned = self.supervise(&port, asks_first).await;
         let (done, finished) = oneshot::channel();
@@ -132,6 +134,7 @@ impl Run {
         if let (Some(label), Some(path)) = (ending.metadata.get(lossy::KEY), &ending.truncation.path) {
             port.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
         }
+        let ending = edit::tell(ending, &self.live.record());
         let _ = log
             .send(Command::End {
                 ending: Box::new(ending),
@@ -163,8 +166,71 @@ impl Run {
         }
     }
 
+    /// Runs the tool, and runs it anew where a person put another input in the place of the call's.
     async fn call_tool(&self, port: Arc<Port>, asks_first: bool) -> Returned {
-        let input: Value = match serde_json::from_str(&self.record.input_json) {
+        let returned = self.attempt(port.clone(), asks_first).await;
+        let Some(edit) = lock(&port.edit).take() else {
+            return returned;
+        };
+        let asks_first = match returned {
+            Returned::DoomLoop(Refusal::Edited) => true,
+            Returned::Error(ToolError::Refused(Refusal::Edited)) => false,
+            Returned::Output(_)
+            | Returned::Error(_)
+            | Returned::DoomLoop(_)
+            | Returned::Panicked
+            | Returned::Dropped => {
+                let fault = "the tool went on though its input was replaced";
+                return Returned::Error(ToolError::Internal(fault.into()));
+            }
+        };
+        port.withdraw_earlier("the input of the call was replaced").await;
+        let record = CallRecord {
+            input_json: edit.input_json,
+            input_digest: edit.input_digest,
+            original: Some(InputEdit {
+                input_json: self.record.input_json.clone(),
+                input_digest: self.record.input_digest.clone(),
+            }),
+            ..self.record.clone()
+        };
+        if let Some(problem) = self.misfit(&record) {
+            return Returned::Error(ToolError::Failed(problem));
+        }
+        let port = Arc::new(Port {
+            engine: port.engine.clone(),
+            store: port.store.clone(),
+            broker: port.broker.clone(),
+            call: port.call.clone(),
+            record: Arc::new(record),
+            rights: port.rights.clone(),
+            instance: port.instance.clone(),
+            log: port.log.clone(),
+            earlier: Mutex::default(),
+            max_undo_bytes: port.max_undo_bytes,
+            editable: false,
+            edit: Mutex::default(),
+        });
+        self.attempt(port, asks_first).await
+    }
+
+    /// Says what is wrong with an input that was stored with a reply: the tool may be another one since then.
+    fn misfit(&self, record: &CallRecord) -> Option<String> {
+        if input::sha256_hex(record.input_json.as_bytes()) != record.input_digest {
+            return Some(invalid_arguments(
+                &record.tool,
+                "the digest of the input is not the one that was approved",
+            ));
+        }
+        let problem = match serde_json::from_str(&record.input_json) {
+            Ok(value) => input::problems(&self.entry.validator, &value),
+            Err(error) => Some(error.to_string()),
+        };
+        problem.map(|details| invalid_arguments(&record.tool, &details))
+    }
+
+    async fn attempt(&self, port: Arc<Port>, asks_first: bool) -> Returned {
+        let input: Value = match serde_json::from_str(&port.record.input_json) {
             Ok(input) => input,
             Err(error) => return Returned::Error(ToolError::Internal(Box::new(error))),
         };
@@ -287,7 +353,7 @@ impl Run {
             Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
             Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
             Refusal::Withdrawn => return self.stopped(),
-            Refusal::Unavailable => EndReason::Internal,
+            Refusal::Unavailable | Refusal::Edited => EndReason::Internal,
         };
         Outcome::Failed {
             reason,
@@ -420,7 +486,7 @@ impl Run {
 
     fn cut(&self, window: &str, totals: Totals, whole: Result<OutputInfo, StoreError>) -> (String, Truncation) {
         let preview = self.preview(window, totals);
-        let may_delegate = agents::may_use_task(&self.rights.rules);
+        let may_delegate = self.rights.layers().all(agents::may_use_task);
         match whole {
             Ok(info) => {
                 let text = truncate::render(&preview, DIRECTION, &info.path, may_delegate);

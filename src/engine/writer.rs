@@ -16,8 +16,8 @@ use super::announce::{Output, whole_characters};
 use super::live::{LiveCall, Recorded};
 use super::run::{self, running};
 use crate::call::{
-    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, JsonMap, Prompt, PromptId, PromptOutcome,
-    ServiceEvent, ServiceEventKind, Timestamp,
+    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
+    Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
 
@@ -205,6 +205,9 @@ impl LogWriter {
                 } else {
                     CallState::Waiting
                 };
+                if let PromptOutcome::Replied(Reply::Instead(edit)) = &outcome {
+                    self.replace_input(edit.clone());
+                }
                 let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
                 self.announce_state();
                 let _ = stored.send(durable);
@@ -224,6 +227,15 @@ impl LogWriter {
             }
         }
         false
+    }
+
+    /// Puts the input that a person wrote in the place of the call's, and keeps that.
+    fn replace_input(&mut self, edit: InputEdit) {
+        let admitted = InputEdit {
+            input_json: std::mem::replace(&mut self.record.input_json, edit.input_json),
+            input_digest: std::mem::replace(&mut self.record.input_digest, edit.input_digest),
+        };
+        self.record.original.get_or_insert(admitted);
     }
 
     async fn metadata(&mut self, title: Option<String>, patch: JsonMap) {

@@ -322,6 +322,12 @@ impl From<call::CallRecord> for proto::Call {
             requested_tool: record.requested_tool,
             input_json: record.input_json,
             input_digest: record.input_digest,
+            original_input_json: record
+                .original
+                .as_ref()
+                .map(|it| it.input_json.clone())
+                .unwrap_or_default(),
+            original_input_digest: record.original.map(|it| it.input_digest).unwrap_or_default(),
             state: proto::CallState::from(record.state).into(),
             create_time: Some(timestamp(record.created)),
             start_time: record.started.map(timestamp),
@@ -371,6 +377,9 @@ impl From<call::FileVersion> for proto::FileVersion {
 /// Converts a call for a list: without its input, and of its result only what is short.
 pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
     record.input_json.clear();
+    if let Some(original) = &mut record.original {
+        original.input_json.clear();
+    }
     record.origin.extra.clear();
     if let Some(ending) = &mut record.ending {
         ending.metadata.clear();

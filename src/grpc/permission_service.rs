@@ -16,8 +16,12 @@ use super::proto::permission_service_server::PermissionService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::call::{Action, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule, Timestamp};
-use crate::permission::broker::{Broker, Change, GivenReply, Interest, Listener, Replied, Rights};
+use crate::call::{
+    Action, Always, GrantReach, GrantScope, InputEdit, Prompt, PromptId, PromptOutcome, PromptState, Reply, Rule,
+    Timestamp,
+};
+use crate::engine::Engine;
+use crate::permission::broker::{Change, GivenReply, Interest, Listener, Replied, Rights};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
 
@@ -51,14 +55,14 @@ struct Approver {
 
 impl Approver {
     /// Hands a reply in, unless it is to a prompt that the caller may not see.
-    async fn reply(&self, broker: &Arc<Broker>, given: GivenReply) -> Result<Replied, Status> {
+    async fn reply(&self, engine: &Engine, given: GivenReply) -> Result<Replied, Status> {
         if self.caller.is_limited() {
-            let prompt = broker.get(&given.prompt).await.map_err(status::store)?;
+            let prompt = engine.broker().get(&given.prompt).await.map_err(status::store)?;
             if !prompt.is_some_and(|prompt| self.caller.sees(&prompt.workspace)) {
                 return Ok(Replied::Unknown);
             }
         }
-        broker.reply(given).await.map_err(status::store)
+        engine.reply(given).await.map_err(status::store)
     }
 }
 
@@ -162,11 +166,11 @@ impl PermissionService for Permissions {
         };
         let name = convert::name("open.name", open.name)?;
         let watcher = Watcher::open(&self.0, interest(&caller, "open.filter", open.filter)?).await;
-        let broker = self.0.engine.broker().clone();
+        let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
         let replies = stream::unfold(
-            (requests, broker, approver, false),
-            |(mut requests, broker, approver, failed)| async move {
+            (requests, engine, approver, false),
+            |(mut requests, engine, approver, failed)| async move {
                 if failed {
                     return None;
                 }
@@ -176,14 +180,14 @@ impl PermissionService for Permissions {
                     Ok(None) | Err(_) => return None,
                 };
                 let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => answer(&broker, reply, &approver)
+                    Some(channel_request::Message::Reply(reply)) => answer(&engine, reply, &approver)
                         .await
                         .map(|result| Told::Replied(Box::new(result))),
                     Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
                     None => Err(bad_field("message", "an empty message")),
                 };
                 let failed = result.is_err();
-                Some((result, (requests, broker, approver, failed)))
+                Some((result, (requests, engine, approver, failed)))
             },
         );
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
@@ -276,7 +280,7 @@ impl PermissionService for Permissions {
         let approver = Approver { caller, name };
         let given = given_reply(reply, &approver).map_err(|(field, problem)| bad_field(&field, problem))?;
         let id = given.prompt.clone();
-        let replied = approver.reply(self.0.engine.broker(), given).await?;
+        let replied = approver.reply(&self.0.engine, given).await?;
         let (result, prompt) = match replied {
             Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
             Replied::Elsewhere(prompt) => {
@@ -288,6 +292,10 @@ impl PermissionService for Permissions {
             }
             Replied::WrongKind(prompt) => {
                 return Err(bad_field("reply.decision", wrong_kind(&prompt)));
+            }
+            Replied::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
+            Replied::Unlisted { pattern, .. } => {
+                return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
             }
             Replied::DigestMismatch(_) => {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
@@ -415,9 +423,16 @@ fn to_verdict(
 
 fn wrong_kind(prompt: &Prompt) -> &'static str {
     match prompt.ask() {
-        Some(_) => "this prompt asks for a permission: reply ONCE, ALWAYS or REJECT",
+        Some(_) if prompt.input_json.is_some() => {
+            "this prompt asks for a permission: reply ONCE, ALWAYS, INSTEAD or REJECT"
+        }
+        Some(_) => "this prompt asks for a permission, and its input cannot be replaced: reply ONCE, ALWAYS or REJECT",
         None => "this prompt asks questions: reply ANSWER or REJECT",
     }
+}
+
+fn unlisted(pattern: &str) -> String {
+    format!("the prompt does not list {pattern:?} among what ALWAYS would allow")
 }
 
 fn prompt_id(id: String) -> Result<PromptId, Status> {
@@ -458,18 +473,41 @@ fn given_reply(reply: PromptReply, approver: &Approver) -> Result<GivenReply, (S
     if answers.iter().flatten().map(|value| value.len() + 1).sum::<usize>() + answers.len() > MAX_MESSAGE {
         return problem("answers", "longer than 64 KiB");
     }
+    let is_always = reply.decision == i32::from(PromptDecision::Always);
+    if !is_always && (reply.scope.is_some() || !reply.always_patterns.is_empty()) {
+        return problem(
+            "scope",
+            "only the decision PROMPT_DECISION_ALWAYS has a scope and patterns",
+        );
+    }
+    if !reply.input_json.is_empty() && reply.decision != i32::from(PromptDecision::Instead) {
+        return problem(
+            "input_json",
+            "only the decision PROMPT_DECISION_INSTEAD carries an input",
+        );
+    }
     if !answers.is_empty() && reply.decision != i32::from(PromptDecision::Answer) {
         return problem("answers", "only the decision PROMPT_DECISION_ANSWER carries answers");
     }
     let decision = match PromptDecision::try_from(reply.decision) {
         Ok(PromptDecision::Once) => Reply::Once,
-        Ok(PromptDecision::Always) => Reply::Always,
+        Ok(PromptDecision::Always) => Reply::Always(Always {
+            scope: scope(reply.scope)?,
+            patterns: reply.always_patterns,
+        }),
         Ok(PromptDecision::Reject) => Reply::Reject {
             message: reply.message.clone(),
         },
         Ok(PromptDecision::Answer) => Reply::Answers(answers),
+        Ok(PromptDecision::Instead) => Reply::Instead(InputEdit {
+            input_json: reply.input_json,
+            input_digest: String::new(),
+        }),
         Ok(PromptDecision::Unspecified) | Err(_) => {
-            return problem("decision", "say PROMPT_DECISION_ONCE, _ALWAYS, _REJECT or _ANSWER");
+            return problem(
+                "decision",
+                "say PROMPT_DECISION_ONCE, _ALWAYS, _INSTEAD, _REJECT or _ANSWER",
+            );
         }
     };
     if !reply.message.is_empty() && !matches!(decision, Reply::Reject { .. }) {
@@ -485,14 +523,47 @@ fn given_reply(reply: PromptReply, approver: &Approver) -> Result<GivenReply, (S
     })
 }
 
+/// Reads how far a grant is to reach. A limit without a reach ends the grant, so that nothing else need do it.
+fn scope(scope: Option<proto::GrantScope>) -> Result<GrantScope, (String, String)> {
+    let problem = |field: &str, text: &str| Err((format!("reply.scope.{field}"), text.to_owned()));
+    let Some(scope) = scope else {
+        return Ok(GrantScope::default());
+    };
+    let until = match scope.expire_time {
+        None => None,
+        Some(time) => match moment(&time) {
+            Some(until) if until > Timestamp::now() => Some(until),
+            Some(_) | None => return problem("expire_time", "name a moment that lies in the future"),
+        },
+    };
+    let uses = match u32::try_from(scope.max_uses) {
+        Ok(uses) => Some(uses).filter(|&uses| uses > 0),
+        Err(_) => return problem("max_uses", "name a positive number, or 0 for any number of uses"),
+    };
+    let is_limited = until.is_some() || uses.is_some();
+    let reach = match proto::GrantReach::try_from(scope.reach) {
+        Ok(proto::GrantReach::Unspecified) if is_limited => GrantReach::Workspace,
+        Ok(proto::GrantReach::Unspecified | proto::GrantReach::Run) => GrantReach::Run,
+        Ok(proto::GrantReach::Session) => GrantReach::Session,
+        Ok(proto::GrantReach::Workspace) => GrantReach::Workspace,
+        Err(_) => return problem("reach", "say GRANT_REACH_RUN, _SESSION or _WORKSPACE"),
+    };
+    Ok(GrantScope { reach, until, uses })
+}
+
+fn moment(time: &prost_types::Timestamp) -> Option<Timestamp> {
+    let millis = time.seconds.checked_mul(1000)?;
+    Some(Timestamp(millis.checked_add(i64::from(time.nanos / 1_000_000))?))
+}
+
 /// Answers a reply of a channel: every outcome is a message, so that one bad reply does not end the channel. Only a
 /// fault of the store does.
-async fn answer(broker: &Arc<Broker>, reply: PromptReply, approver: &Approver) -> Result<PromptReplyResult, Status> {
+async fn answer(engine: &Engine, reply: PromptReply, approver: &Approver) -> Result<PromptReplyResult, Status> {
     let (prompt_id, reply_id) = (reply.prompt_id.clone(), reply.reply_id.clone());
     let (result, prompt, message) = match given_reply(reply, approver) {
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
         // On a fault of the store nothing is decided; the channel ends, and the approver opens it again.
-        Ok(given) => match approver.reply(broker, given).await? {
+        Ok(given) => match approver.reply(engine, given).await? {
             Replied::Accepted(prompt) => (ReplyResult::Accepted, Some(prompt), String::new()),
             Replied::Before(prompt) => (
                 too_late(&prompt),
@@ -508,6 +579,8 @@ async fn answer(broker: &Arc<Broker>, reply: PromptReply, approver: &Approver) -
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
+            Replied::BadEdit { prompt, problem } => (ReplyResult::Invalid, Some(prompt), problem),
+            Replied::Unlisted { prompt, pattern } => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
             Replied::DigestMismatch(prompt) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)

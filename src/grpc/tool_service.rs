@@ -78,7 +78,7 @@ impl Tools {
             model: &model,
             client: &client,
         };
-        Ok(place.registry.offered(&offer, &agent.rules))
+        Ok(place.registry.offered(&offer, &place.rights(agent)))
     }
 }
 

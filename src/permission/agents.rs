@@ -152,6 +152,11 @@ pub fn may_use_task(rules: &[Rule]) -> bool {
     rules::evaluate("task", "*", &[rules]).0 != Deny
 }
 
+/// Returns the rule that denies everything.
+pub fn deny_all() -> Rule {
+    rule("*", "*", Deny)
+}
+
 /// Returns the rules that a task adds to those of the subagent it runs: no todos, no further tasks unless one of the
 /// agent's rules is about tasks by name, and none of the tools kept for primary agents.
 pub fn subagent_rules(agent_rules: &[Rule], primary_tools: &[String]) -> Vec<Rule> {

@@ -9,17 +9,19 @@ mod approvals;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedMutexGuard, broadcast, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Refusal;
-pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights};
-use super::judgement::{self, Judgement};
-use super::rules;
+use super::cascade::{self, Consequences};
+pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Rights, Unattended};
+use super::grants::Grants;
+use super::presence::Presence;
 use crate::call::{
-    Action, Ask, CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptRequest,
+    Ask, CallId, Decision, GrantId, InstanceId, Origin, PartVerdict, Prompt, PromptId, PromptOutcome, PromptRequest,
     PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
@@ -38,18 +40,16 @@ struct Waiting {
     wake: oneshot::Sender<Decision>,
 }
 
-#[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Every open prompt of this instance, in the order of their arrival: ids sort by time.
     waiting: BTreeMap<PromptId, Waiting>,
-    grants: Vec<Grant>,
-    listeners: Vec<(u64, Interest)>,
-    next_listener: u64,
+    pub(super) grants: Grants,
+    presence: Presence,
 }
 
 /// Keeps the prompts of one run of the service.
 pub struct Broker {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     instance: InstanceId,
     policy: PromptPolicy,
     approvals: ApprovalPolicy,
@@ -57,6 +57,8 @@ pub struct Broker {
     gate: Arc<tokio::sync::Mutex<()>>,
     /// What is open, what is granted, who listens. Never held across an await.
     state: Mutex<State>,
+    /// An approver came or left.
+    visits: Notify,
     changes: broadcast::Sender<Change>,
     /// Changes under way; each is done to its end.
     tasks: TaskTracker,
@@ -68,6 +70,15 @@ pub struct Opened {
     pub prompt: Arc<Prompt>,
     /// Gets the decision; closed only when the service ends.
     pub decision: oneshot::Receiver<Decision>,
+}
+
+/// What a person must be asked, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The rule that asks first; none if no rule matched.
+    pub rule: Option<Rule>,
+    /// The verdict on each part of the request, in their order.
+    pub verdicts: Vec<PartVerdict>,
 }
 
 /// What asking led to.
@@ -84,13 +95,14 @@ pub struct Listener {
     pub snapshot: Vec<Arc<Prompt>>,
     /// What changed since; filter it by [`Interest::covers`].
     pub changes: broadcast::Receiver<Change>,
-    id: u64,
+    visit: u64,
     broker: Arc<Broker>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.broker.state().listeners.retain(|(id, _)| *id != self.id);
+        self.broker.state().presence.leave(self.visit, Instant::now());
+        self.broker.visits.notify_waiters();
     }
 }
 
@@ -104,7 +116,12 @@ impl Broker {
             policy,
             approvals: ApprovalPolicy::default(),
             gate: Arc::default(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                waiting: BTreeMap::new(),
+                grants: Grants::default(),
+                presence: Presence::new(Instant::now()),
+            }),
+            visits: Notify::new(),
             changes,
             tasks: TaskTracker::new(),
         }
@@ -113,11 +130,6 @@ impl Broker {
     /// Returns how prompts end when nobody answers.
     pub fn policy(&self) -> PromptPolicy {
         self.policy
-    }
-
-    /// Judges a request without asking anybody.
-    pub fn judge(&self, workspace: &str, rights: &Rights, ask: &Ask) -> Judgement {
-        judgement::judge(ask, rights, &self.granted(workspace, rights))
     }
 
     /// Judges a request and, where a person must decide, stores and announces a prompt.
@@ -129,27 +141,22 @@ impl Broker {
     pub async fn ask(
         self: &Arc<Self>,
         ask: &Ask,
-        workspace: &str,
+        origin: &Origin,
         rights: &Rights,
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Asked, Refusal> {
-        // Most requests are allowed by rule and must not queue behind those that are not.
-        let judge = || self.judge(workspace, rights, ask);
-        match judge() {
-            Judgement::Allow => return Ok(Asked::Allowed),
-            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-            Judgement::Ask { .. } => {}
+        // Most requests are allowed and must not queue behind those that are not.
+        if self.decide(ask, origin, rights).await?.is_none() {
+            return Ok(Asked::Allowed);
         }
         let gate = self.gate.clone().lock_owned().await;
-        let (rule, verdicts) = match judge() {
-            Judgement::Allow => return Ok(Asked::Allowed),
-            Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-            Judgement::Ask { rule, verdicts } => (rule, verdicts),
+        let Some(question) = self.decide(ask, origin, rights).await? else {
+            return Ok(Asked::Allowed);
         };
         let request = PromptRequest::Permission {
             ask: Box::new(ask.clone()),
-            rule,
-            verdicts,
+            rule: question.rule,
+            verdicts: question.verdicts,
         };
         self.open_within(gate, request, rights, make).await.map(Asked::Opened)
     }
@@ -176,7 +183,12 @@ impl Broker {
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Opened, Refusal> {
         let prompt = make(request, self.policy.timeout.map(|wait| Timestamp::now().after(wait)));
-        if self.policy.refuse_unattended && self.approvers_for(&prompt) == 0 {
+        let is_attended = match self.policy.unattended {
+            Unattended::Wait => true,
+            Unattended::Refuse => self.approvers_for(&prompt) > 0,
+            Unattended::Attended(within) => self.state().presence.was_here(&prompt, within, Instant::now()),
+        };
+        if !is_attended {
             return Err(Refusal::Unattended);
         }
         let (broker, rights, id) = (self.clone(), rights.clone(), prompt.id.clone());
@@ -191,7 +203,7 @@ impl Broker {
 
     /// Passes the gate and does `change` to its end, even if the future that waits for it is dropped: a client may be
     /// lost, and a tool stopped, between the moment when the store has decided and the moment when all are told.
-    async fn change<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, StoreError>
+    pub(super) async fn change<T, F>(self: &Arc<Self>, change: impl FnOnce(Arc<Self>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -205,7 +217,7 @@ impl Broker {
         .await
     }
 
-    async fn to_its_end<T: Send + 'static>(
+    pub(super) async fn to_its_end<T: Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -304,6 +316,9 @@ impl Broker {
         if !prompt.takes(&given.reply) {
             return Ok(Replied::WrongKind(prompt));
         }
+        if let Some(pattern) = unlisted(&prompt, &given.reply) {
+            return Ok(Replied::Unlisted { prompt, pattern });
+        }
         if !self.approvals.may_answer(&prompt, &given.principal.id()) {
             return Ok(Replied::NotAllowed(prompt));
         }
@@ -311,8 +326,11 @@ impl Broker {
             Approved::Enough(prompt, reply) => (prompt, reply),
             Approved::NotYet(replied) => return Ok(replied),
         };
-        let approvers = self.approvals.approvers(&prompt, &given);
-        let (also, grants) = self.consequences(&prompt, &reply, &approvers);
+        let Consequences { also, grants } = self.consequences(&prompt, &reply, &given);
+        let uses: Vec<(PromptId, Vec<GrantId>)> = also
+            .iter()
+            .map(|settlement| (settlement.prompt.clone(), settlement.uses.clone()))
+            .collect();
         let decision = Decision {
             outcome: PromptOutcome::Replied(reply),
             time: Timestamp::now(),
@@ -324,10 +342,19 @@ impl Broker {
             prompt: prompt.id.clone(),
             state: PromptState::Resolved,
             decision,
+            uses: Vec::new(),
         };
         match self.store.settle(first, also, grants.clone()).await? {
             Settled::Now { prompts } => {
-                self.state().grants.extend(grants);
+                let mut state = self.state();
+                state.grants.add(grants);
+                for (_, used) in uses
+                    .iter()
+                    .filter(|(id, _)| prompts.iter().any(|prompt| prompt.id == *id))
+                {
+                    state.grants.count(used, Timestamp::now());
+                }
+                drop(state);
                 let settled = self.wake(prompts);
                 Ok(settled.map_or(Replied::Unknown, Replied::Accepted))
             }
@@ -349,65 +376,27 @@ impl Broker {
         }
     }
 
-    /// What a reply means for the other prompts of the session, and the grants it makes.
-    fn consequences(&self, prompt: &Arc<Prompt>, reply: &Reply, approvers: &[String]) -> (Vec<Settlement>, Vec<Grant>) {
-        let settle = |other: &Prompt, reply: Reply| Settlement {
-            prompt: other.id.clone(),
-            state: PromptState::Resolved,
-            decision: Decision {
-                outcome: PromptOutcome::Replied(reply),
-                time: Timestamp::now(),
-                reply_id: String::new(),
-                by: String::new(),
-                because_of: Some(prompt.id.clone()),
-            },
-        };
-        let state = self.state();
+    /// Works out what a reply means for the other prompts of the session, and the grants it makes.
+    fn consequences(&self, prompt: &Prompt, reply: &Reply, given: &GivenReply) -> Consequences {
         // Questions neither settle permission prompts nor are settled with them.
         let Some(ask) = prompt.ask() else {
-            return (Vec::new(), Vec::new());
+            return Consequences::default();
         };
-        let others = state.waiting.values().filter(|other| {
-            other.prompt.session == prompt.session
+        let state = self.state();
+        let others = state.waiting.values().filter_map(|other| {
+            let is_other = other.prompt.session == prompt.session
                 && other.prompt.workspace == prompt.workspace
-                && other.prompt.id != prompt.id
-                && other.prompt.ask().is_some()
+                && other.prompt.id != prompt.id;
+            let ask = other.prompt.ask().filter(|_| is_other)?;
+            Some((&*other.prompt, ask, &other.rights))
         });
-        match reply {
-            Reply::Once | Reply::Answers(_) => (Vec::new(), Vec::new()),
-            // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
-            Reply::Reject { .. } if ask.permission == DOOM_LOOP => (Vec::new(), Vec::new()),
-            Reply::Reject { .. } => {
-                let plain = Reply::Reject { message: String::new() };
-                (
-                    others.map(|other| settle(&other.prompt, plain.clone())).collect(),
-                    Vec::new(),
-                )
-            }
-            Reply::Always => {
-                let grants: Vec<Grant> = ask
-                    .always
-                    .iter()
-                    .map(|pattern| grant(prompt, ask, pattern, approvers))
-                    .collect();
-                let standing = || state.grants.iter().chain(&grants);
-                let covered = |other: &&Waiting| {
-                    let granted = self.approvals.rules(standing(), &prompt.workspace, &other.rights);
-                    let judged = other
-                        .prompt
-                        .ask()
-                        .map(|ask| judgement::judge(ask, &other.rights, &granted));
-                    judged == Some(Judgement::Allow)
-                };
-                (
-                    others
-                        .filter(covered)
-                        .map(|other| settle(&other.prompt, Reply::Always))
-                        .collect(),
-                    grants,
-                )
-            }
-        }
+        let from = cascade::From {
+            prompt,
+            ask,
+            by: &given.by,
+            approvers: self.approvals.approvers(prompt, given),
+        };
+        cascade::consequences(&from, reply, others, &state.grants, &self.approvals)
     }
 
     /// Ends a prompt that nobody answered in time; a reply that won the race stands.
@@ -444,6 +433,7 @@ impl Broker {
             prompt: id.clone(),
             state,
             decision,
+            uses: Vec::new(),
         };
         self.change(|broker| async move {
             match broker.store.settle(first, Vec::new(), Vec::new()).await? {
@@ -489,30 +479,45 @@ impl Broker {
     pub async fn listen(self: &Arc<Self>, interest: Interest) -> Listener {
         let _gate = self.gate.lock().await;
         let mut state = self.state();
-        let id = state.next_listener;
-        state.next_listener += 1;
         let snapshot = state
             .waiting
             .values()
             .map(|waiting| waiting.prompt.clone())
             .filter(|prompt| interest.covers(prompt))
             .collect();
-        state.listeners.push((id, interest));
+        let visit = state.presence.enter(interest);
+        self.visits.notify_waiters();
         Listener {
             snapshot,
             changes: self.changes.subscribe(),
-            id,
+            visit,
             broker: self.clone(),
         }
     }
 
     /// Returns how many connected approvers see this prompt.
     pub fn approvers_for(&self, prompt: &Prompt) -> usize {
-        self.state()
-            .listeners
-            .iter()
-            .filter(|(_, interest)| interest.covers(prompt))
-            .count()
+        self.state().presence.count(prompt)
+    }
+
+    /// Returns when no approver who sees the prompt has been there for as long as the policy says; never if it does not
+    /// mind.
+    pub async fn abandoned(&self, prompt: &Prompt) {
+        let Unattended::Attended(within) = self.policy.unattended else {
+            return std::future::pending().await;
+        };
+        loop {
+            let visit = self.visits.notified();
+            tokio::pin!(visit);
+            visit.as_mut().enable();
+            let left = self.state().presence.abandoned_in(prompt, within, Instant::now());
+            match left {
+                None => visit.await,
+                Some(Duration::ZERO) => return,
+                // Either the time is over, or somebody came or left.
+                Some(left) => drop(tokio::time::timeout(left, visit).await),
+            }
+        }
     }
 
     /// Lists stored prompts in the order of their arrival.
@@ -531,48 +536,9 @@ impl Broker {
         self.store.prompt(id).await
     }
 
-    /// Returns the standing approvals of a workspace, or of all, oldest first.
-    pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
-        let covers = |grant: &&Grant| workspace.is_none_or(|name| grant.workspace == name);
-        self.state().grants.iter().filter(covers).cloned().collect()
-    }
-
-    /// Takes a standing approval back.
-    ///
-    /// # Errors
-    /// The store failed; the approval stands.
-    pub async fn revoke(self: &Arc<Self>, id: &GrantId) -> Result<Option<Grant>, StoreError> {
-        let id = id.clone();
-        self.change(|broker| async move {
-            let revoked = broker.store.revoke(&id).await?;
-            let mut state = broker.state();
-            let known = state
-                .grants
-                .iter()
-                .position(|grant| grant.id == id)
-                .map(|index| state.grants.remove(index));
-            Ok(revoked.or(known))
-        })
-        .await
-    }
-
-    /// Returns the standing approval that turns ask into allow for one pattern.
-    pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
-        let state = self.state();
-        let covers = |grant: &&Grant| {
-            let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
-            grant.workspace == workspace && action == Action::Allow && self.approvals.holds_for(grant, rights)
-        };
-        state.grants.iter().rev().find(covers).cloned()
-    }
-
     /// Returns the run of the service that this broker belongs to.
     pub fn instance(&self) -> &InstanceId {
         &self.instance
-    }
-
-    fn granted(&self, workspace: &str, rights: &Rights) -> Vec<Rule> {
-        self.approvals.rules(self.state().grants.iter(), workspace, rights)
     }
 
     fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
@@ -584,31 +550,17 @@ impl Broker {
         });
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; should it ever, the maps are still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn grant(prompt: &Prompt, ask: &Ask, pattern: &str, approvers: &[String]) -> Grant {
-    Grant {
-        id: GrantId::generate(),
-        owner: prompt.owner.clone(),
-        workspace: prompt.workspace.clone(),
-        permission: ask.permission.clone(),
-        pattern: pattern.to_owned(),
-        prompt: prompt.id.clone(),
-        approvers: approvers.to_vec(),
-        created: Timestamp::now(),
-    }
-}
-
-fn as_rule(grant: &Grant) -> Rule {
-    Rule {
-        permission: grant.permission.clone(),
-        pattern: grant.pattern.clone(),
-        action: Action::Allow,
-    }
+/// Returns what a reply would grant that the prompt did not list.
+fn unlisted(prompt: &Prompt, reply: &Reply) -> Option<String> {
+    let Reply::Always(always) = reply else { return None };
+    let is_listed = |pattern: &&String| prompt.ask().is_some_and(|ask| ask.always.contains(pattern));
+    always.patterns.iter().find(|pattern| !is_listed(pattern)).cloned()
 }
 
 fn unavailable(id: &PromptId, error: &StoreError) -> Refusal {

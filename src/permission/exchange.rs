@@ -13,8 +13,20 @@ use crate::call::{Origin, Principal, Prompt, PromptId, Reply, Rule, SessionId};
 pub struct PromptPolicy {
     /// How long a prompt waits; for ever if none.
     pub timeout: Option<Duration>,
-    /// Whether a prompt is refused at once while no approver is connected.
-    pub refuse_unattended: bool,
+    /// What happens while no approver is connected.
+    pub unattended: Unattended,
+}
+
+/// What happens to prompts that no approver sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unattended {
+    /// They wait.
+    #[default]
+    Wait,
+    /// They are refused at once.
+    Refuse,
+    /// They wait as long as an approver has been there within this time.
+    Attended(Duration),
 }
 
 /// What a call is judged by.
@@ -102,6 +114,20 @@ pub enum Replied {
     Elsewhere(Arc<Prompt>),
     /// The prompt is of another kind than the reply: answers to a permission prompt, say.
     WrongKind(Arc<Prompt>),
+    /// The reply would grant something that the prompt did not list.
+    Unlisted {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What it did not list.
+        pattern: String,
+    },
+    /// The input that the reply puts in the place of the call's is not one for its tool.
+    BadEdit {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The reply cites another input than the prompt's.
     DigestMismatch(Arc<Prompt>),
 }

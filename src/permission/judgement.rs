@@ -12,7 +12,10 @@ use crate::call::{Action, Ask, PartVerdict, Rule};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Every pattern is allowed.
-    Allow,
+    Allow {
+        /// Which of the grants it takes, by their places; none if the rules allow it alone.
+        used: Vec<usize>,
+    },
     /// A person must be asked.
     Ask {
         /// The rule that asks first; none if no rule matched.
@@ -27,10 +30,18 @@ pub enum Judgement {
     },
 }
 
+impl Judgement {
+    /// Says whether the rules allow it, without a grant.
+    pub fn is_allowed_by_rule(&self) -> bool {
+        matches!(self, Self::Allow { used } if used.is_empty())
+    }
+}
+
 /// Judges a request. All patterns are looked at before anybody is asked, and a deny among them always wins; grants
 /// answer only where the rules would ask (`spec/permission.md` §13, P1 and P2). Without patterns nothing is asked.
 pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
+    let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
     let whole = (&ask.patterns, None);
     let parts = ask.parts.iter().map(|part| (&part.patterns, part.unclear.as_deref()));
@@ -38,7 +49,10 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
             match judge_pattern(&ask.permission, pattern, rights, grants) {
-                Verdict::Allow { rule, granted } => verdict.note(Action::Allow, rule, granted),
+                Verdict::Allow { rule, grant } => {
+                    verdict.note(Action::Allow, rule, grant.is_some());
+                    used.extend(grant.filter(|grant| !used.contains(grant)));
+                }
                 Verdict::Ask { rule } => verdict.note(Action::Ask, rule, false),
                 Verdict::Deny { rules } => {
                     let relevant = relevant(&ask.permission, rules);
@@ -58,15 +72,23 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     }
     match asking {
         Some(rule) => Judgement::Ask { rule, verdicts },
-        None => Judgement::Allow,
+        None => Judgement::Allow { used },
     }
 }
 
 /// The verdict on one pattern.
 enum Verdict<'r> {
-    Allow { rule: Option<&'r Rule>, granted: bool },
-    Ask { rule: Option<&'r Rule> },
-    Deny { rules: &'r [Rule] },
+    Allow {
+        rule: Option<&'r Rule>,
+        /// The place of the grant that it takes.
+        grant: Option<usize>,
+    },
+    Ask {
+        rule: Option<&'r Rule>,
+    },
+    Deny {
+        rules: &'r [Rule],
+    },
 }
 
 fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants: &[Rule]) -> Verdict<'r> {
@@ -83,11 +105,14 @@ fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants
     let Some(rule) = asking else {
         return Verdict::Allow {
             rule: allowing,
-            granted: false,
+            grant: None,
         };
     };
     match evaluate_in(&rights.worktree, permission, pattern, &[grants]) {
-        (Action::Allow, _) => Verdict::Allow { rule, granted: true },
+        (Action::Allow, found) => Verdict::Allow {
+            rule,
+            grant: found.and_then(|found| grants.iter().position(|grant| std::ptr::eq(grant, found))),
+        },
         (Action::Ask | Action::Deny, _) => Verdict::Ask { rule },
     }
 }
@@ -174,11 +199,11 @@ mod tests {
         };
         let cases: [(&[&str], &[Rule], &Judgement); 6] = [
             (&["a"], &[], &asks),
-            (&["a"], &grant, &Judgement::Allow),
+            (&["a"], &grant, &Judgement::Allow { used: vec![0] }),
             (&["a", "locked"], &grant, &denies),
             (&["a", "locked"], &[], &denies),
             (&["a", "b"], &list(&[("edit", "a", Allow)]), &asks),
-            (&[], &[], &Judgement::Allow),
+            (&[], &[], &Judgement::Allow { used: Vec::new() }),
         ];
         for (patterns, grants, expected) in cases {
             let judged = judge(&ask("edit", patterns), &rights(&[&rules]), grants);
@@ -205,7 +230,7 @@ mod tests {
             let rules = list(rules);
             let grants: Vec<Rule> = granted.iter().map(|pattern| rule("bash", pattern, Allow)).collect();
             let found = match judge(&asking, &rights(&[&rules]), &grants) {
-                Judgement::Allow => None,
+                Judgement::Allow { .. } => None,
                 Judgement::Ask { verdicts, .. } => Some([0, 1, 2].map(|part| verdicts[part].action)),
                 Judgement::Deny { .. } => Some([Deny; 3]),
             };
@@ -241,7 +266,7 @@ mod tests {
     fn the_strictest_layer_decides() {
         let check = |layers: &[&[Rule]], grants: &[Rule], expected: Action| {
             let found = match judge(&ask("bash", &["x"]), &rights(layers), grants) {
-                Judgement::Allow => Allow,
+                Judgement::Allow { .. } => Allow,
                 Judgement::Ask { .. } => Asks,
                 Judgement::Deny { .. } => Deny,
             };
@@ -281,7 +306,7 @@ mod tests {
 
     fn strictness(judgement: &Judgement) -> u8 {
         match judgement {
-            Judgement::Allow => 0,
+            Judgement::Allow { .. } => 0,
             Judgement::Ask { .. } => 1,
             Judgement::Deny { .. } => 2,
         }
@@ -314,8 +339,8 @@ mod tests {
             let part = AskPart { patterns, unclear: Some(String::new()), ..AskPart::default() };
             let ask = Ask { parts: vec![part], ..Ask::of("a", Vec::new()) };
             let everything = Ask::of("a", vec!["something that no rule of this test names".to_owned()]);
-            if judge(&everything, &rights(&[&rules]), &[]) != Judgement::Allow {
-                prop_assert_ne!(judge(&ask, &rights(&[&rules]), &grants), Judgement::Allow);
+            if strictness(&judge(&everything, &rights(&[&rules]), &[])) > 0 {
+                prop_assert!(strictness(&judge(&ask, &rights(&[&rules]), &grants)) > 0);
             }
         }
 

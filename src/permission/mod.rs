@@ -1,14 +1,17 @@
 //! Who may do what: rules from configuration, their evaluation, agents, and the prompts that wait for a person.
 //!
 //! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`], [`judgement`] and [`agents`] are
-//! pure; only [`broker`]
-//! holds state, and keeps it in the store first.
+//! pure; only [`broker`] holds state, and keeps it in the store first.
 
 pub mod agents;
 pub mod broker;
+mod cascade;
 pub mod exchange;
+mod grants;
 pub mod judgement;
+mod presence;
 pub mod rules;
+mod standing;
 pub mod wildcard;
 
 use crate::call::Rule;
@@ -46,6 +49,9 @@ pub enum Refusal {
     /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
     #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
     Unattended,
+    /// A person put another input in the place of the call's: the tool runs anew with that one. No model reads this.
+    #[error("The user replaced the input of this tool call.")]
+    Edited,
     /// The call ended while it waited.
     #[error("Tool execution aborted")]
     Withdrawn,

@@ -255,6 +255,8 @@ pub struct Settlement {
     pub state: PromptState,
     /// The decision.
     pub decision: Decision,
+    /// The grants of which it takes one use each: where one is gone, a prompt that was to be settled too stays open.
+    pub uses: Vec<GrantId>,
 }
 
 /// Prompts, their decisions, and the grants that `always` leaves behind.
@@ -273,12 +275,17 @@ pub trait Prompts: Send + Sync + 'static {
     /// approval of the same principal changes nothing.
     async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError>;
 
-    /// Settles a prompt and, if it was still open, those of `also` that still are, and stores the grants: all in one
-    /// transaction. The first one wins; later ones get its decision.
+    /// Settles a prompt and, if it was still open, stores the grants and settles those of `also` that still are open and
+    /// whose grants are there: all in one transaction. The first one wins; later ones get its decision.
     async fn settle(&self, first: Settlement, also: Vec<Settlement>, grants: Vec<Grant>)
     -> Result<Settled, StoreError>;
 
-    /// Lists the grants of a run of the service, oldest first.
+    /// Counts a use of each grant at `now`, or of none: returns those that are not there or have ended, none if the uses
+    /// are counted. A grant whose last use it was is deleted. Two who use a grant at once never get more of it than there is.
+    async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError>;
+
+    /// Lists the grants that hold for a run of the service, its own and those that outlast any run, oldest first; some
+    /// may have ended by time.
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>;
 
     /// Deletes a grant; returns it, or `None` if there is none.

@@ -148,6 +148,10 @@ impl TypedTool for Bash {
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
     }
 
+    fn is_editable(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
         check_command(&input.command)?;

@@ -65,6 +65,10 @@ impl TypedTool for Edit {
         !uses_apply_patch(offer.model)
     }
 
+    fn is_editable(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         if input.file_path.is_empty() {
             return Err(ToolError::failed("filePath is required"));

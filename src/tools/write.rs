@@ -61,6 +61,10 @@ impl TypedTool for Write {
         !uses_apply_patch(offer.model)
     }
 
+    fn is_editable(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         let path = locate(&ctx.workspace, input.file_path).await?.path;
         ctx.ask_outside(&path, false).await?;

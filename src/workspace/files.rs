@@ -336,6 +336,7 @@ impl LockedFile {
     pub async fn replace(&self, expected: Arc<Snapshot>, bytes: Bytes) -> Result<ReadMark, FileError> {
         let this = self.clone();
         blocking(move || {
+            open::check_leads_there(&this.path)?;
             expect(&this.path, &expected)?;
             let metadata = atomic::stage(&this.path, &bytes, &expected, None)?.commit()?;
             Ok(ReadMark::new(&metadata, Some(marks::sha256(&bytes)), SystemTime::now()))
@@ -350,6 +351,7 @@ impl LockedFile {
     pub async fn remove(&self, expected: Arc<Snapshot>) -> Result<(), FileError> {
         let this = self.clone();
         blocking(move || {
+            open::check_leads_there(&this.path)?;
             expect(&this.path, &expected)?;
             this.delete()
         })

@@ -124,6 +124,18 @@ pub(super) fn read_link(path: &ResolvedPath) -> Result<Option<(PathBuf, Metadata
     }
 }
 
+/// Fails if the path that people were shown leads elsewhere by now: what they approved was the file behind it.
+pub(super) fn check_leads_there(path: &ResolvedPath) -> Result<(), FileError> {
+    check_not_swapped(path)?;
+    if path::follow(path.shown()) == path.real() {
+        Ok(())
+    } else {
+        Err(FileError::Swapped {
+            path: path.shown().into(),
+        })
+    }
+}
+
 fn refuse_special(shown: &Path, metadata: &Metadata) -> Result<(), FileError> {
     match Kind::of(metadata) {
         Kind::Special(kind) => Err(FileError::Special {

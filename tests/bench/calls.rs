@@ -199,12 +199,11 @@ impl Approver {
                     seen = begin.elapsed();
                     let prompt = added.prompt.context("a prompt")?;
                     let reply = PromptReply {
-                        answers: Vec::new(),
                         reply_id: prompt.prompt_id.clone(),
                         prompt_id: prompt.prompt_id,
                         decision: PromptDecision::Once.into(),
-                        message: String::new(),
                         input_digest: prompt.input_digest,
+                        ..PromptReply::default()
                     };
                     let message = Some(channel_request::Message::Reply(reply));
                     self.outgoing.send(ChannelRequest { message }).await?;

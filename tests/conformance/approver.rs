@@ -96,6 +96,7 @@ impl Approver {
                     message: given.message,
                     answers: given.answers,
                     input_digest: prompt.input_digest,
+                    ..PromptReply::default()
                 };
                 send(&self.outgoing, channel_request::Message::Reply(reply)).await?;
             }

@@ -171,7 +171,7 @@ fn reply(prompt: &Prompt) -> Option<(&'static str, Value)> {
         }
         PromptDecision::Reject if asks_questions => Some(("question.rejected", json!({}))),
         PromptDecision::Reject => replied("reject"),
-        PromptDecision::Once => replied("once"),
+        PromptDecision::Once | PromptDecision::Instead => replied("once"),
         PromptDecision::Always => replied("always"),
         // A question whose call ended without a reply is taken back; the cases call that rejected, too.
         PromptDecision::Unspecified if asks_questions => Some(("question.rejected", json!({}))),

@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm)] // the other arm of a test is its failure
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
+mod approvals;
 mod auth;
 mod background;
 mod calls;
@@ -11,7 +12,9 @@ mod cancel;
 mod commands;
 mod contract;
 mod crash;
+mod delegation;
 mod drain;
+mod edited;
 mod edits;
 mod floods;
 mod hostile;

@@ -49,7 +49,7 @@ mod on_local {
         calls: create_and_take, append_continues_the_log, append_refuses_what_does_not_fit, two_writers_race,
             a_restart_finds_calls, orphans_change_owner_once, orphans_of_the_living_stay, events_by_pages, long_log,
             filters, pages_while_calls_arrive, bad_pages, sweeping_calls, hostile_ids_of_calls, many_at_once;
-        prompts: open_and_list, first_reply_wins, two_stores_settle_once, cascades, grants_live_and_go, unknown_prompts,
+        prompts: open_and_list, first_reply_wins, two_stores_settle_once, cascades, grants_live_and_go, uses_are_counted, unknown_prompts,
             hostile_ids_of_prompts;
         records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, forgetting, hostile_facts,
             journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
@@ -78,6 +78,10 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         tool: "bash".to_owned(),
         requested_tool: "Bash".to_owned(),
         directory: "/w".to_owned(),
+        original: None,
+        in_task: false,
+        ancestors: Vec::new(),
+        made_by_call: false,
         request_digest: "00".to_owned(),
         input_json: r#"{"command":"true"}"#.to_owned(),
         input_digest: "11".to_owned(),
@@ -160,6 +164,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
         expires: None,
         state: PromptState::Open,
         input_digest: "11".to_owned(),
+        input_json: None,
         request: PromptRequest::Permission {
             ask: Box::new(Ask {
                 always: vec!["ls *".to_owned()],

@@ -374,18 +374,33 @@ impl<'a> Pick<'a> {
             |text, _| match text.as_str() {
                 "wait" => Ok(Unattended::Wait),
                 "refuse" => Ok(Unattended::Refuse),
-                other => Err(format!("expected \"wait\" or \"refuse\", found {other:?}")),
+                "attended" => Ok(Unattended::Attended),
+                other => Err(format!(
+                    "expected \"wait\", \"refuse\" or \"attended\", found {other:?}"
+                )),
             },
             || Unattended::Wait,
             |value| match value {
                 Unattended::Wait => "wait".to_owned(),
                 Unattended::Refuse => "refuse".to_owned(),
+                Unattended::Attended => "attended".to_owned(),
             },
+        )?;
+        let attended_within = self.value(
+            "permission.attended_within",
+            |raw| &raw.permission.attended_within,
+            |text, _| match units::duration(text)? {
+                Duration::ZERO => Err("expected more than no time at all".to_owned()),
+                time => Ok(time),
+            },
+            || Duration::from_secs(600),
+            |value| units::show_duration(*value),
         )?;
         let (self_approval, second_approver) = self.approval(auth)?;
         Ok(PermissionConfig {
             timeout,
             unattended,
+            attended_within,
             self_approval,
             second_approver,
         })

@@ -87,6 +87,7 @@ min_free_bytes = "1MiB"
 [permission]
 timeout = "10m"
 unattended = "refuse"
+attended_within = "5m"
 [shell]
 environment.allow = ["PATH", "LC_*"]
 environment.deny = ["AWS_*"]
@@ -185,7 +186,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_SHELL_ENVIRONMENT_ALLOW", "PATH, LC_*"),
         ("TOOLGATE_SHELL_ENVIRONMENT_DENY", "AWS_*"),
         ("TOOLGATE_PERMISSION_TIMEOUT", "none"),
-        ("TOOLGATE_PERMISSION_UNATTENDED", "wait"),
+        ("TOOLGATE_PERMISSION_UNATTENDED", "attended"),
+        ("TOOLGATE_PERMISSION_ATTENDED_WITHIN", "1h"),
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
@@ -402,7 +404,7 @@ fn errors_name_file_line_key_and_expectation() {
         ("[permission]\ntimeout = \"0s\"", &["permission.timeout", "none"]),
         (
             "[permission]\nunattended = \"maybe\"",
-            &["permission.unattended", "\"wait\" or \"refuse\""],
+            &["permission.unattended", "\"wait\", \"refuse\" or \"attended\""],
         ),
         ("[log]\nfilter = \"a=b=c\"", &["log.filter", "expected a filter"]),
     ];

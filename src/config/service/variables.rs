@@ -65,6 +65,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             unattended: text("permission.unattended"),
             self_approval: switch(env, "permission.self_approval")?,
             second_approver: list("permission.second_approver"),
+            attended_within: text("permission.attended_within"),
         },
         retention: RawRetention {
             outputs: text("retention.outputs"),

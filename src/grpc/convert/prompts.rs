@@ -44,7 +44,16 @@ impl From<call::PromptOutcome> for proto::PromptResolution {
         };
         match outcome {
             call::PromptOutcome::Replied(call::Reply::Once) => decision(proto::PromptDecision::Once),
-            call::PromptOutcome::Replied(call::Reply::Always) => decision(proto::PromptDecision::Always),
+            call::PromptOutcome::Replied(call::Reply::Always(always)) => Self {
+                scope: Some(always.scope.into()),
+                always_patterns: always.patterns,
+                ..decision(proto::PromptDecision::Always)
+            },
+            call::PromptOutcome::Replied(call::Reply::Instead(edit)) => Self {
+                input_json: edit.input_json,
+                input_digest: edit.input_digest,
+                ..decision(proto::PromptDecision::Instead)
+            },
             call::PromptOutcome::Replied(call::Reply::Answers(answers)) => Self {
                 answers: answers
                     .into_iter()
@@ -78,7 +87,7 @@ impl From<call::Decision> for proto::PromptResolution {
 
 impl From<call::Approval> for proto::PromptApproval {
     fn from(approval: call::Approval) -> Self {
-        let decision = match approval.always {
+        let decision = match approval.always.is_some() {
             true => proto::PromptDecision::Always,
             false => proto::PromptDecision::Once,
         };
@@ -116,6 +125,8 @@ impl From<call::Prompt> for proto::Prompt {
             expire_time: prompt.expires.map(timestamp),
             state: proto::PromptState::from(prompt.state).into(),
             input_digest: prompt.input_digest,
+            editable: prompt.input_json.is_some(),
+            input_json: prompt.input_json.unwrap_or_default(),
             request: Some(prompt.request.into()),
             resolution: prompt.decision.map(proto::PromptResolution::from),
         }
@@ -187,6 +198,24 @@ fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::Pe
     }
 }
 
+impl From<call::GrantScope> for proto::GrantScope {
+    fn from(scope: call::GrantScope) -> Self {
+        let reach = match scope.reach {
+            call::GrantReach::Run => proto::GrantReach::Run,
+            call::GrantReach::Session => proto::GrantReach::Session,
+            call::GrantReach::Workspace => proto::GrantReach::Workspace,
+        };
+        Self {
+            reach: reach.into(),
+            expire_time: scope.until.map(timestamp),
+            max_uses: scope
+                .uses
+                .map(|uses| i32::try_from(uses).unwrap_or(i32::MAX))
+                .unwrap_or_default(),
+        }
+    }
+}
+
 impl From<call::Grant> for proto::Grant {
     fn from(grant: call::Grant) -> Self {
         Self {
@@ -197,6 +226,12 @@ impl From<call::Grant> for proto::Grant {
             create_time: Some(timestamp(grant.created)),
             prompt_id: grant.prompt.to_string(),
             approvers: grant.approvers,
+            scope: Some(grant.scope.into()),
+            session_id: grant.session.to_string(),
+            prompt_title: grant.title,
+            granted_by: grant.by,
+            use_count: i64::try_from(grant.uses).unwrap_or(i64::MAX),
+            last_use_time: grant.last_used.map(timestamp),
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Broker, Change, GivenReply, Replied, Rights, as_rule};
-use crate::call::{Approval, Grant, Prompt, Reply, Rule, Timestamp};
+use super::{Broker, Change, GivenReply, Replied, Rights};
+use crate::call::{Approval, Grant, Prompt, Reply, Timestamp};
 use crate::store::StoreError;
 
 /// Whose replies count.
@@ -43,12 +43,10 @@ impl ApprovalPolicy {
         !prompt.is_requested_by(principal) || self.allows_self(&prompt.workspace, principal)
     }
 
-    /// Says whether a prompt takes two approvals.
-    pub fn takes_two(&self, prompt: &Prompt) -> bool {
-        prompt.ask().is_some_and(|ask| {
-            let mut names = self.second_approver.iter();
-            names.any(|name| name == "*" || *name == ask.permission)
-        })
+    /// Says whether a permission takes two approvals.
+    pub fn takes_two(&self, permission: &str) -> bool {
+        let mut names = self.second_approver.iter();
+        names.any(|name| name == "*" || name == permission)
     }
 
     /// Says whether a grant holds for a call: not if somebody gave it to themselves.
@@ -56,19 +54,6 @@ impl ApprovalPolicy {
         let own = |approver: &&String| rights.requesters.contains(approver);
         let mut own = grant.approvers.iter().filter(own);
         own.all(|approver| self.allows_self(&grant.workspace, approver))
-    }
-
-    /// Returns the grants of a workspace that hold for a call, as rules.
-    pub(super) fn rules<'g>(
-        &self,
-        grants: impl Iterator<Item = &'g Grant>,
-        workspace: &str,
-        rights: &Rights,
-    ) -> Vec<Rule> {
-        grants
-            .filter(|grant| grant.workspace == workspace && self.holds_for(grant, rights))
-            .map(as_rule)
-            .collect()
     }
 
     /// Returns everybody who approved a prompt that this reply decides.
@@ -96,14 +81,17 @@ impl Broker {
 
     /// Records an approval where two are needed. `always` counts where both said so.
     pub(super) async fn approve(&self, prompt: Arc<Prompt>, given: &GivenReply) -> Result<Approved, StoreError> {
-        let always = match given.reply {
-            Reply::Once => false,
-            Reply::Always => true,
+        let takes_two = prompt
+            .ask()
+            .is_some_and(|ask| self.approvals.takes_two(&ask.permission));
+        let always = match &given.reply {
+            _ if !takes_two => return Ok(Approved::Enough(prompt, given.reply.clone())),
+            Reply::Once => None,
+            Reply::Always(always) => Some(always.clone()),
+            // The second one would approve what the first one has not seen.
+            Reply::Instead(_) => return Ok(Approved::NotYet(Replied::WrongKind(prompt))),
             Reply::Reject { .. } | Reply::Answers(_) => return Ok(Approved::Enough(prompt, given.reply.clone())),
         };
-        if !self.approvals.takes_two(&prompt) {
-            return Ok(Approved::Enough(prompt, given.reply.clone()));
-        }
         let principal = given.principal.id();
         if prompt.approvals.iter().any(|earlier| earlier.principal == principal) {
             return Ok(Approved::NotYet(Replied::Recorded(prompt)));
@@ -127,8 +115,11 @@ impl Broker {
             let _ = self.changes.send(Change::Approved(prompt.clone()));
             return Ok(Approved::NotYet(Replied::Recorded(prompt)));
         }
-        let all_always = prompt.approvals.iter().all(|one| one.always);
-        let reply = if all_always { Reply::Always } else { Reply::Once };
+        let mut all = prompt.approvals.iter().map(|one| &one.always);
+        let agreed = all.next().cloned().flatten();
+        let reply = agreed
+            .filter(|always| all.all(|other| other.as_ref() == Some(always)))
+            .map_or(Reply::Once, Reply::Always);
         Ok(Approved::Enough(prompt, reply))
     }
 }

@@ -9,7 +9,7 @@ use super::LocalStore;
 use super::error::{Doing, decode, encode, is_duplicate};
 use super::instances::Instances;
 use super::query::Query;
-use crate::call::{Approval, CallId, Grant, GrantId, InstanceId, Prompt, PromptId, PromptState};
+use crate::call::{Approval, CallId, Grant, GrantId, GrantReach, InstanceId, Prompt, PromptId, PromptState, Timestamp};
 use crate::store::{PromptFilter, Prompts, Settled, Settlement, StoreError};
 
 fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
@@ -91,25 +91,75 @@ fn settle(
         return Ok(Settled::Before(Box::new(prompt)));
     }
     let mut prompts = vec![close(db, prompt, first)?];
-    for settlement in also {
-        if let Some(prompt) = get(db, &settlement.prompt)?.filter(|prompt| prompt.state == PromptState::Open) {
-            prompts.push(close(db, prompt, settlement)?);
-        }
-    }
     for (grant, json) in grants {
         add_grant(db, grant, json)?;
+    }
+    for settlement in also {
+        if let Some(prompt) = get(db, &settlement.prompt)?.filter(|prompt| prompt.state == PromptState::Open)
+            && use_grants(db, &settlement.uses, settlement.decision.time)?.is_empty()
+        {
+            prompts.push(close(db, prompt, settlement)?);
+        }
     }
     Ok(Settled::Now { prompts })
 }
 
+/// The owner of the grants that outlast any run.
+const NOBODY: &str = "";
+
 fn add_grant(db: &Connection, grant: &Grant, json: &str) -> Result<(), StoreError> {
+    let owner = if grant.scope.reach.outlasts_the_run() {
+        NOBODY
+    } else {
+        grant.owner.as_str()
+    };
     let added = db
         .prepare_cached("INSERT INTO grants (id, owner, content) VALUES (?, ?, ?)")
-        .and_then(|mut statement| statement.execute(params![grant.id.as_str(), grant.owner.as_str(), json]));
+        .and_then(|mut statement| statement.execute(params![grant.id.as_str(), owner, json]));
     match added {
         Err(error) if is_duplicate(&error) => Err(StoreError::Conflict(format!("grant {} exists", grant.id))),
         other => other.map(drop).doing(db, "store a grant"),
     }
+}
+
+/// Counts a use of each grant, or of none; returns those that cannot be used.
+fn use_grants(db: &Connection, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+    let what = "count the use of a grant";
+    let mut gone = Vec::new();
+    let mut used = Vec::with_capacity(ids.len());
+    for id in ids {
+        let json: Option<String> = db
+            .prepare_cached("SELECT content FROM grants WHERE id = ?")
+            .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+            .doing(db, what)?;
+        let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
+        match grant.filter(|grant| !grant.is_over(now)) {
+            Some(grant) => used.push(grant),
+            None => gone.push(id.clone()),
+        }
+    }
+    if !gone.is_empty() {
+        return Ok(gone);
+    }
+    for mut grant in used {
+        grant.count(now);
+        if grant.is_over(now) {
+            delete_grant(db, &grant.id)?;
+            continue;
+        }
+        let json = encode("a grant", &grant)?;
+        db.prepare_cached("UPDATE grants SET content = ? WHERE id = ?")
+            .and_then(|mut statement| statement.execute(params![json, grant.id.as_str()]))
+            .doing(db, what)?;
+    }
+    Ok(gone)
+}
+
+fn delete_grant(db: &Connection, id: &GrantId) -> Result<(), StoreError> {
+    db.prepare_cached("DELETE FROM grants WHERE id = ?")
+        .and_then(|mut statement| statement.execute([id.as_str()]))
+        .map(drop)
+        .doing(db, "delete a grant")
 }
 
 /// Gives the open prompts of an adopted call to the call's new owner.
@@ -145,23 +195,40 @@ fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prom
 
 fn grants(db: &Connection, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
     Query::new("SELECT content FROM grants WHERE TRUE")
-        .is("owner", Some(owner.as_str()))
+        .one_of("owner", [NOBODY, owner.as_str()].into_iter())
         .rows(db, " ORDER BY number", usize::MAX, |row| row.get::<_, String>(0))?
         .iter()
         .map(|json| decode("a grant", json))
         .collect()
 }
 
-/// Deletes the grants of dead runs of the service: they hold for nobody any more.
+/// Deletes the grants that hold for nobody any more: those of dead runs, those that ended by time, and those of sessions of
+/// which no call is left.
 pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
-    let what = "delete grants of a dead instance";
+    let what = "delete grants that have ended";
     let owners: Vec<String> = db
-        .prepare_cached("SELECT DISTINCT owner FROM grants")
+        .prepare_cached("SELECT DISTINCT owner FROM grants WHERE owner <> ''")
         .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
         .doing(db, what)?;
     for owner in owners.iter().filter(|owner| !instances.is_alive(owner)) {
         db.execute("DELETE FROM grants WHERE owner = ?", [owner])
             .doing(db, what)?;
+    }
+    let now = Timestamp::now();
+    for json in
+        Query::new("SELECT content FROM grants WHERE TRUE").rows(db, "", usize::MAX, |row| row.get::<_, String>(0))?
+    {
+        let grant: Grant = decode("a grant", &json)?;
+        let lost_its_session = || -> Result<bool, StoreError> {
+            let calls = "SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?)";
+            let is_known: bool = db
+                .query_row(calls, [grant.session.as_str()], |row| row.get(0))
+                .doing(db, what)?;
+            Ok(grant.scope.reach == GrantReach::Session && !is_known)
+        };
+        if grant.is_over(now) || lost_its_session()? {
+            delete_grant(db, &grant.id)?;
+        }
     }
     Ok(())
 }
@@ -205,6 +272,11 @@ impl Prompts for LocalStore {
         let with_json = |grant: Grant| encode("a grant", &grant).map(|json| (grant, json));
         let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
         self.writer.ask(move |db| settle(db, first, also, &grants)).await
+    }
+
+    async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+        let ids = ids.to_vec();
+        self.writer.ask(move |db| use_grants(db, &ids, now)).await
     }
 
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {

@@ -4,6 +4,7 @@
 //! leads elsewhere by then, nothing is run.
 
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ const SHORT_LINE: usize = 512;
 pub(super) struct Workdir {
     pub(super) real: PathBuf,
     pub(super) shown: PathBuf,
+    /// Device and number, if it is there: another folder may come to bear the name.
+    identity: Option<(u64, u64)>,
 }
 
 /// What was approved.
@@ -114,18 +117,23 @@ async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolErro
 
 fn find(places: &Places, workspace: &Workspace) -> Found {
     let given = places.workdir.as_ref().map(|written| workspace.resolve(written));
-    let workdir = given.as_ref().map_or_else(
+    let mut workdir = given.as_ref().map_or_else(
         || Workdir {
             real: workspace.directory().to_path_buf(),
             shown: workspace.directory().to_path_buf(),
+            identity: None,
         },
         |resolved| Workdir {
             real: resolved.real().to_path_buf(),
             shown: resolved.shown().to_path_buf(),
+            identity: None,
         },
     );
     let workdir_problem = match std::fs::metadata(&workdir.real) {
-        Ok(metadata) if metadata.is_dir() => None,
+        Ok(metadata) if metadata.is_dir() => {
+            workdir.identity = Some((metadata.dev(), metadata.ino()));
+            None
+        }
         Ok(_) => Some("it is not a directory".to_owned()),
         Err(error) => Some(error.to_string()),
     };

@@ -78,7 +78,7 @@ fn carry_out<'a>(
 ) -> Result<Vec<Changed>, FileError> {
     let mut steps = Vec::with_capacity(slots.len());
     for slot in slots {
-        open::check_not_swapped(slot.file.path())?;
+        slot.check_place()?;
         steps.push(prepare(slot, done).map_err(|source| slot.failed(source))?);
     }
     for slot in slots {
@@ -302,6 +302,15 @@ impl Slot {
         match &self.before {
             Before::Content(snapshot) => snapshot.metadata().cloned(),
             Before::Link(_) => None,
+        }
+    }
+
+    /// Fails if a link has come into the path, or was turned elsewhere, since it was resolved.
+    fn check_place(&self) -> Result<(), FileError> {
+        let place = self.file.path();
+        match &self.before {
+            Before::Content(_) if !place.names_link() => open::check_leads_there(place),
+            Before::Content(_) | Before::Link(_) => open::check_not_swapped(place),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use toolgate::call::{
-    CallId, Decision, Grant, GrantId, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply, SessionId,
-    Timestamp,
+    CallId, Decision, Grant, GrantId, GrantReach, GrantScope, InstanceId, Prompt, PromptId, PromptOutcome, PromptState,
+    Reply, SessionId, Timestamp,
 };
 use toolgate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
@@ -21,6 +21,7 @@ fn settlement(prompt: &str, by: &str) -> Settlement {
             by: by.to_owned(),
             because_of: None,
         },
+        uses: Vec::new(),
     }
 }
 
@@ -29,11 +30,17 @@ fn grant(id: &str, owner: &InstanceId) -> Grant {
         id: GrantId::from(id),
         owner: owner.clone(),
         workspace: "main".to_owned(),
+        session: SessionId::from("s"),
+        scope: GrantScope::default(),
         permission: "bash".to_owned(),
         pattern: "ls *".to_owned(),
         prompt: PromptId::from("p"),
         approvers: Vec::new(),
+        title: String::new(),
+        by: String::new(),
         created: Timestamp(2_000),
+        uses: 0,
+        last_used: None,
     }
 }
 
@@ -273,6 +280,55 @@ pub(crate) async fn grants_live_and_go(fixture: &dyn Fixture) {
     assert_eq!(store.revoke(&GrantId::from("b")).await.unwrap(), None);
     assert_eq!(store.grants(&one).await.unwrap(), grants[1..2]);
     assert_eq!(store.grants(&InstanceId::generate()).await.unwrap(), []);
+}
+
+pub(crate) async fn uses_are_counted(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let store = fixture.open(&one).await;
+    store.open(prompt("p", "c", &one)).await.unwrap();
+    let scoped = |id: &str, uses: Option<u32>, until: Option<i64>| Grant {
+        scope: GrantScope {
+            reach: GrantReach::Workspace,
+            until: until.map(Timestamp),
+            uses,
+        },
+        ..grant(id, &one)
+    };
+    let grants = vec![
+        scoped("three", Some(3), None),
+        scoped("free", None, None),
+        scoped("timed", None, Some(3_000)),
+        grant("run", &one),
+    ];
+    store.settle(settlement("p", "ann"), Vec::new(), grants).await.unwrap();
+    let ids = |ids: &[&str]| ids.iter().map(|&id| GrantId::from(id)).collect::<Vec<_>>();
+    let later = Timestamp(4_000);
+    // Another service on the same data sees what outlasts a run, and both count the same uses.
+    let other = fixture.open(&two).await;
+    let seen: Vec<String> = other
+        .grants(&two)
+        .await
+        .unwrap()
+        .iter()
+        .map(|grant| grant.id.to_string())
+        .collect();
+    assert_eq!(seen, ["three", "free", "timed"]);
+    assert_eq!(store.use_grants(&ids(&["timed"]), Timestamp(2_999)).await.unwrap(), []);
+    assert_eq!(
+        store.use_grants(&ids(&["free", "timed"]), later).await.unwrap(),
+        ids(&["timed"])
+    );
+    let wanted = ids(&["three", "free"]);
+    let attempts = (0..8).map(|index| if index % 2 == 0 { &store } else { &other }.use_grants(&wanted, later));
+    let outcomes = futures_util::future::join_all(attempts).await;
+    let counted = outcomes
+        .into_iter()
+        .filter(|gone| gone.as_ref().unwrap().is_empty())
+        .count();
+    assert_eq!(counted, 3);
+    let left = store.grants(&one).await.unwrap();
+    let left: Vec<(&str, u64)> = left.iter().map(|grant| (grant.id.as_str(), grant.uses)).collect();
+    assert_eq!(left, [("free", 3), ("timed", 1), ("run", 0)]);
 }
 
 pub(crate) async fn unknown_prompts(fixture: &dyn Fixture) {

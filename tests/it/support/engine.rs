@@ -122,6 +122,7 @@ impl Inside {
                 )
                 .unwrap(),
             ),
+            primary_tools: Vec::new(),
             truncation: Default::default(),
         };
         let limits = Limits {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::call::{
-    Ask, CallId, GrantId, InstanceId, Model, Origin, Principal, PrincipalKind, PromptId, PromptRequest, PromptState,
-    SessionId,
+    Ask, CallId, GrantId, GrantScope, InstanceId, Model, Origin, Principal, PrincipalKind, PromptId, PromptRequest,
+    PromptState, SessionId,
 };
 
 fn origin(requester: &Principal) -> Origin {
@@ -40,6 +40,7 @@ fn prompt(origin: &Origin) -> Prompt {
         created: Timestamp(0),
         expires: None,
         state: PromptState::Open,
+        input_json: None,
         input_digest: String::new(),
         request: PromptRequest::Permission {
             ask: Box::new(Ask::of("bash", vec!["ls".to_owned()])),
@@ -93,6 +94,12 @@ proptest! {
         prop_assert_eq!(policy.may_answer(&prompt(&call), &answering.id()), expected);
         // Neither does what they allowed for somebody else.
         let grant = Grant {
+            session: SessionId::from("s"),
+            scope: GrantScope::default(),
+            title: String::new(),
+            by: String::new(),
+            uses: 0,
+            last_used: None,
             id: GrantId::from("g"),
             owner: InstanceId::from("i"),
             workspace: "w".to_owned(),
@@ -118,8 +125,7 @@ fn some_permissions_take_two() {
         second_approver: names.iter().map(|&name| name.to_owned()).collect(),
         ..ApprovalPolicy::default()
     };
-    let prompt = prompt(&origin(&Principal::anonymous()));
-    assert!(policy(&["edit", "bash"]).takes_two(&prompt));
-    assert!(policy(&["*"]).takes_two(&prompt));
-    assert!(!policy(&["edit"]).takes_two(&prompt));
+    assert!(policy(&["edit", "bash"]).takes_two("bash"));
+    assert!(policy(&["*"]).takes_two("bash"));
+    assert!(!policy(&["edit"]).takes_two("bash"));
 }

@@ -1,0 +1,127 @@
+//! What the broker does with standing approvals: judging by them, counting their uses, taking them back.
+//!
+//! *Invariant:* a use is counted in the store, durably and in one transaction with the question whether the grant is still
+//! there, before anything is done on the strength of it.
+
+use std::sync::Arc;
+
+use super::Refusal;
+use super::broker::{Broker, Question, Rights};
+use super::grants::Standing;
+use super::judgement::{self, Judgement};
+use crate::call::{Ask, Grant, GrantId, GrantReach, Origin, SessionId, Timestamp};
+use crate::store::StoreError;
+
+impl Broker {
+    /// Takes up the grants that outlast a run of the service.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn load(&self) -> Result<(), StoreError> {
+        let grants = self.store.grants(self.instance()).await?;
+        self.state().grants.add(grants);
+        Ok(())
+    }
+
+    fn standing(&self, origin: &Origin, rights: &Rights, now: Timestamp) -> Standing {
+        let whose = (origin.workspace.as_str(), &origin.session);
+        self.state().grants.standing(whose, rights, self.approvals(), now)
+    }
+
+    /// Judges a request without asking anybody.
+    pub fn judge(&self, origin: &Origin, rights: &Rights, ask: &Ask) -> Judgement {
+        let now = Timestamp::now();
+        let standing = self.standing(origin, rights, now);
+        judgement::judge(ask, rights, &standing.rules)
+    }
+
+    /// Judges a request and, where grants allow it, counts their use: durably, before anything is done on the strength of
+    /// it. Returns what must be asked, if something must.
+    ///
+    /// # Errors
+    /// A rule denies it, or the store failed.
+    pub async fn decide(
+        self: &Arc<Self>,
+        ask: &Ask,
+        origin: &Origin,
+        rights: &Rights,
+    ) -> Result<Option<Question>, Refusal> {
+        loop {
+            let now = Timestamp::now();
+            let standing = self.standing(origin, rights, now);
+            match judgement::judge(ask, rights, &standing.rules) {
+                Judgement::Allow { used } if used.is_empty() => return Ok(None),
+                Judgement::Allow { used } => match self.use_grants(standing.ids(&used)).await {
+                    Ok(true) => return Ok(None),
+                    // A grant less: judged anew, this comes to an end.
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "the use of a grant could not be counted"
+                        );
+                        return Err(Refusal::Unavailable);
+                    }
+                },
+                Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
+                Judgement::Ask { rule, verdicts } => return Ok(Some(Question { rule, verdicts })),
+            }
+        }
+    }
+
+    /// Counts a use of each grant, or of none: the store knows best whether they are still there.
+    async fn use_grants(self: &Arc<Self>, ids: Vec<GrantId>) -> Result<bool, StoreError> {
+        let broker = self.clone();
+        self.to_its_end(async move {
+            let now = Timestamp::now();
+            let gone = broker.store.use_grants(&ids, now).await?;
+            let mut state = broker.state();
+            if gone.is_empty() {
+                state.grants.count(&ids, now);
+            }
+            for id in &gone {
+                state.grants.remove(id);
+            }
+            Ok(gone.is_empty())
+        })
+        .await
+    }
+
+    /// Returns the standing approvals of a workspace, or of all, oldest first.
+    pub fn grants(&self, workspace: Option<&str>) -> Vec<Grant> {
+        self.state().grants.list(workspace, Timestamp::now())
+    }
+
+    /// Takes a standing approval back.
+    ///
+    /// # Errors
+    /// The store failed; the approval stands.
+    pub async fn revoke(self: &Arc<Self>, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+        let id = id.clone();
+        self.change(|broker| async move {
+            let revoked = broker.store.revoke(&id).await?;
+            let known = broker.state().grants.remove(&id);
+            Ok(revoked.or(known))
+        })
+        .await
+    }
+
+    /// Takes back what was granted to a session only, because the session has ended.
+    ///
+    /// # Errors
+    /// The store failed; some approvals may stand.
+    pub async fn end_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
+        let of_session = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == *session;
+        for grant in self.grants(None).into_iter().filter(of_session) {
+            self.revoke(&grant.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the standing approval that turns ask into allow for one pattern, in every session of a workspace.
+    pub fn grant_for(&self, workspace: &str, rights: &Rights, permission: &str, pattern: &str) -> Option<Grant> {
+        self.state()
+            .grants
+            .covering(workspace, rights, self.approvals(), (permission, pattern))
+    }
+}
