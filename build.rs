@@ -6,7 +6,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
+    "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
     "toolgate/v1/info_service.proto",
     "toolgate/v1/options.proto",

@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
 mod sandbox;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,9 +26,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
+use self::upkeep::{OutputSweep, flush_refusals, log_head, sweep};
+use crate::audit::Recorder;
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
-use crate::config::service::{self, AuthConfig, ClientAuth, RetentionConfig, TlsConfig};
+use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
@@ -36,8 +39,9 @@ use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
+use crate::store::Store;
+pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
-use crate::store::{CallLog as _, Journal as _, OutputRetention, Outputs as _, Store};
 use crate::tool::Tool;
 use crate::tool::plan::Plans;
 use crate::tools::apply_patch::ApplyPatch;
@@ -63,10 +67,6 @@ use crate::workspace::files::Files;
 
 /// How long a command may run that says nothing about it.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The first clean-up comes this long after the start, the next ones this far apart.
-const FIRST_SWEEP: Duration = Duration::from_secs(60);
-const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// How long an exit that waits for nothing waits for programs to be killed.
 const EMERGENCY: Duration = Duration::from_secs(1);
@@ -111,12 +111,6 @@ struct Parts {
     drain_grace: Duration,
 }
 
-#[derive(Clone, Copy)]
-struct OutputSweep {
-    keep: RetentionConfig,
-    max_total_bytes: u64,
-}
-
 impl App {
     /// Opens the store and makes the tools. `guardian` is this program's own file, if its `main` begins with
     /// [`process::guard`]: then no program outlives a service that is killed.
@@ -134,8 +128,14 @@ impl App {
             min_free_bytes: config.limits.min_free_bytes,
             keep_outputs: config.retention.outputs,
         };
-        let store =
-            tokio::task::spawn_blocking(move || LocalStore::open_limited(&data_dir, opened_by, space)).await??;
+        let redactor = config.redact.0.clone();
+        let recorder = Recorder {
+            key: config.audit.key.clone(),
+            redactor: redactor.clone(),
+        };
+        let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
+        let store = tokio::task::spawn_blocking(opening).await??;
+        log_head(&store, "the audit goes on").await;
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
 
@@ -181,14 +181,8 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
             max_undo_bytes: config.limits.max_undo_bytes,
         };
-        let engine = Engine::new(
-            dyn_store,
-            broker,
-            instance,
-            places,
-            limits,
-            Some(Arc::new(LeftBehind(programs.clone()))),
-        );
+        let background = Some(Arc::new(LeftBehind(programs.clone())) as Arc<dyn LeftRunning>);
+        let engine = Engine::new(dyn_store, broker, instance, places, limits, background, redactor);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             heartbeat: grpc::HEARTBEAT,
@@ -216,6 +210,7 @@ impl App {
             tls,
             retention: OutputSweep {
                 keep: config.retention,
+                audit: config.audit.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
             },
             drain_grace: config.drain_grace,
@@ -268,6 +263,7 @@ impl App {
         let (authenticator, tls, stop) = (self.shared.authenticator.clone(), self.tls, stop_servers.clone());
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
+        servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
         let app = Parts {
             store: self.store,
             engine: self.engine,
@@ -379,6 +375,7 @@ impl Running {
         if let Some(sandbox) = sandbox {
             let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
         }
+        log_head(&store, "the audit stops").await;
         if let Err(error) = store.close().await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -551,34 +548,4 @@ fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
     std::fs::set_permissions(&bound, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&bound, path)?;
     Ok(listener)
-}
-
-/// Deletes what the retention does not keep, now and then until `stop`.
-async fn sweep(store: Arc<LocalStore>, rules: OutputSweep, stop: CancellationToken) -> Result<(), ServeError> {
-    let mut wait = FIRST_SWEEP;
-    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-        wait = SWEEP_EVERY;
-        let before = |age: Duration| Timestamp(Timestamp::now().millis().saturating_sub(millis(age)));
-        let keep = OutputRetention {
-            before: before(rules.keep.outputs),
-            max_total_bytes: rules.max_total_bytes,
-        };
-        let results = [
-            ("outputs", store.sweep_outputs(keep).await),
-            ("calls", store.sweep_calls(before(rules.keep.calls)).await),
-            ("events", store.sweep_journal(before(rules.keep.journal)).await),
-        ];
-        for (what, result) in results {
-            match result {
-                Ok(0) => {}
-                Ok(count) => tracing::info!(count, "{what} deleted that were kept long enough"),
-                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "{what} could not be swept"),
-            }
-        }
-    }
-    Ok(())
-}
-
-fn millis(age: Duration) -> i64 {
-    i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
 }

@@ -23,6 +23,10 @@
 
 pub mod call;
 
+pub mod redact;
+
+pub mod audit;
+
 pub mod workspace;
 
 pub mod process;

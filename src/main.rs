@@ -44,7 +44,7 @@ fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
     let directives = std::env::var("TOOLGATE_LOG").unwrap_or(default);
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(directives)?)
-        .with_writer(stderr)
+        .with_writer(cli.log_writer())
         .with_ansi(cli.colour().applies_to(stderr().is_terminal()));
     match format {
         LogFormat::Text => log.init(),

@@ -4,7 +4,9 @@
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
 mod child;
+mod error;
 pub mod plan;
+mod schema;
 pub mod todos;
 
 use std::path::Path;
@@ -13,24 +15,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 pub use child::{Child, ChildCall, ChildPort};
+pub use error::{ToolError, invalid_arguments};
+pub use schema::schema_of;
 
 use crate::call::{
-    Ask, CallId, Definition, Effect, EndReason, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, Todo,
-    ToolOutput,
+    Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, Todo, ToolOutput,
 };
 pub use crate::permission::Refusal;
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
-use crate::workspace::edit::EditError;
 use crate::workspace::files::{LockedFile, Snapshot};
 use crate::workspace::marks::ReadMark;
-use crate::workspace::{FileError, ResolvedPath, Workspace};
+use crate::workspace::{ResolvedPath, Workspace};
 
 /// For whom a list of tools is made.
 #[derive(Clone, Copy, Debug)]
@@ -188,132 +189,6 @@ impl<T: TypedTool> Tool for T {
             ToolError::Failed(invalid_arguments(T::ABOUT.name, &error.to_string()))
         })?;
         self.run(input, ctx).await
-    }
-}
-
-/// Returns the text of a call whose arguments do not fit (`spec/framework.md` §4).
-pub fn invalid_arguments(tool: &str, details: &str) -> String {
-    format!(
-        "The {tool} tool was called with invalid arguments: {details}.\n\
-         Please rewrite the input so it satisfies the expected schema."
-    )
-}
-
-/// Returns the schema of an input type: JSON Schema 2020-12, without references, closed, and without `null` for what
-/// may be absent (`spec/framework.md` §4 and §13).
-pub fn schema_of<T: JsonSchema>() -> Value {
-    let generator = SchemaSettings::draft2020_12()
-        .with(|settings| settings.inline_subschemas = true)
-        .into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
-    refine_schema(&mut schema);
-    if let Value::Object(root) = &mut schema {
-        root.remove("title");
-        root.insert("additionalProperties".to_owned(), json!(false));
-    }
-    schema
-}
-
-/// Takes `null` out of types, and Rust's own number formats, which no model knows.
-fn refine_schema(schema: &mut Value) {
-    match schema {
-        Value::Object(node) => {
-            if let Some(Value::Array(types)) = node.get_mut("type") {
-                types.retain(|name| name != "null");
-                if let [single] = types.as_slice() {
-                    let single = single.clone();
-                    node.insert("type".to_owned(), single);
-                }
-            }
-            let is_number_format = |format: &Value| {
-                format
-                    .as_str()
-                    .is_some_and(|name| name.starts_with("uint") || name.starts_with("int") || name == "double")
-            };
-            if node.get("format").is_some_and(is_number_format) {
-                node.remove("format");
-            }
-            if node.get("default") == Some(&Value::Null) {
-                node.remove("default");
-            }
-            node.values_mut().for_each(refine_schema);
-        }
-        Value::Array(items) => items.iter_mut().for_each(refine_schema),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Why a tool did not return a result. The text of every variant but the last is written for the model.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    /// The tool failed; the sentence says what to do next.
-    #[error("{0}")]
-    Failed(String),
-    /// The tool was not allowed to go on.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The tool noticed the cancellation itself.
-    #[error("Tool execution aborted")]
-    Cancelled,
-    /// A limit of the service was reached.
-    #[error("{0}")]
-    Quota(String),
-    /// A call that this one made failed, and this one fails for the same reason and with the same text.
-    #[error("{error}")]
-    Child {
-        /// Why the other call failed.
-        reason: EndReason,
-        /// Its text for the model.
-        error: String,
-    },
-    /// A fault of the service: the model reads "internal error", the cause goes to the log.
-    #[error("internal error")]
-    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-impl ToolError {
-    /// Makes the error of a tool that failed, from a sentence for the model.
-    pub fn failed(sentence: impl Into<String>) -> Self {
-        Self::Failed(sentence.into())
-    }
-}
-
-impl From<FileError> for ToolError {
-    fn from(error: FileError) -> Self {
-        match error {
-            FileError::Stopped => Self::Cancelled,
-            FileError::Interrupted(_) => Self::Internal(Box::new(error)),
-            FileError::PathTooLong { .. }
-            | FileError::NotFound { .. }
-            | FileError::IsFolder { .. }
-            | FileError::ParentIsFile { .. }
-            | FileError::Special { .. }
-            | FileError::Swapped { .. }
-            | FileError::Binary { .. }
-            | FileError::TooLarge { .. }
-            | FileError::TooManyEntries { .. }
-            | FileError::OffsetOutOfRange { .. }
-            | FileError::Unread { .. }
-            | FileError::Modified { .. }
-            | FileError::HalfDone { .. }
-            | FileError::Io { .. } => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<EditError> for ToolError {
-    fn from(error: EditError) -> Self {
-        match error {
-            EditError::File(error) => error.into(),
-            EditError::Identical
-            | EditError::EmptyOld
-            | EditError::Missing { .. }
-            | EditError::NotFound
-            | EditError::NotUtf8
-            | EditError::Ambiguous
-            | EditError::FarLarger
-            | EditError::ResultTooLarge => Self::Failed(error.to_string()),
-        }
     }
 }
 

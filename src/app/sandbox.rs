@@ -48,6 +48,7 @@ fn places(config: &Config, data_dir: &Path) -> Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()
             .chain(config.sandbox.hidden.iter().cloned())
+            .chain(config.audit.key_file.clone())
             .collect(),
         readable: config.sandbox.readable.iter().cloned().chain([output_dir]).collect(),
         writable: config.sandbox.writable.clone(),

@@ -12,6 +12,7 @@ use super::Globals;
 use super::credentials::{Bearer, Credentials};
 use super::exit::Failure;
 use super::service::{self, PrivateService};
+use crate::grpc::proto::audit_service_client::AuditServiceClient;
 use crate::grpc::proto::info_service_client::InfoServiceClient;
 use crate::grpc::proto::output_service_client::OutputServiceClient;
 use crate::grpc::proto::permission_service_client::PermissionServiceClient;
@@ -97,6 +98,8 @@ impl Client {
         outputs: OutputServiceClient;
         /// Returns the client for sessions and events.
         sessions: SessionServiceClient;
+        /// Returns the client for the audit.
+        audit: AuditServiceClient;
         /// Returns the client for the server's own facts.
         info: InfoServiceClient;
     }

@@ -15,6 +15,7 @@
 
 mod approve;
 mod arguments;
+mod audit;
 mod call;
 mod calls;
 mod client;
@@ -26,6 +27,7 @@ mod follow;
 mod interrupts;
 mod json;
 mod keyboard;
+mod log;
 mod output;
 mod prompt;
 mod revert;
@@ -45,6 +47,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::service::LogFormat;
 pub use exit::Exit;
 use exit::Failure;
+pub use log::LogWriter;
 pub use terminal::Colour;
 use terminal::Terminal;
 
@@ -143,6 +146,8 @@ enum Command {
     Session(session::SessionArgs),
     /// Stream what happens in the workspaces.
     Events(events::EventsArgs),
+    /// Export or verify the record of who did what, by which rule.
+    Audit(audit::AuditArgs),
     /// Print the configuration in force and where each value comes from.
     Config(config::ConfigArgs),
 }
@@ -181,6 +186,17 @@ impl Cli {
         (format, filter)
     }
 
+    /// Returns where the log goes: to standard error, without the secrets that the configuration names.
+    pub fn log_writer(&self) -> LogWriter {
+        // Only commands that run a service have anything to hide; what is wrong with the settings they report themselves.
+        let runs_service = matches!(
+            self.command,
+            Command::Serve(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_)
+        );
+        let redactor = runs_service.then(|| service::redactor(self.globals.config.clone()));
+        LogWriter::new(redactor.flatten().unwrap_or_default())
+    }
+
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
             (0, Command::Serve(_)) => "info",
@@ -208,6 +224,7 @@ impl Command {
             Self::Grants(args) => args.run(globals, terminal).await,
             Self::Session(args) => args.run(globals, terminal).await,
             Self::Events(args) => args.run(globals, terminal).await,
+            Self::Audit(args) => args.run(globals, terminal).await,
             Self::Config(args) => args.run(globals, terminal),
         }
     }

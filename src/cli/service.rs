@@ -12,9 +12,11 @@ use tempfile::TempDir;
 
 use super::exit::Failure;
 use crate::app::{App, Emergency, Running};
+use crate::audit::Key;
 use crate::config::service::{LogConfig, RawListen, RawSandbox, RawWorkspace};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
+use crate::redact::Redactor;
 use crate::workspace::Workspace;
 
 /// The file of the running program, even where it has been replaced meanwhile.
@@ -89,6 +91,34 @@ pub(super) fn log_settings(config: Option<PathBuf>) -> Option<LogConfig> {
         ..Flags::default()
     };
     flags.load(&environment()).ok().map(|config| config.log)
+}
+
+/// Returns what takes secrets out of the log, if the configuration can be read.
+pub(super) fn redactor(config: Option<PathBuf>) -> Option<Redactor> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    flags.load(&environment()).ok().map(|config| config.redact.0)
+}
+
+/// Returns the configured key of the audit, if there is one.
+pub(super) fn audit_key(config: Option<PathBuf>) -> Option<Key> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    flags.load(&environment()).ok()?.audit.key
+}
+
+/// Returns the data directory: the one that is named, else the configured one.
+pub(super) fn data_dir(named: Option<PathBuf>, config: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let flags = Flags {
+        config,
+        data_dir: named,
+        ..Flags::default()
+    };
+    Ok(flags.load(&environment())?.data_dir)
 }
 
 /// A service that runs in this process.

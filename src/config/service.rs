@@ -15,10 +15,13 @@ use serde::Deserialize;
 use super::environment::Environment;
 use super::error::ConfigError;
 use super::{read, toml_file};
+use crate::audit::Key;
+use crate::redact::Redactor;
 
 mod auth;
 mod resolve;
 mod sandbox;
+mod secrets;
 mod variables;
 
 pub use auth::{
@@ -45,6 +48,10 @@ pub struct RawConfig {
     pub permission: RawPermission,
     /// How long things are kept.
     pub retention: RawRetention,
+    /// How the audit is kept.
+    pub audit: RawAudit,
+    /// What is shown to nobody.
+    pub redact: RawRedact,
     /// What programs are confined to.
     pub sandbox: RawSandbox,
     /// How commands are run.
@@ -138,6 +145,28 @@ pub struct RawRetention {
     pub journal: Option<String>,
 }
 
+/// The part `audit`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawAudit {
+    /// The file of the key that the records are made with, or `none`.
+    pub key_file: Option<String>,
+    /// How long records are kept, or `none` for ever.
+    pub retention: Option<String>,
+}
+
+/// The part `redact`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawRedact {
+    /// Variables of the environment whose values are secrets.
+    pub values_from_env: Option<Vec<String>>,
+    /// Files whose lines are secrets.
+    pub files: Option<Vec<String>>,
+    /// Regular expressions for what else is a secret.
+    pub patterns: Option<Vec<String>>,
+}
+
 /// The part `sandbox`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -197,7 +226,7 @@ pub struct RawLog {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Where calls, outputs and grants are kept; absolute.
     pub data_dir: PathBuf,
@@ -215,6 +244,10 @@ pub struct Config {
     pub permission: PermissionConfig,
     /// How long things are kept.
     pub retention: RetentionConfig,
+    /// How the audit is kept.
+    pub audit: AuditConfig,
+    /// What is shown to nobody.
+    pub redact: RedactConfig,
     /// What programs are confined to.
     pub sandbox: SandboxConfig,
     /// How commands are run.
@@ -313,6 +346,21 @@ pub struct RetentionConfig {
     /// Events of workspaces.
     pub journal: Duration,
 }
+
+/// How the audit is kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuditConfig {
+    /// The key that the records are made with.
+    pub key: Option<Key>,
+    /// Where that is.
+    pub key_file: Option<PathBuf>,
+    /// How long records are kept; none for ever.
+    pub retention: Option<Duration>,
+}
+
+/// What is shown to nobody: takes it out of texts.
+#[derive(Clone, Debug, Default)]
+pub struct RedactConfig(pub Redactor);
 
 /// What programs are confined to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::Entry;
 use super::run::{self, Run, running};
-use super::{Engine, Place, SESSIONS_REMEMBERED, lineage};
+use super::{Engine, Place, SESSIONS_REMEMBERED, lineage, recording};
+use crate::audit::Fact;
 use crate::call::{
     Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
     RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
@@ -118,7 +119,18 @@ impl Engine {
         })
     }
 
-    pub(super) async fn admit(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+    /// Admits a call, or records why not.
+    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+        let refused = Fact::not_admitted(&call, "");
+        let started = self.admit_checked(call, maker).await;
+        if let Err(error) = &started {
+            let reason = recording::refusal_word(error).to_owned();
+            self.record_refusal(Fact { reason, ..refused });
+        }
+        started
+    }
+
+    async fn admit_checked(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -238,7 +250,7 @@ impl Engine {
             owner: self.instance.clone(),
             origin: call.origin.clone(),
             tool: prepared.entry.tool.name().to_owned(),
-            requested_tool: prepared.requested_tool.clone(),
+            requested_tool: self.redactor.text(&prepared.requested_tool).into_owned(),
             directory: directory.to_string_lossy().into_owned(),
             in_task: false,
             ancestors: Vec::new(),
@@ -287,10 +299,10 @@ impl Engine {
         if let Some(problem) = &prepared.problem {
             kinds.push(EventKind::Ended(Box::new(Ending::failed(
                 EndReason::InvalidArguments,
-                problem.as_str(),
+                self.redactor.text(problem).as_ref(),
             ))));
         } else if !asks_first {
-            kinds.push(running(&record, String::new()));
+            kinds.push(running(&record, String::new(), &self.redactor));
         }
         let events = run::apply(&mut record, kinds);
         match self.store.create_call(record.clone(), events.clone()).await {

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::call::OutputId;
+use crate::redact;
 use crate::store::OutputWriter;
 
 /// Bytes in one output event at most.
@@ -28,6 +29,8 @@ const OUTPUT_BURST: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) writer: Option<Box<dyn OutputWriter>>,
+    /// Takes secrets out before anything is stored; none if there are no secrets.
+    pub(super) redaction: Option<redact::Stream>,
     pub(super) id: Option<OutputId>,
     /// Bytes stored.
     pub(super) stored: u64,
@@ -39,6 +42,13 @@ pub(super) struct Output {
 }
 
 impl Output {
+    pub(super) fn without_secrets(redaction: Option<redact::Stream>) -> Self {
+        Self {
+            redaction,
+            ..Self::default()
+        }
+    }
+
     /// When what waits is announced.
     pub(super) fn due(&self) -> Option<Instant> {
         let wait = if self.early + OUTPUT_EVERY <= OUTPUT_BURST {

@@ -41,7 +41,10 @@ impl Engine {
                 }
             }
         }
-        self.broker.reply(given).await
+        let by = given.by.clone();
+        let replied = self.broker.reply(given).await?;
+        self.record_reply(&replied, &by);
+        Ok(replied)
     }
 
     fn freeze_edit(&self, record: &CallRecord, text: &str) -> Result<Frozen, String> {
@@ -51,6 +54,11 @@ impl Engine {
                 "the input has {} bytes; at most {limit} are allowed",
                 text.len()
             ));
+        }
+        if !self.redactor.is_shown(text) {
+            return Err(
+                "the input contains a secret that is not to be shown (redact.* of the configuration)".to_owned(),
+            );
         }
         let gone = || format!("the tool {} is not available any more", record.tool);
         let place = self.place(&record.origin.workspace).ok_or_else(gone)?;

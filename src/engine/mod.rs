@@ -9,6 +9,7 @@ mod announce;
 mod child;
 mod cursor;
 mod edit;
+mod ending;
 mod input;
 mod left;
 mod lineage;
@@ -16,6 +17,7 @@ mod live;
 mod lossy;
 pub mod outputs;
 mod port;
+mod recording;
 mod registry;
 mod run;
 mod stdin;
@@ -40,12 +42,14 @@ pub use registry::{Registry, SchemaError};
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
+use crate::audit::Door;
 use crate::call::{
     CallId, CallRecord, CallState, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
     Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
+use crate::redact::Redactor;
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
 use crate::workspace::Workspace;
 
@@ -118,6 +122,9 @@ pub struct Engine {
     places: Vec<Place>,
     limits: Limits,
     background: Option<Arc<dyn LeftRunning>>,
+    redactor: Redactor,
+    /// Keeps the record of refusals small.
+    door: Door,
     /// Calls that run in this process.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Tool and digest of the last calls of each session, newest last; the loop question reads it.
@@ -131,7 +138,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine. The first place is the default workspace; `background` is whoever starts programs.
+    /// Makes an engine. The first place is the default workspace; `background` is whoever starts programs, and `redactor`
+    /// keeps secrets out of what calls show.
     pub fn new(
         store: Arc<dyn Store>,
         broker: Arc<Broker>,
@@ -139,6 +147,7 @@ impl Engine {
         places: Vec<Place>,
         limits: Limits,
         background: Option<Arc<dyn LeftRunning>>,
+        redactor: Redactor,
     ) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -147,6 +156,8 @@ impl Engine {
             places,
             limits,
             background,
+            redactor,
+            door: Door::default(),
             live: Mutex::default(),
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -208,10 +219,17 @@ impl Engine {
     /// The store failed.
     pub async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
         let live = lock(&self.live).get(id).cloned();
-        match live.map(|call| call.record()) {
-            Some(record) if record.last_sequence > 0 => Ok(Some((*record).clone())),
-            Some(_) | None => self.store.get(id).await,
-        }
+        let record = match live.map(|call| call.record()) {
+            Some(record) if record.last_sequence > 0 => Some((*record).clone()),
+            Some(_) | None => self.store.get(id).await?,
+        };
+        Ok(record.map(|record| self.shown(record)))
+    }
+
+    /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.
+    fn shown(&self, mut record: CallRecord) -> CallRecord {
+        self.redactor.string(&mut record.input_json);
+        record
     }
 
     /// Lists calls, newest first.
@@ -219,7 +237,9 @@ impl Engine {
     /// # Errors
     /// The store failed, or the page token is not one of its own.
     pub async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
-        self.store.list_calls(filter, page).await
+        let mut page = self.store.list_calls(filter, page).await?;
+        page.items = page.items.into_iter().map(|record| self.shown(record)).collect();
+        Ok(page)
     }
 
     /// Asks a call to stop, waits for its end and returns it. `None` if there is no such call; a call of another
@@ -347,6 +367,7 @@ impl Engine {
             self.tasks.wait().await;
         }
         self.broker.finish().await;
+        self.flush_refusals(true);
         self.stop_all.cancel();
     }
 

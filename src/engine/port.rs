@@ -8,16 +8,16 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Engine;
 use super::live::{LiveCall, lock};
 use super::writer::Command;
+use super::{Engine, recording};
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Prompt, PromptId,
-    PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
-    json_map,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Prompt,
+    PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    Todo, json_map,
 };
 use crate::permission::Refusal;
-use crate::permission::broker::{Asked, Broker, Opened, Rights};
+use crate::permission::broker::{Asked, Broker, Opened, Rights, Verdict};
 use crate::permission::judgement::Judgement;
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, Child, ChildCall, ToolError};
@@ -42,6 +42,16 @@ pub(crate) struct Port {
     pub(crate) editable: bool,
     /// The input that a person put in the place of the call's: the tool must not go on with this one.
     pub(crate) edit: Mutex<Option<InputEdit>>,
+}
+
+/// Why a call may go on.
+pub(super) enum Decided {
+    /// The rules allow it, or these grants do.
+    Allowed { grants: Vec<GrantId> },
+    /// A person wrote the input that asks this.
+    Edited,
+    /// A person replied.
+    Replied(Reply),
 }
 
 impl Port {
@@ -236,6 +246,51 @@ impl Port {
         self.store.record_changes(&self.record.id, changes).await
     }
 
+    /// Finds out whether the call may go on.
+    async fn decide(&self, ask: &Ask) -> Result<Decided, Refusal> {
+        let origin = &self.record.origin;
+        // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
+        let takes_two = self.broker.approvals().takes_two(&ask.permission);
+        if self.record.original.is_some() && !ask.late && !takes_two {
+            return match self.broker.judge(origin, &self.rights, ask) {
+                Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(Decided::Edited),
+                Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
+            };
+        }
+        let shown = self.engine.redactor.ask(ask);
+        let same_ask = |request: &PromptRequest| match request {
+            PromptRequest::Permission { ask: before, .. } => **before == *shown,
+            PromptRequest::Questions(_) => false,
+        };
+        let Some(earlier) = self.asked_before(same_ask).await? else {
+            let make = |request, expires| self.prompt(request, expires);
+            return match self.broker.ask(ask, origin, &self.rights, make).await? {
+                Asked::Allowed { grants } => Ok(Decided::Allowed { grants }),
+                Asked::Opened(opened) => self.wait(opened).await.map(Decided::Replied),
+            };
+        };
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        // With a reply at hand no grant is used up.
+        if earlier.prompt.decision.is_some() {
+            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, ask) {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                return Err(Refusal::Denied { relevant });
+            }
+            return self.go_on_from(earlier).await.map(Decided::Replied);
+        }
+        match self.broker.decide(ask, origin, &self.rights).await {
+            Ok(Verdict::Ask(_)) => self.go_on_from(earlier).await.map(Decided::Replied),
+            Ok(Verdict::Allowed { grants }) if self.end_wait(&earlier.prompt, "it is allowed now").await => {
+                Ok(Decided::Allowed { grants })
+            }
+            Ok(Verdict::Allowed { .. }) => Err(Refusal::Unavailable),
+            Err(refusal) => {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                Err(refusal)
+            }
+        }
+    }
+
     fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
         let origin = &self.record.origin;
         let may_edit = self.editable
@@ -260,8 +315,10 @@ impl Port {
             expires,
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
-            input_json: may_edit.then(|| self.record.input_json.clone()),
-            request,
+            // With a secret in it, what a person would send back is not what was asked.
+            input_json: (may_edit && self.engine.redactor.is_shown(&self.record.input_json))
+                .then(|| self.record.input_json.clone()),
+            request: self.engine.redactor.request(request),
             decision: None,
         }
     }
@@ -276,43 +333,13 @@ impl CallPort for Port {
         if lock(&self.edit).is_some() {
             return Err(Refusal::Edited);
         }
-        let origin = &self.record.origin;
-        // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
-        let takes_two = self.broker.approvals().takes_two(&ask.permission);
-        if self.record.original.is_some() && !ask.late && !takes_two {
-            return match self.broker.judge(origin, &self.rights, &ask) {
-                Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(()),
-                Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
-            };
+        let decided = self.decide(&ask).await;
+        if let Some(fact) = recording::of(&decided, &self.record, &self.rights, &ask) {
+            self.store.audit(fact);
         }
-        let same_ask = |request: &PromptRequest| match request {
-            PromptRequest::Permission { ask: before, .. } => **before == ask,
-            PromptRequest::Questions(_) => false,
-        };
-        let Some(earlier) = self.asked_before(same_ask).await? else {
-            let make = |request, expires| self.prompt(request, expires);
-            return match self.broker.ask(&ask, origin, &self.rights, make).await? {
-                Asked::Allowed => Ok(()),
-                Asked::Opened(opened) => self.allowed(self.wait(opened).await?),
-            };
-        };
-        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
-        // With a reply at hand no grant is used up.
-        if earlier.prompt.decision.is_some() {
-            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, &ask) {
-                self.end_wait(&earlier.prompt, "a rule denies it now").await;
-                return Err(Refusal::Denied { relevant });
-            }
-            return self.allowed(self.go_on_from(earlier).await?);
-        }
-        match self.broker.decide(&ask, origin, &self.rights).await {
-            Ok(Some(_)) => self.allowed(self.go_on_from(earlier).await?),
-            Ok(None) if self.end_wait(&earlier.prompt, "it is allowed now").await => Ok(()),
-            Ok(None) => Err(Refusal::Unavailable),
-            Err(refusal) => {
-                self.end_wait(&earlier.prompt, "a rule denies it now").await;
-                Err(refusal)
-            }
+        match decided? {
+            Decided::Allowed { .. } | Decided::Edited => Ok(()),
+            Decided::Replied(reply) => self.allowed(reply),
         }
     }
 
@@ -320,7 +347,7 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let request = PromptRequest::Questions(questions);
+        let request = self.engine.redactor.request(PromptRequest::Questions(questions));
         let replied = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {

@@ -13,12 +13,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::announce::{Output, whole_characters};
+use super::ending;
 use super::live::{LiveCall, Recorded};
-use super::run::{self, running};
+use super::run::running;
 use crate::call::{
     CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
     Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
+use crate::redact::Redactor;
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
 
 /// Commands that may wait for the writer; a feeder beyond that waits itself.
@@ -98,6 +100,7 @@ pub(crate) struct LogWriter {
     max_output_bytes: u64,
     /// Ends the attempts to store what the store does not take.
     closing: CancellationToken,
+    redactor: Redactor,
     output: Output,
     metadata: JsonMap,
     pending_patch: Option<(Option<String>, JsonMap)>,
@@ -114,6 +117,7 @@ impl LogWriter {
         record: CallRecord,
         max_output_bytes: u64,
         closing: CancellationToken,
+        redactor: Redactor,
     ) -> Self {
         Self {
             store,
@@ -121,7 +125,8 @@ impl LogWriter {
             record,
             max_output_bytes,
             closing,
-            output: Output::default(),
+            output: Output::without_secrets(redactor.stream()),
+            redactor,
             metadata: JsonMap::new(),
             pending_patch: None,
             last_metadata: None,
@@ -146,7 +151,7 @@ impl LogWriter {
             };
             let Some(command) = command else {
                 tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
-                return self.end(Box::new(run::internal_ending())).await;
+                return self.end(Box::new(ending::internal_ending())).await;
             };
             if self.handle(command).await {
                 return;
@@ -161,7 +166,8 @@ impl LogWriter {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
                 self.record.title.clone_from(&title);
-                self.append(vec![running(&self.record, title)]).await;
+                let running = running(&self.record, title, &self.redactor);
+                self.append(vec![running]).await;
                 self.announce_state();
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
@@ -212,11 +218,13 @@ impl LogWriter {
                 self.announce_state();
                 let _ = stored.send(durable);
             }
-            Command::Warning { kind, text } => {
+            Command::Warning { kind, mut text } => {
+                self.redactor.string(&mut text);
                 self.flush().await;
                 self.append(vec![EventKind::Warning { kind, text }]).await;
             }
             Command::Finish { done } => {
+                self.store_held_back().await;
                 self.flush().await;
                 let finished = self.finish().await;
                 let _ = done.send(finished);
@@ -238,7 +246,11 @@ impl LogWriter {
         self.record.original.get_or_insert(admitted);
     }
 
-    async fn metadata(&mut self, title: Option<String>, patch: JsonMap) {
+    async fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
+        self.redactor.map(&mut patch);
+        if let Some(title) = &mut title {
+            self.redactor.string(title);
+        }
         merge(&mut self.metadata, patch.clone());
         if let Some(title) = &title {
             self.record.title.clone_from(title);
@@ -252,8 +264,31 @@ impl LogWriter {
         self.flush_due().await;
     }
 
+    /// Stores output without its secrets.
+    async fn store_output(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        let shown = match &mut self.output.redaction {
+            None => bytes,
+            Some(redaction) => redaction.push(&bytes).into(),
+        };
+        self.store_redacted(shown).await
+    }
+
+    /// Stores what was held back because it could have become a secret, at the end of the output.
+    async fn store_held_back(&mut self) {
+        let Some(redaction) = &mut self.output.redaction else {
+            return;
+        };
+        let rest = redaction.finish().into();
+        if let Err(error) = self.store_redacted(rest).await {
+            self.complain("the last of an output could not be stored", &error);
+        }
+    }
+
     /// Stores output, as far as there is room: what fits is kept, and the error says why the rest is not.
-    async fn store_output(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
+    async fn store_redacted(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         if self.unstored.len() > MAX_UNSTORED {
             return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
         }
@@ -376,6 +411,9 @@ impl LogWriter {
     }
 
     async fn end(&mut self, ending: Box<Ending>) {
+        if self.output.writer.is_some() {
+            self.store_held_back().await;
+        }
         self.flush().await;
         // A tool that was dropped never came to `Finish`.
         self.output.writer = None;

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+mod audit_service;
 pub mod auth;
 mod convert;
 mod events;
@@ -31,6 +32,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::auth::{Authenticator, GateLayer, Tls};
+use self::proto::audit_service_server::AuditServiceServer;
 use self::proto::info_service_server::InfoServiceServer;
 use self::proto::output_service_server::OutputServiceServer;
 use self::proto::permission_service_server::PermissionServiceServer;
@@ -158,6 +160,7 @@ impl Services {
             <PermissionServiceServer<permission_service::Permissions> as tonic::server::NamedService>::NAME,
             <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
+            <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
         ];
         for name in names {
@@ -258,6 +261,7 @@ fn routes(
         )))
         .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
         .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
+        .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
         .add_service(InfoServiceServer::new(info_service::Info(shared)));
     Ok(routes.prepare())
 }

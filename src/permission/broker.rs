@@ -81,10 +81,25 @@ pub struct Question {
     pub verdicts: Vec<PartVerdict>,
 }
 
+/// What rules and grants say, with the uses of grants counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The rules allow it, or these grants do.
+    Allowed {
+        /// The grants that it took.
+        grants: Vec<GrantId>,
+    },
+    /// A person must be asked.
+    Ask(Question),
+}
+
 /// What asking led to.
 pub enum Asked {
-    /// The rules and grants allow it.
-    Allowed,
+    /// The rules allow it, or these grants do.
+    Allowed {
+        /// The grants that it took.
+        grants: Vec<GrantId>,
+    },
     /// A person must decide.
     Opened(Opened),
 }
@@ -146,12 +161,13 @@ impl Broker {
         make: impl FnOnce(PromptRequest, Option<Timestamp>) -> Prompt + Send,
     ) -> Result<Asked, Refusal> {
         // Most requests are allowed and must not queue behind those that are not.
-        if self.decide(ask, origin, rights).await?.is_none() {
-            return Ok(Asked::Allowed);
+        if let Verdict::Allowed { grants } = self.decide(ask, origin, rights).await? {
+            return Ok(Asked::Allowed { grants });
         }
         let gate = self.gate.clone().lock_owned().await;
-        let Some(question) = self.decide(ask, origin, rights).await? else {
-            return Ok(Asked::Allowed);
+        let question = match self.decide(ask, origin, rights).await? {
+            Verdict::Allowed { grants } => return Ok(Asked::Allowed { grants }),
+            Verdict::Ask(question) => question,
         };
         let request = PromptRequest::Permission {
             ask: Box::new(ask.clone()),

@@ -117,6 +117,23 @@ fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants
     }
 }
 
+/// Returns the rules that decide a request where no grant does, each once; of a denied request the one that denies.
+pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
+    let mut deciding: Vec<Rule> = Vec::new();
+    let parts = ask.parts.iter().flat_map(|part| &part.patterns);
+    for pattern in ask.patterns.iter().chain(parts) {
+        let rule = match judge_pattern(&ask.permission, pattern, rights, &[]) {
+            Verdict::Allow { rule, .. } | Verdict::Ask { rule } => rule,
+            Verdict::Deny { rules } => {
+                let (_, rule) = evaluate_in(&rights.worktree, &ask.permission, pattern, &[rules]);
+                return rule.cloned().into_iter().collect();
+            }
+        };
+        deciding.extend(rule.filter(|rule| !deciding.contains(rule)).cloned());
+    }
+    deciding
+}
+
 /// Returns the rule that stands against doing just anything under a permission, none inside if it is that no rule
 /// allows it; none at all if everything is allowed.
 fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Refusal;
-use super::broker::{Broker, Question, Rights};
+use super::broker::{Broker, Question, Rights, Verdict};
 use super::grants::Standing;
 use super::judgement::{self, Judgement};
 use crate::call::{Ask, Grant, GrantId, GrantReach, Origin, SessionId, Timestamp};
@@ -36,42 +36,42 @@ impl Broker {
     }
 
     /// Judges a request and, where grants allow it, counts their use: durably, before anything is done on the strength of
-    /// it. Returns what must be asked, if something must.
+    /// it.
     ///
     /// # Errors
     /// A rule denies it, or the store failed.
-    pub async fn decide(
-        self: &Arc<Self>,
-        ask: &Ask,
-        origin: &Origin,
-        rights: &Rights,
-    ) -> Result<Option<Question>, Refusal> {
+    pub async fn decide(self: &Arc<Self>, ask: &Ask, origin: &Origin, rights: &Rights) -> Result<Verdict, Refusal> {
         loop {
             let now = Timestamp::now();
             let standing = self.standing(origin, rights, now);
             match judgement::judge(ask, rights, &standing.rules) {
-                Judgement::Allow { used } if used.is_empty() => return Ok(None),
-                Judgement::Allow { used } => match self.use_grants(standing.ids(&used)).await {
-                    Ok(true) => return Ok(None),
-                    // A grant less: judged anew, this comes to an end.
-                    Ok(false) => {}
-                    Err(error) => {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "the use of a grant could not be counted"
-                        );
-                        return Err(Refusal::Unavailable);
+                Judgement::Allow { used } => {
+                    let grants = standing.ids(&used);
+                    match self.use_grants(&grants).await {
+                        Ok(true) => return Ok(Verdict::Allowed { grants }),
+                        // A grant less: judged anew, this comes to an end.
+                        Ok(false) => {}
+                        Err(error) => {
+                            tracing::error!(
+                                error = &error as &dyn std::error::Error,
+                                "the use of a grant could not be counted"
+                            );
+                            return Err(Refusal::Unavailable);
+                        }
                     }
-                },
+                }
                 Judgement::Deny { relevant } => return Err(Refusal::Denied { relevant }),
-                Judgement::Ask { rule, verdicts } => return Ok(Some(Question { rule, verdicts })),
+                Judgement::Ask { rule, verdicts } => return Ok(Verdict::Ask(Question { rule, verdicts })),
             }
         }
     }
 
     /// Counts a use of each grant, or of none: the store knows best whether they are still there.
-    async fn use_grants(self: &Arc<Self>, ids: Vec<GrantId>) -> Result<bool, StoreError> {
-        let broker = self.clone();
+    async fn use_grants(self: &Arc<Self>, ids: &[GrantId]) -> Result<bool, StoreError> {
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let (broker, ids) = (self.clone(), ids.to_vec());
         self.to_its_end(async move {
             let now = Timestamp::now();
             let gone = broker.store.use_grants(&ids, now).await?;

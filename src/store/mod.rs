@@ -1,6 +1,7 @@
-//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal, changes of files.
+//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal, changes of files, the
+//! audit.
 //!
-//! *Invariant:* imports `call` only. Each trait is plain data behind a few methods, so that one machine (SQLite and
+//! *Invariant:* imports `call` and `audit` only. Each trait is plain data behind a few methods, so that one machine (SQLite and
 //! files, [`local`]) and several (a message store) can both carry it; the generic suite in `tests/it/store.rs` runs on
 //! every implementation. A method that returns `Ok` has made its change durable against the death of the process.
 
@@ -10,6 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::audit::{Fact, Head};
 use crate::call::{
     Approval, CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId,
     OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, Timestamp,
@@ -350,7 +352,48 @@ pub trait Changes: Send + Sync + 'static {
     async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError>;
 }
 
-/// Every store together, as one implementation gives them.
-pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes {}
+/// The end of the audit, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEnd {
+    /// The last record.
+    pub head: Head,
+    /// The last record that was removed; 0 if all are there.
+    pub removed: u64,
+}
 
-impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes> Store for T {}
+/// One record of the audit, as it is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditLine {
+    /// Its number.
+    pub sequence: u64,
+    /// Canonical JSON without a line feed.
+    pub json: String,
+}
+
+/// The audit: one chain for all that share the store. It records by itself what it is asked to store: the admission of a
+/// call with [`CallLog::create_call`], its end with [`CallLog::append`], prompts, decisions and revoked grants with
+/// [`Prompts`], each in the transaction of the thing itself and once.
+#[async_trait]
+pub trait Audit: Send + Sync + 'static {
+    /// Queues a fact that is no change of anything stored; it is recorded before any `CallLog::append` that begins after
+    /// this returns.
+    fn audit(&self, fact: Fact);
+
+    /// Returns the end of the chain. A chain has at least its first record.
+    async fn audit_end(&self) -> Result<AuditEnd, StoreError>;
+
+    /// Returns at most `limit` records with a number of `from` or above, in order.
+    async fn audit_lines(&self, from: u64, limit: usize) -> Result<Vec<AuditLine>, StoreError>;
+
+    /// Returns the number of the first record that was made at or after a moment; of the next one if there is none.
+    async fn audit_since(&self, time: Timestamp) -> Result<u64, StoreError>;
+
+    /// Removes records from before `before`, the oldest first and perhaps not all at once, and leaves a checkpoint from
+    /// which the rest can be verified. Returns how many went; 0 when there is nothing more to remove.
+    async fn sweep_audit(&self, before: Timestamp) -> Result<usize, StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit> Store for T {}

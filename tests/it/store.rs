@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the cases use the traits and a [`Fixture`] only; what is special to one store is tested in its own module.
 
+mod audit;
 mod calls;
 mod changes;
 mod local;
@@ -55,6 +56,7 @@ mod on_local {
             journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
         outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, listed, deleted,
             kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
+        audit: each_thing_is_recorded_once, facts_are_recorded_before_appends, two_stores_keep_one_chain, sweeping_the_audit;
         changes: contents_are_kept, changes_are_kept_in_order, changes_go_with_their_call;
     }
 }

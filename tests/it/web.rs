@@ -15,7 +15,8 @@ use toolgate::grpc::proto::*;
 
 use crate::support::*;
 
-const SERVICES: [&str; 5] = [
+const SERVICES: [&str; 6] = [
+    "toolgate.v1.AuditService",
     "toolgate.v1.InfoService",
     "toolgate.v1.OutputService",
     "toolgate.v1.PermissionService",

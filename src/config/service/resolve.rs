@@ -98,6 +98,8 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
         journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
     };
+    let audit = pick.audit()?;
+    let redact = pick.redact()?;
     let sandbox = pick.sandbox()?;
     let shell = ShellConfig {
         environment_allow: pick.names(
@@ -124,6 +126,8 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         limits,
         permission,
         retention,
+        audit,
+        redact,
         sandbox,
         shell,
         log,
@@ -167,6 +171,10 @@ impl<'a> Pick<'a> {
         };
         self.note(key, show(&value), source);
         Ok(value)
+    }
+
+    pub(super) fn warn(&mut self, text: String) {
+        self.warnings.push(text);
     }
 
     pub(super) fn note(&mut self, key: &str, value: String, source: Source) {
@@ -510,6 +518,14 @@ fn timeout(text: &str) -> Result<Option<Duration>, String> {
     match units::duration(text)? {
         Duration::ZERO => Err("expected more than no time at all, or \"none\" to wait for ever".to_owned()),
         time => Ok(Some(time)),
+    }
+}
+
+pub(super) fn or_none(list: Vec<String>) -> String {
+    if list.is_empty() {
+        "none".to_owned()
+    } else {
+        list.join(",")
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::resolve::{Pick, folder};
+use super::resolve::{Pick, folder, or_none};
 use super::{RawConfig, RawSandboxAgent, SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
@@ -102,14 +102,6 @@ fn show_agents(agents: &BTreeMap<String, SandboxRule>) -> String {
     let one =
         |(name, rule): (&String, &SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
     or_none(agents.iter().map(one).collect())
-}
-
-fn or_none(list: Vec<String>) -> String {
-    if list.is_empty() {
-        "none".to_owned()
-    } else {
-        list.join(",")
-    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,13 @@ environment.deny = ["AWS_*"]
 outputs = "1d"
 calls = "2d"
 journal = "3h"
+[audit]
+key_file = "none"
+retention = "1d"
+[redact]
+values_from_env = []
+files = []
+patterns = ["sk-[0-9]+"]
 [sandbox]
 mode = "read-only"
 network = "deny"
@@ -191,6 +198,14 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_RETENTION_OUTPUTS", "1d"),
         ("TOOLGATE_RETENTION_CALLS", "1d"),
         ("TOOLGATE_RETENTION_JOURNAL", "1d"),
+        ("TOOLGATE_AUDIT_KEY_FILE", "none"),
+        ("TOOLGATE_AUDIT_RETENTION", "1d"),
+        ("TOOLGATE_REDACT_VALUES_FROM_ENV", "TOKEN"),
+        (
+            "TOOLGATE_REDACT_FILES",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/rustfmt.toml"),
+        ),
+        ("TOOLGATE_REDACT_PATTERNS", "sk-[0-9]{2,}"),
         ("TOOLGATE_SANDBOX_MODE", "read-only"),
         ("TOOLGATE_SANDBOX_NETWORK", "allow"),
         ("TOOLGATE_SANDBOX_REQUIRED", "1"),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAuth, RawConfig, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRetention, RawSandbox, RawSandboxAgent,
-    RawShell, RawShellEnvironment, RawSize, RawTls, RawWorkspace,
+    RawAudit, RawAuth, RawConfig, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact, RawRetention,
+    RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -72,6 +72,16 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             calls: text("retention.calls"),
             journal: text("retention.journal"),
         },
+        audit: RawAudit {
+            key_file: text("audit.key_file"),
+            retention: text("audit.retention"),
+        },
+        redact: RawRedact {
+            values_from_env: list("redact.values_from_env"),
+            files: list("redact.files"),
+            // One pattern: it may hold a comma.
+            patterns: text("redact.patterns").map(|pattern| vec![pattern]),
+        },
         sandbox: RawSandbox {
             mode: text("sandbox.mode"),
             network: text("sandbox.network"),
@@ -97,8 +107,10 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 11] = [
+    const PARTS: [&str; 13] = [
+        "AUDIT",
         "AUTH",
+        "REDACT",
         "DATA",
         "DRAIN",
         "LISTEN",

@@ -5,12 +5,13 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::LocalStore;
 use super::error::{Doing, decode, encode, limit, signed};
 use super::instances::Instances;
 use super::prompts;
 use super::query::Query;
-use crate::call::{CallEvent, CallId, CallRecord, InstanceId, Timestamp};
+use super::{LocalStore, audit};
+use crate::audit::{Fact, Recorder};
+use crate::call::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 use crate::store::{CallFilter, CallLog, Created, Page, PageRequest, StoreError};
 
 /// A record and events as they are stored; made before the writer is bothered.
@@ -20,6 +21,8 @@ struct Entry {
     events: Vec<(i64, String)>,
     /// The number of the event that must be the last one now.
     follows: u64,
+    /// Whether the end is among the events.
+    ends: bool,
 }
 
 impl Entry {
@@ -39,6 +42,7 @@ impl Entry {
             )));
         };
         let json = encode("a call", &record)?;
+        let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
         let events = events
             .iter()
             .map(|event| Ok((signed(event.sequence), encode("an event", event)?)))
@@ -48,6 +52,7 @@ impl Entry {
             json,
             events,
             follows,
+            ends,
         })
     }
 
@@ -60,7 +65,7 @@ impl Entry {
             .then(|| record.ended.unwrap_or(record.created).millis())
     }
 
-    fn create(&self, db: &Connection) -> Result<Created, StoreError> {
+    fn create(&self, db: &Connection, recorder: &Recorder) -> Result<Created, StoreError> {
         let CallRecord {
             id,
             owner,
@@ -96,10 +101,12 @@ impl Entry {
             return Ok(Created::Taken(Box::new(taken)));
         }
         self.store_events(db, db.last_insert_rowid())?;
+        let end = self.ends.then(|| Fact::ended(&self.record));
+        audit::append(db, recorder, [Fact::admitted(&self.record)].into_iter().chain(end))?;
         Ok(Created::New)
     }
 
-    fn append(&self, db: &Connection) -> Result<(), StoreError> {
+    fn append(&self, db: &Connection, recorder: &Recorder) -> Result<(), StoreError> {
         let CallRecord {
             id,
             owner,
@@ -128,7 +135,10 @@ impl Entry {
             })
             .doing(db, "append to a call")?;
         match number {
-            Some(number) => self.store_events(db, number),
+            Some(number) => {
+                self.store_events(db, number)?;
+                audit::append(db, recorder, self.ends.then(|| Fact::ended(&self.record)))
+            }
             None => Err(self.why_not(db)),
         }
     }
@@ -259,12 +269,14 @@ impl CallLog for LocalStore {
                 entry.record.id
             )));
         }
-        self.writer.ask(move |db| entry.create(db)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| entry.create(db, &recorder)).await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
         let entry = Entry::new(record, &events)?;
-        self.writer.ask(move |db| entry.append(db)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| entry.append(db, &recorder)).await
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {

@@ -1,7 +1,7 @@
 //! The embedded store: SQLite in WAL mode and spool files in the data directory.
 //!
 //! ```text
-//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes
+//! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes, the audit
 //! blobs/<aa>/<sha256>   contents of files before and after a change, named by their digest
 //! tool-output/          one file for each output, readable by the owner only
 //! instances/<id>.lock   locked while that run of the service lives
@@ -15,6 +15,7 @@
 
 #![allow(clippy::disallowed_methods)] // the data directory is the store's own
 
+mod audit;
 mod blobs;
 mod calls;
 mod changes;
@@ -40,6 +41,7 @@ use std::sync::Arc;
 pub use space::SpaceLimits;
 use tokio::sync::watch;
 
+pub use self::audit::AuditFile;
 use self::blobs::Blobs;
 use self::error::io;
 use self::facts::Overlay;
@@ -48,6 +50,7 @@ use self::outputs::Spool;
 use self::readers::{Readers, blocking};
 use self::space::Space;
 use self::writer::Writer;
+use crate::audit::Recorder;
 use crate::call::InstanceId;
 use crate::store::StoreError;
 
@@ -56,6 +59,7 @@ use crate::store::StoreError;
 /// Dropping it writes what is queued and gives up the instance's lock a moment later; [`LocalStore::close`] waits for that.
 pub struct LocalStore {
     writer: Arc<Writer>,
+    recorder: Arc<Recorder>,
     readers: Arc<Readers>,
     instances: Arc<Instances>,
     spool: Arc<Spool>,
@@ -71,14 +75,19 @@ impl LocalStore {
     /// The directory cannot be made or written, a newer version of the service wrote the database, it is damaged, or an
     /// instance of the same id is running. Each names the path.
     pub fn open(data_dir: &Path, instance: InstanceId) -> Result<Self, StoreError> {
-        Self::open_limited(data_dir, instance, SpaceLimits::UNLIMITED)
+        Self::open_with(data_dir, instance, SpaceLimits::UNLIMITED, Recorder::default())
     }
 
-    /// As [`Self::open`], for a service that may take only so much of the disk.
+    /// As [`Self::open`], for a service that may take only so much of the disk, with what keeps the audit.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn open_limited(data_dir: &Path, instance: InstanceId, limits: SpaceLimits) -> Result<Self, StoreError> {
+    /// As [`Self::open`]; and the audit has been kept with a key, and there is none.
+    pub fn open_with(
+        data_dir: &Path,
+        instance: InstanceId,
+        limits: SpaceLimits,
+        recorder: Recorder,
+    ) -> Result<Self, StoreError> {
         let data_dir = folder(data_dir.to_owned())?;
         let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
         let instances = Arc::new(Instances::new(folder(data_dir.join("instances"))?));
@@ -94,6 +103,7 @@ impl LocalStore {
         instances.tidy();
         let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
+        audit::begin(&db, &recorder, &instance)?;
         let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances), space));
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
@@ -103,6 +113,7 @@ impl LocalStore {
         let readers = Arc::new(Readers::new(database));
         Ok(Self {
             writer,
+            recorder: Arc::new(recorder),
             readers,
             instances,
             spool,

@@ -5,14 +5,15 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::LocalStore;
 use super::error::{Doing, decode, encode, is_duplicate};
 use super::instances::Instances;
 use super::query::Query;
+use super::{LocalStore, audit};
+use crate::audit::{Fact, Recorder};
 use crate::call::{Approval, CallId, Grant, GrantId, GrantReach, InstanceId, Prompt, PromptId, PromptState, Timestamp};
 use crate::store::{PromptFilter, Prompts, Settled, Settlement, StoreError};
 
-fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
+fn open(db: &Connection, recorder: &Recorder, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
     let added = db
         .prepare_cached(
             "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -32,7 +33,7 @@ fn open(db: &Connection, prompt: &Prompt, json: &str) -> Result<(), StoreError> 
         .doing(db, "store a prompt")?;
     match added {
         0 => Err(StoreError::Conflict(format!("prompt {} exists", prompt.id))),
-        _ => Ok(()),
+        _ => audit::append(db, recorder, [Fact::prompted(prompt)]),
     }
 }
 
@@ -66,20 +67,28 @@ fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<
     Ok(prompt)
 }
 
-fn approve(db: &Connection, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
+fn approve(
+    db: &Connection,
+    recorder: &Recorder,
+    id: &PromptId,
+    approval: Approval,
+) -> Result<Option<Prompt>, StoreError> {
     let Some(mut prompt) = get(db, id)?.filter(|prompt| prompt.state == PromptState::Open) else {
         return Ok(None);
     };
     let known = |earlier: &Approval| earlier.principal == approval.principal;
     if !prompt.approvals.iter().any(known) {
+        let fact = Fact::approved(&prompt, &approval.by);
         prompt.approvals.push(approval);
         replace(db, &prompt)?;
+        audit::append(db, recorder, [fact])?;
     }
     Ok(Some(prompt))
 }
 
 fn settle(
     db: &Connection,
+    recorder: &Recorder,
     first: Settlement,
     also: Vec<Settlement>,
     grants: &[(Grant, String)],
@@ -90,7 +99,10 @@ fn settle(
     if prompt.state != PromptState::Open {
         return Ok(Settled::Before(Box::new(prompt)));
     }
-    let mut prompts = vec![close(db, prompt, first)?];
+    let made = grants.iter().map(|(grant, _)| grant.id.clone()).collect();
+    let prompt = close(db, prompt, first)?;
+    let mut facts = vec![Fact::decided(&prompt, made)];
+    let mut prompts = vec![prompt];
     for (grant, json) in grants {
         add_grant(db, grant, json)?;
     }
@@ -98,9 +110,13 @@ fn settle(
         if let Some(prompt) = get(db, &settlement.prompt)?.filter(|prompt| prompt.state == PromptState::Open)
             && use_grants(db, &settlement.uses, settlement.decision.time)?.is_empty()
         {
-            prompts.push(close(db, prompt, settlement)?);
+            let used = settlement.uses.clone();
+            let prompt = close(db, prompt, settlement)?;
+            facts.push(Fact::decided(&prompt, used));
+            prompts.push(prompt);
         }
     }
+    audit::append(db, recorder, facts)?;
     Ok(Settled::Now { prompts })
 }
 
@@ -233,19 +249,22 @@ pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(),
     Ok(())
 }
 
-fn revoke(db: &Connection, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId) -> Result<Option<Grant>, StoreError> {
     let json: Option<String> = db
         .prepare_cached("DELETE FROM grants WHERE id = ? RETURNING content")
         .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
         .doing(db, "delete a grant")?;
-    json.map(|json| decode("a grant", &json)).transpose()
+    let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
+    audit::append(db, recorder, grant.as_ref().map(Fact::revoked))?;
+    Ok(grant)
 }
 
 #[async_trait]
 impl Prompts for LocalStore {
     async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
         let json = encode("a prompt", &prompt)?;
-        self.writer.ask(move |db| open(db, &prompt, &json)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| open(db, &recorder, &prompt, &json)).await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -260,7 +279,8 @@ impl Prompts for LocalStore {
 
     async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
         let id = id.clone();
-        self.writer.ask(move |db| approve(db, &id, approval)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| approve(db, &recorder, &id, approval)).await
     }
 
     async fn settle(
@@ -271,7 +291,10 @@ impl Prompts for LocalStore {
     ) -> Result<Settled, StoreError> {
         let with_json = |grant: Grant| encode("a grant", &grant).map(|json| (grant, json));
         let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
-        self.writer.ask(move |db| settle(db, first, also, &grants)).await
+        let recorder = self.recorder.clone();
+        self.writer
+            .ask(move |db| settle(db, &recorder, first, also, &grants))
+            .await
     }
 
     async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
@@ -286,6 +309,7 @@ impl Prompts for LocalStore {
 
     async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
         let id = id.clone();
-        self.writer.ask(move |db| revoke(db, &id)).await
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| revoke(db, &recorder, &id)).await
     }
 }

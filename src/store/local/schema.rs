@@ -13,7 +13,11 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::error::{Doing, failed, io, limit};
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("changes.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("schema.sql"),
+    include_str!("changes.sql"),
+    include_str!("audit.sql"),
+];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
 const BUSY: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
+use toolgate::audit::Recorder;
 use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, Timestamp};
 use toolgate::store::local::{LocalStore, SpaceLimits};
 use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
@@ -310,7 +311,8 @@ async fn an_older_database_is_brought_up_to_date() {
     let call = create(&store, record("c", &instance)).await;
     store.close().await.unwrap();
     let db = rusqlite::Connection::open(folder.path().join("toolgate.db")).unwrap();
-    db.execute_batch("DROP TABLE changes; PRAGMA user_version = 1").unwrap();
+    db.execute_batch("DROP TABLE changes; DROP TABLE audit; DROP TABLE audit_head; PRAGMA user_version = 1")
+        .unwrap();
     drop(db);
     let store = open(folder.path()).unwrap();
     assert_eq!(store.get(&call.id).await.unwrap(), Some(call.clone()));
@@ -402,7 +404,7 @@ async fn a_full_store_deletes_the_oldest_and_keeps_what_is_written() {
         min_free_bytes: 1,
         keep_outputs: Duration::from_secs(60),
     };
-    let store = LocalStore::open_limited(folder.path(), InstanceId::generate(), limits).unwrap();
+    let store = LocalStore::open_with(folder.path(), InstanceId::generate(), limits, Recorder::default()).unwrap();
     let store = &store;
     let full = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Full(_)));
     store.put_blob(Bytes::from_static(&[1; 20])).await.unwrap();

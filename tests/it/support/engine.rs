@@ -132,7 +132,7 @@ impl Inside {
             max_undo_bytes: 1 << 20,
         };
         Self {
-            engine: Engine::new(shared, broker, instance, vec![place], limits, None),
+            engine: Engine::new(shared, broker, instance, vec![place], limits, None, Default::default()),
             gate,
             store,
             _folder: folder,

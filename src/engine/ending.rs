@@ -1,0 +1,336 @@
+//! The end of a call: what the model reads of a result, a failure, a refusal or a stop.
+//!
+//! *Invariant:* a text that is cut is stored whole first, and the model is told where.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::lossy::{self, Decoded};
+use super::run::{Returned, Run};
+use super::truncate::{self, Direction, Totals};
+use super::writer::{self, Finished};
+use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timing, Truncation};
+use crate::permission::{Refusal, agents};
+use crate::store::{OutputInfo, OutputOwner, StoreError};
+use crate::tool::ToolError;
+
+/// What an ended call tells the model when somebody stopped it.
+const ABORTED: &str = "Tool execution aborted";
+
+/// Which end of a long output the model sees.
+const DIRECTION: Direction = Direction::Head;
+
+impl Run {
+    /// Makes the end of the call from how its tool came back and what its log holds.
+    pub(super) async fn ending(&self, returned: Returned, finished: Finished) -> Ending {
+        let Finished {
+            output: stored,
+            output_lost,
+            title,
+            mut metadata,
+            ..
+        } = finished;
+        let timing = self.timing();
+        let failed = |outcome: Outcome, mut metadata: JsonMap| {
+            if self.live.stop_reason().is_some() {
+                metadata.insert("interrupted".to_owned(), json!(true));
+            }
+            let truncation = stored.as_ref().map_or_else(Truncation::default, describe);
+            Ending {
+                outcome,
+                title: title.clone(),
+                metadata,
+                attachments: Vec::new(),
+                truncation,
+                timing,
+            }
+        };
+        match returned {
+            Returned::Output(output) if output_lost && output.output == OutputText::Stored => {
+                failed(internal(), metadata)
+            }
+            Returned::Output(output) => {
+                writer::merge(&mut metadata, output.metadata);
+                let (text, truncation) = self.truncate(output.output, stored, &mut metadata).await;
+                Ending {
+                    outcome: Outcome::Completed { output: text },
+                    title: output.title,
+                    metadata,
+                    attachments: output.attachments,
+                    truncation,
+                    timing,
+                }
+            }
+            Returned::Error(ToolError::Quota(text)) if self.live.stop_reason().is_none() => {
+                failed_by_quota(text, stored.as_ref(), failed, metadata)
+            }
+            Returned::Error(error) => failed(self.explain(error), metadata),
+            Returned::DoomLoop(refusal) => failed(self.explain_loop(refusal), metadata),
+            Returned::Dropped => failed(self.stopped(), metadata),
+            Returned::Panicked => {
+                tracing::error!("the tool panicked");
+                failed(internal(), metadata)
+            }
+        }
+    }
+
+    fn timing(&self) -> Timing {
+        let (ran, waited) = self.live.clock.read();
+        let record = self.live.record();
+        let queued = record
+            .started
+            .map_or(Duration::ZERO, |started| started.since(record.created));
+        Timing { queued, waited, ran }
+    }
+
+    fn explain(&self, error: ToolError) -> Outcome {
+        let failed = |reason, error: String| Outcome::Failed { reason, error };
+        match error {
+            ToolError::Refused(refusal) => self.explain_refusal(refusal),
+            ToolError::Cancelled => self.stopped(),
+            ToolError::Failed(_) | ToolError::Quota(_) | ToolError::Child { .. }
+                if self.live.stop_reason().is_some() =>
+            {
+                self.stopped()
+            }
+            ToolError::Failed(text) => failed(EndReason::ToolError, text),
+            ToolError::Quota(text) => failed(EndReason::Quota, text),
+            ToolError::Child { reason, error } => failed(reason, error),
+            ToolError::Internal(cause) => {
+                tracing::error!(
+                    error = &*cause as &dyn std::error::Error,
+                    "the tool failed by a fault of the service"
+                );
+                internal()
+            }
+        }
+    }
+
+    fn explain_refusal(&self, refusal: Refusal) -> Outcome {
+        let reason = match &refusal {
+            Refusal::Denied { .. } => EndReason::Denied,
+            Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
+            Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
+            Refusal::Withdrawn => return self.stopped(),
+            Refusal::Unavailable | Refusal::Edited => EndReason::Internal,
+        };
+        Outcome::Failed {
+            reason,
+            error: refusal.to_string(),
+        }
+    }
+
+    fn explain_loop(&self, refusal: Refusal) -> Outcome {
+        match self.explain_refusal(refusal) {
+            Outcome::Failed {
+                reason: EndReason::Denied | EndReason::Rejected,
+                error,
+            } => Outcome::Failed {
+                reason: EndReason::DoomLoop,
+                error,
+            },
+            outcome @ (Outcome::Completed { .. } | Outcome::Failed { .. }) => outcome,
+        }
+    }
+
+    /// The end of a call that somebody stopped.
+    fn stopped(&self) -> Outcome {
+        let reason = self.live.stop_reason().unwrap_or(EndReason::Cancelled);
+        let error = match reason {
+            EndReason::TimedOut => {
+                let limit = self.record.timeout.unwrap_or_default();
+                format!("{ABORTED}: it ran longer than the {limit:?} that it was given")
+            }
+            EndReason::Drained => format!("{ABORTED}: the service is stopping"),
+            EndReason::Cancelled
+            | EndReason::InvalidArguments
+            | EndReason::Denied
+            | EndReason::Rejected
+            | EndReason::PromptExpired
+            | EndReason::ToolError
+            | EndReason::DoomLoop
+            | EndReason::Quota
+            | EndReason::Lost
+            | EndReason::Internal => ABORTED.to_owned(),
+        };
+        Outcome::Failed { reason, error }
+    }
+
+    /// Cuts the text for the model, unless the tool pages its own, and stores the whole of what was cut.
+    async fn truncate(
+        &self,
+        output: OutputText,
+        stored: Option<OutputInfo>,
+        metadata: &mut JsonMap,
+    ) -> (String, Truncation) {
+        let pages_itself = metadata.contains_key("truncated");
+        let (text, cut) = match output {
+            OutputText::Text(text) => {
+                let totals = Totals::of(text.as_bytes());
+                if pages_itself || totals.fit(&self.truncation) {
+                    let truncation = Truncation {
+                        bytes: totals.bytes,
+                        lines: totals.lines,
+                        ..stored.as_ref().map(describe).unwrap_or_default()
+                    };
+                    (text, truncation)
+                } else {
+                    let whole = self.store_whole(&text).await;
+                    self.cut(&text, totals, whole)
+                }
+            }
+            OutputText::Stored => match stored {
+                None => (
+                    String::new(),
+                    Truncation {
+                        lines: 1,
+                        ..Truncation::default()
+                    },
+                ),
+                Some(info) => self.cut_stored(info, metadata).await,
+            },
+        };
+        if !pages_itself {
+            metadata.insert("truncated".to_owned(), json!(cut.truncated));
+            if let (true, Some(path)) = (cut.truncated, &cut.path) {
+                metadata.insert("outputPath".to_owned(), json!(path));
+            }
+        }
+        (text, cut)
+    }
+
+    async fn cut_stored(&self, info: OutputInfo, metadata: &mut JsonMap) -> (String, Truncation) {
+        let totals = Totals {
+            bytes: info.bytes,
+            lines: info.lines,
+        };
+        let window = match self
+            .engine
+            .store
+            .read(&info.id, 0, truncate::window_bytes(&self.truncation))
+            .await
+        {
+            Ok(window) => window,
+            Err(error) => {
+                tracing::error!(output = %info.id, error = &error as &dyn std::error::Error, "an output could not be read back");
+                let text = format!("The output could not be read back; it is kept in {}.", info.path);
+                return (text, describe(&info));
+            }
+        };
+        // What is not UTF-8 grows when it is replaced, so the text may be over the limit though the bytes are not.
+        let decoded = Decoded::new(&window);
+        let shown = Totals {
+            bytes: totals.bytes.max(decoded.text.len() as u64),
+            lines: totals.lines,
+        };
+        let fits = shown.fit(&self.truncation);
+        let kept = if fits {
+            decoded.text.len()
+        } else {
+            self.preview(&decoded.text, shown).kept.len()
+        };
+        let replaced = decoded.replaced_in(kept);
+        if replaced > 0 {
+            metadata.insert(lossy::KEY.to_owned(), lossy::label(replaced));
+        }
+        if fits {
+            return (decoded.text, describe(&info));
+        }
+        self.cut(&decoded.text, shown, Ok(info))
+    }
+
+    fn preview<'a>(&self, window: &'a str, totals: Totals) -> truncate::Preview<'a> {
+        truncate::preview(window.as_bytes(), totals, &self.truncation, DIRECTION)
+    }
+
+    fn cut(&self, window: &str, totals: Totals, whole: Result<OutputInfo, StoreError>) -> (String, Truncation) {
+        let preview = self.preview(window, totals);
+        let may_delegate = self.rights.layers().all(agents::may_use_task);
+        match whole {
+            Ok(info) => {
+                let text = truncate::render(&preview, DIRECTION, &info.path, may_delegate);
+                (
+                    text,
+                    Truncation {
+                        truncated: true,
+                        ..describe(&info)
+                    },
+                )
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a long output could not be stored"
+                );
+                let kept = String::from_utf8_lossy(preview.kept);
+                let text =
+                    format!("{kept}\n\nThe rest of the output is lost, because it could not be stored: {error}.");
+                let lost = Truncation {
+                    truncated: true,
+                    bytes: totals.bytes,
+                    lines: totals.lines,
+                    ..Default::default()
+                };
+                (text, lost)
+            }
+        }
+    }
+
+    async fn store_whole(&self, text: &str) -> Result<OutputInfo, StoreError> {
+        let owner = OutputOwner {
+            call: self.record.id.clone(),
+            session: self.record.origin.session.clone(),
+            workspace: self.record.origin.workspace.clone(),
+        };
+        let mut writer = self.engine.store.create_output(owner).await?;
+        writer.append(Bytes::copy_from_slice(text.as_bytes())).await?;
+        writer.finish().await
+    }
+}
+
+/// Makes the end of a call whose output did not find room: what did is kept, and the model is told where.
+fn failed_by_quota(
+    mut error: String,
+    stored: Option<&OutputInfo>,
+    failed: impl FnOnce(Outcome, JsonMap) -> Ending,
+    mut metadata: JsonMap,
+) -> Ending {
+    let kept = stored.map_or(0, |info| info.bytes);
+    if let Some(info) = stored {
+        error += &format!(
+            " The first {kept} bytes are kept in {}: look there with Grep or Read before you run it again, with less \
+             output.",
+            info.path
+        );
+        metadata.insert("outputPath".to_owned(), json!(info.path));
+    }
+    metadata.insert("quota".to_owned(), json!({ "kept_bytes": kept }));
+    let reason = EndReason::Quota;
+    let mut ending = failed(Outcome::Failed { reason, error }, metadata);
+    ending.truncation.truncated = true;
+    ending
+}
+
+fn describe(info: &OutputInfo) -> Truncation {
+    Truncation {
+        truncated: false,
+        output: Some(info.id.clone()),
+        path: Some(info.path.clone()),
+        bytes: info.bytes,
+        lines: info.lines,
+    }
+}
+
+fn internal() -> Outcome {
+    Outcome::Failed {
+        reason: EndReason::Internal,
+        error: "internal error".to_owned(),
+    }
+}
+
+/// Makes the end of a call that a fault of the service ended.
+pub(super) fn internal_ending() -> Ending {
+    Ending::failed(EndReason::Internal, "internal error")
+}

@@ -1,0 +1,49 @@
+//! The JSON Schema of a tool's input, made from its type.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+/// Returns the schema of an input type: JSON Schema 2020-12, without references, closed, and without `null` for what
+/// may be absent (`spec/framework.md` §4 and §13).
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    refine_schema(&mut schema);
+    if let Value::Object(root) = &mut schema {
+        root.remove("title");
+        root.insert("additionalProperties".to_owned(), json!(false));
+    }
+    schema
+}
+
+/// Takes `null` out of types, and Rust's own number formats, which no model knows.
+fn refine_schema(schema: &mut Value) {
+    match schema {
+        Value::Object(node) => {
+            if let Some(Value::Array(types)) = node.get_mut("type") {
+                types.retain(|name| name != "null");
+                if let [single] = types.as_slice() {
+                    let single = single.clone();
+                    node.insert("type".to_owned(), single);
+                }
+            }
+            let is_number_format = |format: &Value| {
+                format
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("uint") || name.starts_with("int") || name == "double")
+            };
+            if node.get("format").is_some_and(is_number_format) {
+                node.remove("format");
+            }
+            if node.get("default") == Some(&Value::Null) {
+                node.remove("default");
+            }
+            node.values_mut().for_each(refine_schema);
+        }
+        Value::Array(items) => items.iter_mut().for_each(refine_schema),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
