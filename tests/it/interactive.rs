@@ -132,7 +132,7 @@ fn a_reply_of_the_wrong_kind_decides_nothing() {
                 reply(&question.prompt_id, PromptDecision::Always),
                 "reply ANSWER or REJECT",
             ),
-            (answers(&command, &[&["Yes"]]), "reply ONCE, ALWAYS or REJECT"),
+            (answers(&command, &[&["Yes"]]), "reply ONCE, ALWAYS, INSTEAD or REJECT"),
         ];
         for (wrong, problem) in wrong {
             assert!(approver.send(wrong.clone()).await);
