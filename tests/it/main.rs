@@ -18,6 +18,7 @@ mod drain;
 mod edited;
 mod edits;
 mod floods;
+mod hooks;
 mod hostile;
 mod interactive;
 mod prompts;
