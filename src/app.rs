@@ -506,6 +506,7 @@ fn places(
             registry: registry.clone(),
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
+            packages: tools.packages,
         })
     };
     config.workspaces.iter().map(place).collect()

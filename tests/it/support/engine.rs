@@ -124,6 +124,7 @@ impl Inside {
             ),
             primary_tools: Vec::new(),
             truncation: Default::default(),
+            packages: Default::default(),
         };
         let limits = Limits {
             max_running_calls: 8,
