@@ -160,7 +160,7 @@ fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) ->
 }
 
 fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
-    fn entries<'a>(part: Option<&'a Value>) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    fn entries(part: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
         part.and_then(Value::as_object).into_iter().flatten()
     }
     let package = |block: &Value, pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gemini_chooses_among_strings() {
+    fn chooses_among_strings() {
         let check = |written, expected| check(&gemini(), written, expected);
         let choices = json!({"enum": [1, 2.5, 1.0, 1e21, 9_007_199_254_740_993_u64, true, null, "x", [1], {"a": 1}]});
         let texts =
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn gemini_requires_properties() {
+    fn requires_properties() {
         let check = |written, expected| check(&gemini(), written, expected);
         check(
             json!({"type": "object", "properties": {"a": {}}, "required": ["a", "b", 1]}),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn gemini_knows_what_arrays_hold() {
+    fn knows_what_arrays_hold() {
         let check = |written, expected| check(&gemini(), written, expected);
         let strings = json!({"type": "array", "items": {"type": "string"}});
         check(json!({"type": "array"}), strings.clone());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn gemini_has_properties_in_objects_only() {
+    fn has_properties_in_objects_only() {
         let check = |written, expected| check(&gemini(), written, expected);
         check(
             json!({"type": "string", "properties": {"a": {}}, "required": ["a"]}),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn gemini_has_one_type_each() {
+    fn has_one_type_each() {
         let check = |written, expected| check(&gemini(), written, expected);
         let alternatives = |kinds: &[&str]| kinds.iter().map(|kind| json!({"type": kind})).collect::<Value>();
         check(

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moonshot_has_nothing_beside_a_reference() {
+    fn has_nothing_beside_a_reference() {
         let check = |written, expected| check(&moonshot(), written, expected);
         check(
             json!({"items": {"$ref": "#/$defs/a", "description": "d", "nullable": true}}),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn moonshot_has_one_schema_for_all_items() {
+    fn has_one_schema_for_all_items() {
         let check = |written, expected| check(&moonshot(), written, expected);
         check(
             json!({"type": "array", "items": [{"type": "string"}, {"type": "number"}]}),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn moonshot_can_follow_every_reference_of_a_recursive_schema() {
+    fn can_follow_every_reference_of_a_recursive_schema() {
         let node = json!({"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}});
         let check = |written: Value, expected: Value| assert_eq!(for_model(written, &moonshot()), expected);
         check(

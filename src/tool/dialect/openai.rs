@@ -65,13 +65,11 @@ fn known_types(node: &JsonMap) -> Vec<&'static str> {
         Some(name) => std::slice::from_ref(name),
         None => &[],
     };
+    let known = |name| TYPES.into_iter().find(|kind| name == kind);
     let mut types = Vec::new();
-    for known in names
-        .iter()
-        .filter_map(|name| TYPES.into_iter().find(|kind| name == kind))
-    {
-        if !types.contains(&known) {
-            types.push(known);
+    for kind in names.iter().filter_map(known) {
+        if !types.contains(&kind) {
+            types.push(kind);
         }
     }
     types
@@ -129,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openai_has_no_boolean_schemas() {
+    fn has_no_boolean_schemas() {
         let check = |written, expected| check(&openai(), written, expected);
         check(json!(true), json!({"type": "string"}));
         check(json!(false), json!({"type": "string"}));
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_keeps_a_small_set_of_keywords() {
+    fn keeps_a_small_set_of_keywords() {
         let check = |written, expected| check(&openai(), written, expected);
         check(
             json!({"$schema": "s", "$id": "i", "title": "t", "type": "string", "description": "d", "default": "x",
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_writes_constants_as_choices() {
+    fn writes_constants_as_choices() {
         let check = |written, expected| check(&openai(), written, expected);
         check(json!({"const": "x"}), json!({"enum": ["x"], "type": "string"}));
         check(
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_keeps_the_types_that_exist() {
+    fn keeps_the_types_that_exist() {
         let check = |written, expected| check(&openai(), written, expected);
         check(json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]}));
         check(json!({"type": ["string", "file", "string"]}), json!({"type": "string"}));
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_is_told_what_keywords_mean() {
+    fn is_told_what_keywords_mean() {
         let check = |written, expected| check(&openai(), written, expected);
         let object = json!({"type": "object", "properties": {}});
         check(json!({"properties": {}}), object.clone());
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_infers_no_type_beside_references_and_alternatives() {
+    fn infers_no_type_beside_references_and_alternatives() {
         unchanged(
             &openai(),
             [
