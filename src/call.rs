@@ -236,6 +236,9 @@ pub struct Model {
     /// The provider's name for the model.
     #[serde(default)]
     pub model_id: String,
+    /// The npm package through which the front end reaches the model, or empty: see `ModelRef` in the proto.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub package: String,
 }
 
 /// In whose name a call is made.

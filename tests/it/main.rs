@@ -25,6 +25,7 @@ mod prompts;
 mod readme;
 mod revert;
 mod sandbox;
+mod schemas;
 mod shell;
 mod store;
 mod streams;

@@ -300,6 +300,37 @@ fn parts() {
 }
 
 #[test]
+fn packages_of_providers_and_models() {
+    let home =
+        r#"{"provider": {"a": {"npm": "p1", "models": {"m/x": {"provider": {"npm": "p2"}}, "n": {}}}, "b": {}}}"#;
+    let config = Machine::new(&[
+        ("home/.config/opencode/opencode.json", home),
+        (
+            "w/opencode.json",
+            r#"{"provider": {"a": {"npm": "p3"}, "c": {"models": {"m": {"provider": {}}}}}}"#,
+        ),
+    ])
+    .check("w", &[]);
+    let packages: Vec<(&str, &str)> = config
+        .packages
+        .iter()
+        .map(|(key, package)| (&**key, &**package))
+        .collect();
+    assert_eq!(packages, [("a", "p3"), ("a/m/x", "p2")]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    for wrong in [
+        r#"{"provider": []}"#,
+        r#"{"provider": {"a": {"npm": 5}}}"#,
+        r#"{"provider": {"a": {"models": {"m": {"provider": {"npm": null}}}}}}"#,
+    ] {
+        assert!(
+            Machine::new(&[("w/opencode.json", wrong)]).load("w").is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn every_value_has_an_origin() {
     let machine = Machine::new(&[
         (
