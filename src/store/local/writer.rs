@@ -250,7 +250,7 @@ impl Queue {
         self.filled.notify_all();
     }
 
-    /// Waits for work; false when the queue is closed and empty.
+    /// Waits until there may be work; false when the queue is closed and empty.
     fn wait(&self) -> bool {
         let idle = |state: &mut Waiting| state.operations.is_empty() && !state.closed;
         let mut state = self
@@ -263,7 +263,8 @@ impl Queue {
                 .wait_timeout_while(state, LINGER, |state| !state.closed && is_unattended(state))
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        !state.operations.is_empty()
+        // Somebody else may have done it all by now.
+        !(state.closed && state.operations.is_empty())
     }
 
     /// Takes the next operations, for whoever holds the connection.
@@ -338,6 +339,9 @@ impl Desk {
     /// Works off some of the queue, however long it takes.
     fn work(&self, db: &Connection) {
         let mut batch = self.queue.take();
+        if batch.is_empty() {
+            return;
+        }
         match run(db, &mut batch) {
             Ok(()) => {
                 if self.in_log.fetch_add(1, Ordering::Relaxed) >= TRANSACTIONS_IN_LOG {
@@ -518,6 +522,28 @@ mod tests {
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), [(2_000, false)]);
         let refused = writer.ask(|db| insert(db, 1_002)).await;
         assert!(refused.is_err());
+    }
+
+    #[tokio::test]
+    async fn whoever_does_the_work_the_thread_stays() {
+        let (_folder, _path, db) = database();
+        let writer = Writer::start(db, ()).expect("a thread");
+        let (tx, rx) = std::sync::mpsc::channel();
+        let ask = async |from: i64| {
+            for number in from..from + 50 {
+                writer.note(Note(number * 2, tx.clone()));
+                // More and less than what the thread lingers.
+                tokio::time::sleep(Duration::from_millis(u64::try_from(number % 7).unwrap_or(0))).await;
+                writer
+                    .ask(move |db| insert(db, number * 2 + 1))
+                    .await
+                    .expect("the store is open");
+            }
+        };
+        tokio::join!(ask(0), ask(1_000));
+        writer.close();
+        writer.join().expect("it ends");
+        assert_eq!(rx.try_iter().filter(|(_, stored)| *stored).count(), 100);
     }
 
     #[tokio::test]
