@@ -159,6 +159,9 @@ pub trait TypedTool: Send + Sync + 'static {
     /// The fixed facts.
     const ABOUT: About;
 
+    /// Whether it is there only where somebody has switched it on, and may change.
+    const EXPERIMENTAL: bool = false;
+
     /// Returns the text for the model.
     fn description(&self, offer: &Offer<'_>) -> String;
 
@@ -224,7 +227,7 @@ impl<T: TypedTool> Tool for T {
             source: Source::Builtin,
             effects: T::ABOUT.effects.to_vec(),
             permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),
-            experimental: false,
+            experimental: T::EXPERIMENTAL,
             advertised: T::ABOUT.advertised,
         }
     }

@@ -19,6 +19,9 @@ use crate::tool::{About, CallContext, Child, ChildCall, InputProblem, Offer, Too
 /// Calls that are made; what is more fails.
 const MOST_CALLS: usize = 25;
 
+/// More entries are no batch, but a mistake.
+const MOST_ENTRIES: usize = 1000;
+
 /// Bytes of all attachments of a batch's result. More does not fit into a message; each call has its own.
 const MOST_ATTACHED: usize = 16 * 1024 * 1024;
 
@@ -71,6 +74,8 @@ impl TypedTool for Batch {
         example: r#"{"tool_calls": [{"tool": "read", "parameters": {"filePath": "README.md"}}]}"#,
     };
 
+    const EXPERIMENTAL: bool = true;
+
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("batch.md").trim_end().to_owned()
     }
@@ -92,7 +97,13 @@ impl TypedTool for Batch {
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
-        let mut members = Vec::with_capacity(input.tool_calls.len());
+        let total = input.tool_calls.len();
+        if total > MOST_ENTRIES {
+            return Err(ToolError::failed(format!(
+                "{total} calls are too many for one batch: give at most {MOST_CALLS}, and the rest in others"
+            )));
+        }
+        let mut members = Vec::with_capacity(total);
         let mut running = Vec::new();
         for (index, entry) in input.tool_calls.into_iter().enumerate() {
             let tool = entry.tool.clone();
@@ -306,6 +317,9 @@ mod tests {
             "Tool 'batch' is not allowed in batch. Disallowed tools: batch"
         );
         assert_eq!(calls[25]["error"], "Maximum of 25 tools allowed in batch");
+        let entries = vec![json!({"tool": "batch", "parameters": {}}); MOST_ENTRIES + 1];
+        let error = bench.run(&Batch, json!({ "tool_calls": entries })).await.unwrap_err();
+        assert!(error.starts_with("1001 calls are too many"), "{error}");
     }
 
     #[test]
