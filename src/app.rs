@@ -32,14 +32,14 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
-use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
+use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
-use crate::skills::Catalog;
+use crate::skills;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -165,7 +165,7 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &common)?;
+        let places = places(config, &data_dir, environment, &dyn_store, &common)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -474,7 +474,7 @@ impl Common {
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<Catalog>) -> anyhow::Result<Registry> {
+fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>) -> Vec<Arc<dyn Tool>> {
     let Common {
         flags,
         files,
@@ -506,10 +506,16 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<Catalog>) -> anyho
         tools.push(Arc::new(PlanExit::new(plans.clone())));
         tools.push(Arc::new(PlanEnter::new(plans.clone())));
     }
-    Ok(Registry::new(Arc::new(Invalid), tools)?)
+    tools
 }
 
-fn places(config: &Config, data_dir: &Path, environment: &Environment, common: &Common) -> anyhow::Result<Vec<Place>> {
+fn places(
+    config: &Config,
+    data_dir: &Path,
+    environment: &Environment,
+    store: &Arc<dyn Store>,
+    common: &Common,
+) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
@@ -520,19 +526,23 @@ fn places(config: &Config, data_dir: &Path, environment: &Environment, common: &
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
         }
-        let skills = Arc::new(Catalog::new(tools.skills.clone()));
+        let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
         let folders = Folders {
             output_dir: &output_dir,
             data_dir,
             skills: &skills.folders_outside(opened.worktree()),
         };
+        let builtin = builtin(common, &tools, skills.clone());
+        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         Ok(Place {
             agents: Agents::new(&tools.agents, folders),
             workspace: Arc::new(opened),
-            registry: Arc::new(builtin(common, &tools, skills)?),
+            tools: Arc::new(catalog),
+            trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
+            packages: tools.packages,
         })
     };
     config.workspaces.iter().map(place).collect()

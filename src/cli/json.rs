@@ -140,7 +140,7 @@ impl ToJson for ToolDefinition {
 
 impl ToJson for ModelRef {
     fn to_json(&self) -> Value {
-        json!({ "provider_id": self.provider_id, "model_id": self.model_id })
+        json!({ "provider_id": self.provider_id, "model_id": self.model_id, "package": self.package })
     }
 }
 
@@ -390,6 +390,10 @@ impl ToJson for Event {
             E::TodosUpdated(it) => (
                 "todos_updated",
                 Some(json!({ "todos": it.todos.to_json(), "call_id": it.call_id })),
+            ),
+            E::ToolsChanged(it) => (
+                "tools_changed",
+                Some(json!({ "added": it.added, "removed": it.removed, "changed": it.changed })),
             ),
             E::SessionEnded(_) => ("session_ended", Some(json!({}))),
             E::Heartbeat(_) => ("heartbeat", Some(json!({}))),

@@ -3,6 +3,7 @@
 //!
 //! *Invariant:* everything here was checked layer by layer before it was merged.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,12 +34,16 @@ pub struct ToolsConfig {
     pub experimental: Experimental,
     /// The part `tool_output`.
     pub tool_output: ToolOutputLimits,
+    /// The npm packages that the part `provider` names, by `provider/model` and by `provider`.
+    pub packages: BTreeMap<String, String>,
     /// The switches of the environment.
     pub flags: Flags,
     /// The configuration folders that exist, weak to strong: custom tools and plugins are looked for there.
     pub directories: Vec<PathBuf>,
     /// Where skills are looked for, weak to strong.
     pub skills: Vec<Root>,
+    /// Those of them that the project brought, and not the user who runs the service.
+    project_directories: Vec<PathBuf>,
     /// What a person should know: keys without effect, files left out.
     pub warnings: Vec<String>,
     layers: Vec<Layer>,
@@ -75,6 +80,7 @@ impl ToolsConfig {
         let Found {
             mut layers,
             directories,
+            project_directories,
             mut warnings,
         } = layers::collect(directory, worktree, env)?;
         prepend_old_tools(&mut layers);
@@ -91,10 +97,12 @@ impl ToolsConfig {
             agents,
             experimental: Experimental::of(&merged),
             tool_output: ToolOutputLimits::of(&merged),
+            packages: packages_of(&merged),
             flags: Flags::from_environment(env),
             merged,
             directories,
             skills,
+            project_directories,
             warnings,
             layers,
         })
@@ -103,6 +111,24 @@ impl ToolsConfig {
     /// Returns every value in force and where it comes from.
     pub fn explain(&self) -> Vec<Leaf<'_>> {
         sources::leaves(&self.merged, &self.layers)
+    }
+
+    /// Returns one part of the configuration that names code to be run, such as `mcp` or `plugin`: without what the
+    /// project says of it, unless that is trusted.
+    pub fn code(&self, key: &str, trusted: bool) -> Option<Value> {
+        let mut merged = JsonMap::new();
+        for layer in self.layers.iter().filter(|layer| trusted || !layer.of_project) {
+            if let Some(part) = layer.value.get(key) {
+                merge::merge(&mut merged, crate::call::json_map([(key, part.clone())]));
+            }
+        }
+        merged.shift_remove(key)
+    }
+
+    /// Returns the configuration folders whose code may be run: without those of the project, unless that is trusted.
+    pub fn code_directories(&self, trusted: bool) -> Vec<PathBuf> {
+        let may_run = |folder: &&PathBuf| trusted || !self.project_directories.contains(folder);
+        self.directories.iter().filter(may_run).cloned().collect()
     }
 
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
@@ -124,7 +150,14 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
     {
         let value = crate::call::json_map([("permission", Value::Object(block))]);
         let origin = Origin::OldTools;
-        layers.insert(0, Layer { origin, value });
+        layers.insert(
+            0,
+            Layer {
+                origin,
+                of_project: false,
+                value,
+            },
+        );
     }
 }
 
@@ -159,6 +192,22 @@ fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) ->
         }
     };
     agents.iter().map(one).collect()
+}
+
+fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
+    fn entries(part: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+        part.and_then(Value::as_object).into_iter().flatten()
+    }
+    let package = |block: &Value, pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let mut packages = BTreeMap::new();
+    for (provider, block) in entries(merged.get("provider")) {
+        packages.extend(package(block, "/npm").map(|package| (provider.clone(), package)));
+        for (model, block) in entries(block.get("models")) {
+            let package = package(block, "/provider/npm");
+            packages.extend(package.map(|package| (format!("{provider}/{model}"), package)));
+        }
+    }
+    packages
 }
 
 impl Experimental {

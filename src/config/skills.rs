@@ -54,6 +54,7 @@ fn own(path: &Path) -> Folder {
     Folder {
         path: path.to_path_buf(),
         foreign: false,
+        of_project: false,
     }
 }
 
