@@ -39,6 +39,7 @@ use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
+use crate::skills;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -47,6 +48,7 @@ use crate::tool::plan::Plans;
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::background::Background;
 use crate::tools::bash::{Bash, Shell};
+use crate::tools::batch::Batch;
 use crate::tools::edit::Edit;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
@@ -58,6 +60,7 @@ use crate::tools::plan_exit::PlanExit;
 use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
+use crate::tools::skill::LoadSkill;
 use crate::tools::todoread::TodoRead;
 use crate::tools::todowrite::TodoWrite;
 use crate::tools::write::Write;
@@ -161,8 +164,8 @@ impl App {
         let kernel = Kernel::probe();
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
-        let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &dyn_store, &tools)?;
+        let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
+        let places = places(config, &data_dir, environment, &dyn_store, &common)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -444,18 +447,41 @@ fn approvals(config: &Config) -> ApprovalPolicy {
     }
 }
 
-/// Makes the built-in tools, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(
-    config: &Config,
-    programs: &Programs,
-    flags: &Flags,
-    data_dir: &Path,
-    sandbox: Option<&Arc<Sandbox>>,
-) -> Vec<Arc<dyn Tool>> {
-    let files = Arc::new(Files::new(!flags.disable_file_time_check));
+/// What the tools of all workspaces share.
+struct Common {
+    flags: Flags,
+    files: Arc<Files>,
+    shell: Shell,
+    plans: Arc<Plans>,
+}
+
+impl Common {
+    fn new(
+        config: &Config,
+        programs: &Programs,
+        flags: Flags,
+        data_dir: &Path,
+        sandbox: Option<&Arc<Sandbox>>,
+    ) -> Self {
+        let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
+        Self {
+            files: Arc::new(Files::new(!flags.disable_file_time_check)),
+            shell: Shell::new(programs.clone(), confine),
+            plans: Arc::new(Plans::new(data_dir)),
+            flags,
+        }
+    }
+}
+
+/// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
+fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>) -> Vec<Arc<dyn Tool>> {
+    let Common {
+        flags,
+        files,
+        shell,
+        plans,
+    } = common;
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
-    let shell = Shell::new(programs.clone(), confine);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(Question::new(flags.question)),
         Arc::new(Bash::new(shell.clone(), command_timeout)),
@@ -466,16 +492,19 @@ fn builtin(
         Arc::new(Write::new(files.clone())),
         Arc::new(TodoWrite),
         Arc::new(TodoRead),
+        Arc::new(LoadSkill::new(skills)),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),
         Arc::new(Revert::new(files.clone())),
-        Arc::new(Background::new(shell)),
-        Arc::new(ApplyPatch::new(files)),
+        Arc::new(Background::new(shell.clone())),
+        Arc::new(ApplyPatch::new(files.clone())),
     ];
+    if config.experimental.batch_tool {
+        tools.push(Arc::new(Batch));
+    }
     if flags.plan_mode {
-        let plans = Arc::new(Plans::new(data_dir));
         tools.push(Arc::new(PlanExit::new(plans.clone())));
-        tools.push(Arc::new(PlanEnter::new(plans)));
+        tools.push(Arc::new(PlanEnter::new(plans.clone())));
     }
     tools
 }
@@ -485,13 +514,9 @@ fn places(
     data_dir: &Path,
     environment: &Environment,
     store: &Arc<dyn Store>,
-    builtin: &[Arc<dyn Tool>],
+    common: &Common,
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
-    let folders = Folders {
-        output_dir: &output_dir,
-        data_dir,
-    };
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
@@ -501,15 +526,18 @@ fn places(
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
         }
-        let catalog = Catalog::new(
-            &workspace.name,
-            store.clone(),
-            Arc::new(Invalid),
-            builtin.iter().cloned(),
-        )?;
+        let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
+        skills.refresh();
+        let folders = Folders {
+            output_dir: &output_dir,
+            data_dir,
+            skills: &skills.folders_outside(opened.worktree()),
+        };
+        let builtin = builtin(common, &tools, skills.clone());
+        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         Ok(Place {
-            workspace: Arc::new(opened),
             agents: Agents::new(&tools.agents, folders),
+            workspace: Arc::new(opened),
             tools: Arc::new(catalog),
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),

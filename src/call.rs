@@ -539,9 +539,12 @@ pub struct CallRecord {
     /// In whose names the calls above it run, the nearest first. Their rules hold as well.
     #[serde(default)]
     pub ancestors: Vec<Delegation>,
-    /// Whether another call made it, not a client. It is no step of a model's then.
+    /// Whether another call made it, not a client.
     #[serde(default)]
     pub made_by_call: bool,
+    /// Whether it is a step of the model's: it counts in the row of identical calls. What a client makes always is.
+    #[serde(default)]
+    pub is_step: bool,
     /// SHA-256 of the whole request, hexadecimal: what makes a repeated start the same start.
     pub request_digest: String,
     /// The frozen input, canonical JSON (RFC 8785).

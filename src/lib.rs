@@ -27,7 +27,11 @@ pub mod redact;
 
 pub mod audit;
 
+pub mod frontmatter;
+
 pub mod workspace;
+
+pub mod skills;
 
 pub mod process;
 

@@ -12,6 +12,7 @@ mod schema;
 pub mod todos;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ use crate::call::{
     Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, Todo, ToolOutput,
 };
 pub use crate::permission::Refusal;
+use crate::permission::broker::Rights;
+use crate::permission::judgement;
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::{LockedFile, Snapshot};
@@ -48,6 +51,36 @@ pub struct Offer<'a> {
     pub model: &'a Model,
     /// The kind of client.
     pub client: &'a str,
+    /// What the agent may do; none where only a name is looked up.
+    pub rights: Option<&'a Rights>,
+}
+
+impl Offer<'_> {
+    /// Says whether a rule denies the agent a permission for one pattern.
+    pub fn denies(&self, permission: &str, pattern: &str) -> bool {
+        self.rights
+            .is_some_and(|rights| judgement::denies(permission, pattern, rights))
+    }
+}
+
+/// One thing that is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputProblem {
+    /// The argument, its place in the input joined by dots; empty for the input itself.
+    pub argument: String,
+    /// The schema's keyword that it breaks.
+    pub keyword: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for InputProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.argument.is_empty() {
+            write!(f, "{}: ", self.argument)?;
+        }
+        f.write_str(&self.message)
+    }
 }
 
 /// Says whether models of this kind are given `apply_patch`, in the place of `edit` and `write`
@@ -68,6 +101,14 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Returns what is told about the tool in a list made for `offer`.
     fn definition(&self, offer: &Offer<'_>) -> Definition;
+
+    /// Looks again at what the tool's definition is made of. Called before a list is made.
+    async fn refresh(&self) {}
+
+    /// Returns what the model reads when an input does not fit the schema.
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        misfit(self.name(), problems)
+    }
 
     /// Says whether the tool is one for this model and client. One that is not can neither be seen nor called.
     fn is_offered(&self, _offer: &Offer<'_>) -> bool {
@@ -128,6 +169,9 @@ pub trait TypedTool: Send + Sync + 'static {
     /// The fixed facts.
     const ABOUT: About;
 
+    /// Whether it is there only where somebody has switched it on, and may change.
+    const EXPERIMENTAL: bool = false;
+
     /// Returns the text for the model.
     fn description(&self, offer: &Offer<'_>) -> String;
 
@@ -144,6 +188,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Says whether a person may replace the input: see [`Tool::is_editable`].
     fn is_editable(&self) -> bool {
         false
+    }
+
+    /// Returns what the model reads when an input does not fit the schema.
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        misfit(Self::ABOUT.name, problems)
     }
 
     /// Runs the tool.
@@ -168,6 +217,10 @@ impl<T: TypedTool> Tool for T {
         TypedTool::is_offered(self, offer)
     }
 
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        TypedTool::misfit(self, problems)
+    }
+
     fn takes_input(&self) -> bool {
         TypedTool::takes_input(self)
     }
@@ -184,7 +237,7 @@ impl<T: TypedTool> Tool for T {
             source: Source::Builtin,
             effects: T::ABOUT.effects.to_vec(),
             permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),
-            experimental: false,
+            experimental: T::EXPERIMENTAL,
             advertised: T::ABOUT.advertised,
         }
     }
@@ -202,6 +255,11 @@ impl<T: TypedTool> Tool for T {
     }
 }
 
+fn misfit(tool: &str, problems: &[InputProblem]) -> String {
+    let problems: Vec<String> = problems.iter().map(InputProblem::to_string).collect();
+    invalid_arguments(tool, &problems.join("; "))
+}
+
 /// What the engine does for a running call. Tools reach it through [`CallContext`]; tests give their own.
 #[async_trait]
 pub trait CallPort: Send + Sync + 'static {
@@ -213,6 +271,11 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Publishes interim title and metadata: absent keys stay, null clears. Rate-limited, the latest wins.
     async fn progress(&self, title: Option<String>, patch: JsonMap);
+
+    /// Says whether a rule denies a permission for one pattern. Nobody is asked.
+    fn denies(&self, _permission: &str, _pattern: &str) -> bool {
+        false
+    }
 
     /// Appends bytes to the call's stored output and returns once they are written; readers see them next.
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError>;
@@ -317,6 +380,11 @@ impl CallContext {
     /// A rule denies it, a person refused it, nobody answered in time, or the call was cancelled meanwhile.
     pub async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
         self.port.ask(ask).await
+    }
+
+    /// Says whether a rule denies a permission for one pattern: what is denied need not even be named to the model.
+    pub fn denies(&self, permission: &str, pattern: &str) -> bool {
+        self.port.denies(permission, pattern)
     }
 
     /// Asks a person questions and waits, without a limit of time of its own, for the answers: for each question, in

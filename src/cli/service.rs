@@ -274,6 +274,7 @@ fn explain_workspace(
         Folders {
             output_dir: &output_dir,
             data_dir,
+            skills: &[],
         },
     );
     let agents: Vec<Value> = agents

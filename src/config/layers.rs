@@ -22,7 +22,7 @@ const FILE_NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) layers: Vec<Layer>,
-    /// The folders for agents, tools, plugins and skills, weak to strong.
+    /// The folders for agents, tools and plugins, weak to strong.
     pub(super) directories: Vec<PathBuf>,
     /// Those of them that the project brought.
     pub(super) project_directories: Vec<PathBuf>,
@@ -86,16 +86,16 @@ pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> R
 
 /// A folder to look in.
 #[derive(Clone, Debug)]
-struct Folder {
-    path: PathBuf,
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
     /// Whether what is in it must be our own to count.
-    foreign: bool,
+    pub(super) foreign: bool,
     /// Whether the project brought it.
-    of_project: bool,
+    pub(super) of_project: bool,
 }
 
 /// The folders of a project, from the outermost that counts to the workspace itself.
-fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> {
+pub(super) fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> {
     let repository = worktree.join(".git").exists() && directory.starts_with(worktree);
     let mut folders: Vec<Folder> = directory
         .ancestors()

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Position, Problem};
 use crate::call::JsonMap;
+use crate::frontmatter::{self, FrontMatterError};
 
 const MAX_ENTRIES: usize = 1000;
 
@@ -51,8 +52,8 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
 /// Returns the name and the block of the agent that a file describes: the name is the path below `folder`, or the
 /// `name` of the front matter.
 pub(super) fn agent(folder: &Path, path: &Path, text: &str) -> Result<(String, JsonMap), ConfigError> {
-    let (front, body) = split(text);
-    let mut block = yaml(front).map_err(|problem| ConfigError::invalid(path.display(), problem))?;
+    let (front, body) = frontmatter::split(text);
+    let mut block = frontmatter::parse(front).map_err(|error| ConfigError::invalid(path.display(), problem(error)))?;
     let name = match block.get("name") {
         Some(Value::String(name)) => name.clone(),
         Some(_) | None => {
@@ -76,81 +77,9 @@ pub(super) fn locate(text: &str, key: &str) -> Option<Position> {
     })
 }
 
-/// Splits a text into the front matter between two lines of `---`, and the rest.
-fn split(text: &str) -> (&str, &str) {
-    let Some(start) = text
-        .split_inclusive('\n')
-        .next()
-        .filter(|line| line.trim_end() == "---")
-    else {
-        return ("", text);
-    };
-    let mut end = start.len();
-    for line in text[start.len()..].split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return (&text[start.len()..end], &text[end + line.len()..]);
-        }
-        end += line.len();
-    }
-    ("", text)
-}
-
-fn yaml(front: &str) -> Result<JsonMap, Problem> {
-    match parse(front) {
-        Ok(map) => Ok(map),
-        // What people write as `description: Use it when: always` is no YAML, and is meant as text.
-        Err(problem) => parse(&quote_colons(front)).map_err(|_| problem),
-    }
-}
-
-fn parse(front: &str) -> Result<JsonMap, Problem> {
-    if front.trim().is_empty() {
-        return Ok(JsonMap::new());
-    }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_nodes: 10_000, max_events: 40_000, max_aliases: 100 },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
-        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
-        with_snippet: false,
-    };
-    match serde_saphyr::from_str_with_options::<Value>(front, options) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(Value::Null) => Ok(JsonMap::new()),
-        Ok(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            Err(Problem::new(None, "", "expected keys and values in the front matter"))
-        }
-        Err(error) => {
-            // The front matter begins on the second line of the file.
-            let position = error.location().map(|place| Position {
-                line: usize::try_from(place.line()).unwrap_or(usize::MAX).saturating_add(1),
-                column: usize::try_from(place.column()).unwrap_or(usize::MAX),
-            });
-            Err(Problem::new(
-                position,
-                "",
-                format!("the front matter is not YAML: {error}"),
-            ))
-        }
-    }
-}
-
-/// Quotes the plain values of top-level keys that have a colon in them.
-fn quote_colons(front: &str) -> String {
-    let quoted = front.lines().map(|line| match line.split_once(": ") {
-        Some((key, value)) if is_plain_key(key) && value.contains(':') && is_plain_value(value.trim()) => {
-            format!("{key}: {}\n", Value::from(value.trim()))
-        }
-        Some(_) | None => format!("{line}\n"),
-    });
-    quoted.collect()
-}
-
-fn is_plain_key(key: &str) -> bool {
-    !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
-}
-
-fn is_plain_value(value: &str) -> bool {
-    !value.starts_with(['"', '\'', '{', '[', '|', '>', '&', '*', '!'])
+fn problem(error: FrontMatterError) -> Problem {
+    let position = error.place.map(|(line, column)| Position { line, column });
+    Problem::new(position, "", error.message)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod layers;
 mod markdown;
 mod merge;
 mod read;
+mod skills;
 mod sources;
 mod substitute;
 mod toml_file;

@@ -14,10 +14,12 @@ use super::error::ConfigError;
 use super::flags::Flags;
 use super::layers::{self, Found};
 use super::merge;
+use super::skills;
 use super::sources::{self, Layer};
 use crate::call::{JsonMap, Rule};
 use crate::permission::agents::{AgentConfig, AgentsConfig, Mode};
 use crate::permission::rules;
+use crate::skills::Root;
 
 pub use super::sources::{Leaf, Origin};
 
@@ -36,8 +38,10 @@ pub struct ToolsConfig {
     pub packages: BTreeMap<String, String>,
     /// The switches of the environment.
     pub flags: Flags,
-    /// The configuration folders that exist, weak to strong: custom tools, plugins and skills are looked for there.
+    /// The configuration folders that exist, weak to strong: custom tools and plugins are looked for there.
     pub directories: Vec<PathBuf>,
+    /// Where skills are looked for, weak to strong.
+    pub skills: Vec<Root>,
     /// Those of them that the project brought, and not the user who runs the service.
     project_directories: Vec<PathBuf>,
     /// What a person should know: keys without effect, files left out.
@@ -88,6 +92,7 @@ impl ToolsConfig {
             global: rules_of(merged.get("permission"), env, &mut warnings),
             agents: agents_of(&merged, env, &mut warnings),
         };
+        let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
         Ok(Self {
             agents,
             experimental: Experimental::of(&merged),
@@ -96,6 +101,7 @@ impl ToolsConfig {
             flags: Flags::from_environment(env),
             merged,
             directories,
+            skills,
             project_directories,
             warnings,
             layers,

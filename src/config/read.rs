@@ -3,12 +3,13 @@
 //! *Invariant:* regular files of bounded size only. A project may hold anything under a name that is read here, so a
 //! FIFO must not hang the start and a device must not fill the memory.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::error::{ConfigError, Problem};
+pub(super) use crate::workspace::open::is_own;
 
 /// Bytes of the largest file, also after substitution.
 pub(super) const MAX_BYTES: usize = 1 << 20;
@@ -54,13 +55,6 @@ pub(super) fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Says whether an error means that there is nothing at the path.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Says whether a file or folder belongs to the service's user or to root; if it is a link, both ends must.
-pub(super) fn is_own(path: &Path) -> bool {
-    let user = rustix::process::geteuid().as_raw();
-    let own = |metadata: Metadata| metadata.uid() == user || metadata.uid() == 0;
-    path.symlink_metadata().is_ok_and(own) && path.metadata().is_ok_and(own)
 }
 
 fn read_at_most(file: File, limit: usize) -> io::Result<Vec<u8>> {

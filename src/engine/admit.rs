@@ -12,21 +12,18 @@ use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::{Entry, Registry};
 use super::run::{self, Run, running};
-use super::{Engine, Place, SESSIONS_REMEMBERED, lineage, recording};
+use super::{Engine, Place, lineage, recording};
 use crate::audit::Fact;
 use crate::call::{
-    Ask, CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState,
-    RawInput, ServiceEvent, ServiceEventKind, SessionId, Timestamp, ToolCall,
+    CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
+    ServiceEvent, ServiceEventKind, Timestamp, ToolCall,
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
-use crate::store::{CallFilter, Created, PageRequest, PromptFilter, StoreError};
-use crate::tool::{Offer, invalid_arguments};
+use crate::store::{Created, PromptFilter, StoreError};
+use crate::tool::{InputProblem, Offer};
 
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
-
-/// How far back the last two calls that clients made in a session are looked for.
-const LAST_CALLS: usize = 32;
 
 /// Why a call was not admitted. No record of it exists.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +87,8 @@ pub(super) enum Maker {
     Client,
     /// Another call: it is not a step of the model's, so it counts in no row of identical calls.
     Call,
+    /// Another call that hands on what the model made.
+    Bundle,
 }
 
 /// A request that was understood, as far as it can be.
@@ -173,10 +172,11 @@ impl Engine {
         let record = CallRecord {
             in_task: own.in_task,
             ancestors,
-            made_by_call: maker == Maker::Call,
+            made_by_call: maker != Maker::Client,
+            is_step: maker != Maker::Call,
             ..self.new_record(&call, place.workspace.directory(), &prepared, digest)
         };
-        self.record_and_run(place, record, prepared, rights, maker).await
+        self.record_and_run(place, record, prepared, rights).await
     }
 
     async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {
@@ -222,14 +222,18 @@ impl Engine {
         }
     }
 
-    /// Says whether the agent of a call may call a tool of this name.
-    pub(super) fn may_call(&self, record: &CallRecord, tool: &str) -> bool {
+    /// Says whether the agent of a call may call a tool of exactly this name; if not, which ones its models are told of.
+    pub(super) fn may_call(&self, record: &CallRecord, tool: &str) -> Result<(), Vec<String>> {
         let Some(place) = self.place(&record.origin.workspace) else {
-            return false;
+            return Err(Vec::new());
         };
         let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = offer(place, &record.origin);
-        place.tools.current().resolve(tool, &offer, &rights).is_some()
+        let registry = place.tools.current();
+        match registry.resolve(tool, &offer, &rights) {
+            Some(entry) if entry.tool.name() == tool => Ok(()),
+            Some(_) | None => Err(registry.callable_names(&offer, &rights).split_off(1)),
+        }
     }
 
     /// Takes the id for a call that is about to be recorded; `None` if another one came first.
@@ -263,6 +267,7 @@ impl Engine {
             in_task: false,
             ancestors: Vec::new(),
             made_by_call: false,
+            is_step: false,
             request_digest,
             input_json: prepared.checked.frozen.json.clone(),
             input_digest: prepared.checked.frozen.digest.clone(),
@@ -286,7 +291,6 @@ impl Engine {
         mut record: CallRecord,
         prepared: Prepared,
         rights: Rights,
-        maker: Maker,
     ) -> Result<Started, AdmitError> {
         let live = loop {
             if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
@@ -298,7 +302,7 @@ impl Engine {
         };
         let attached = live.attach();
         // Remembered even if its arguments do not fit: it is a call of the row all the same.
-        let in_a_row = maker == Maker::Client && self.asks_doom_loop(&record, &rights).await;
+        let in_a_row = self.asks_doom_loop(&record, &rights).await;
         let asks_first = in_a_row && prepared.checked.problem.is_none();
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
@@ -453,63 +457,6 @@ impl Engine {
             },
         });
     }
-
-    /// Says whether this call is the third identical one in a row of its session and the rules alone do not allow that
-    /// (`spec/framework.md` §10, F4), and remembers the call.
-    async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
-        let this = (record.tool.clone(), record.input_digest.clone());
-        let known = lock(&self.recent_calls).contains_key(&record.origin.session);
-        let stored = if known {
-            Vec::new()
-        } else {
-            self.last_calls(&record.origin.session).await
-        };
-        let in_a_row = {
-            let mut sessions = lock(&self.recent_calls);
-            if sessions.len() >= SESSIONS_REMEMBERED && !known {
-                // Any session can be read again from the store.
-                if let Some(any) = sessions.keys().next().cloned() {
-                    sessions.remove(&any);
-                }
-            }
-            let last = sessions.entry(record.origin.session.clone()).or_insert(stored);
-            let in_a_row = last.len() == 2 && last.iter().all(|call| *call == this);
-            last.push(this);
-            if last.len() > 2 {
-                last.remove(0);
-            }
-            in_a_row
-        };
-        let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
-        in_a_row && !self.broker.judge(&record.origin, rights, &ask).is_allowed_by_rule()
-    }
-
-    async fn last_calls(&self, session: &SessionId) -> Vec<(String, String)> {
-        let filter = CallFilter {
-            session: Some(session.clone()),
-            ..Default::default()
-        };
-        let page = PageRequest {
-            size: LAST_CALLS,
-            after: None,
-        };
-        match self.store.list_calls(&filter, &page).await {
-            Ok(page) => page
-                .items
-                .into_iter()
-                .filter(|call| !call.made_by_call)
-                .take(2)
-                .collect::<Vec<_>>()
-                .into_iter()
-                .rev()
-                .map(|call| (call.tool, call.input_digest))
-                .collect(),
-            Err(error) => {
-                tracing::error!(%session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
-                Vec::new()
-            }
-        }
-    }
 }
 
 /// Returns for whom the tools of a call are listed.
@@ -519,6 +466,7 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
         agent: &origin.agent,
         model: &origin.model,
         client: &origin.client,
+        rights: None,
     }
 }
 
@@ -571,20 +519,16 @@ fn understood(registry: &Registry, call: &ToolCall, offer: &Offer<'_>, rights: &
 /// Converts arguments to what the schema wants, checks them and freezes them.
 pub(super) fn checked(entry: &Entry, mut value: Value) -> Checked {
     let check = |value: &Value| input::problems(&entry.validator, value);
-    let mut problem = check(&value);
-    if problem.is_some() {
+    let mut problems = check(&value);
+    if !problems.is_empty() {
         input::convert(&mut value, &entry.schema);
-        problem = check(&value);
+        problems = check(&value);
     }
-    let text = |details: String| {
-        (
-            EndReason::InvalidArguments,
-            invalid_arguments(entry.tool.name(), &details),
-        )
-    };
+    let misfit = |problems: &[InputProblem]| (EndReason::InvalidArguments, entry.tool.misfit(problems));
+    let problem = (!problems.is_empty()).then(|| misfit(&problems));
     Checked {
         frozen: Frozen::new(&value),
-        problem: problem.map(text),
+        problem,
     }
 }
 

@@ -50,12 +50,14 @@ impl Engine {
                  call, or make the next one from outside."
             )));
         }
-        if !self.may_call(parent, &call.tool) {
-            return Err(ToolError::Failed(format!(
-                "The tool {} is not available to the agent {}.",
-                call.tool, parent.origin.agent
-            )));
+        if let Err(available) = self.may_call(parent, &call.tool) {
+            return Err(ToolError::NoSuchTool {
+                tool: call.tool,
+                agent: parent.origin.agent.clone(),
+                available,
+            });
         }
+        let made_by = if call.is_step { Maker::Bundle } else { Maker::Call };
         let call = ToolCall {
             id: CallId::generate(),
             origin: Origin {
@@ -67,7 +69,7 @@ impl Engine {
             timeout: None,
             on_disconnect: OnDisconnect::Keep,
         };
-        let started = self.admit(call, Maker::Call).await.map_err(refused)?;
+        let started = self.admit(call, made_by).await.map_err(refused)?;
         let Some(attached) = started.attached else {
             return Err(ToolError::Internal("a new call was taken for an old one".into()));
         };

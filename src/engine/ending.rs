@@ -135,13 +135,14 @@ impl Run {
         match error {
             ToolError::Refused(refusal) => self.explain_refusal(refusal),
             ToolError::Cancelled => self.stopped(),
-            ToolError::Failed(_) | ToolError::Quota(_) | ToolError::Child { .. }
+            ToolError::Failed(_) | ToolError::Quota(_) | ToolError::NoSuchTool { .. } | ToolError::Child { .. }
                 if self.live.stop_reason().is_some() =>
             {
                 self.stopped()
             }
             ToolError::Failed(text) => failed(EndReason::ToolError, text),
             ToolError::Quota(text) => failed(EndReason::Quota, text),
+            error @ ToolError::NoSuchTool { .. } => failed(EndReason::ToolError, error.to_string()),
             ToolError::Child { reason, error } => failed(reason, error),
             ToolError::Internal(cause) => {
                 tracing::error!(

@@ -10,10 +10,14 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::call::RawInput;
+use crate::tool::InputProblem;
 
 /// How deeply an input may be nested. Protobuf takes 100 levels, a `Struct` uses three for each of ours, and an input
 /// travels inside prompts and events.
 const MAX_DEPTH: usize = 24;
+
+/// How much of what is wrong with an input is told: a long list may have something wrong with every item.
+const MAX_PROBLEMS: usize = 200;
 
 /// The input that runs: its canonical text (RFC 8785), the value read back from that text, and the text's SHA-256.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,13 +126,14 @@ pub(crate) fn convert(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Returns what is wrong with an input, one clause for every offending argument, or nothing.
-pub(crate) fn problems(validator: &Validator, value: &Value) -> Option<String> {
-    let problems: Vec<String> = validator.iter_errors(value).map(|error| describe(&error)).collect();
-    (!problems.is_empty()).then(|| problems.join("; "))
+/// Returns what is wrong with an input, one entry for every offending argument.
+pub(crate) fn problems(validator: &Validator, value: &Value) -> Vec<InputProblem> {
+    let errors = validator.iter_errors(value).take(MAX_PROBLEMS);
+    errors.map(|error| describe(&error)).collect()
 }
 
-fn describe(error: &jsonschema::ValidationError<'_>) -> String {
+fn describe(error: &jsonschema::ValidationError<'_>) -> InputProblem {
+    let keyword = error.kind().keyword().to_owned();
     let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
     if let ValidationErrorKind::Required { property } = error.kind() {
         let name = property.as_str().unwrap_or_default();
@@ -137,14 +142,17 @@ fn describe(error: &jsonschema::ValidationError<'_>) -> String {
         } else {
             format!("{path}.{name}")
         };
-        return format!("{full}: this argument is required");
+        return InputProblem {
+            argument: full,
+            keyword,
+            message: "this argument is required".to_owned(),
+        };
     }
-    // The message quotes the offending value, which may be as large as a file.
-    let message = shorten(&error.to_string(), 300);
-    if path.is_empty() {
-        message
-    } else {
-        format!("{path}: {message}")
+    InputProblem {
+        argument: path,
+        keyword,
+        // It quotes the offending value, which may be as large as a file.
+        message: shorten(&error.to_string(), 300),
     }
 }
 
@@ -214,7 +222,8 @@ mod tests {
     fn names_every_offending_argument() {
         let validator = jsonschema::validator_for(&open_schema(&schema())).unwrap();
         let check = |input: Value, expected: &[&str]| {
-            let text = problems(&validator, &input).unwrap_or_default();
+            let found = problems(&validator, &input);
+            let text = found.iter().map(InputProblem::to_string).collect::<Vec<_>>().join("; ");
             for part in expected {
                 assert!(text.contains(part), "{input}: {text}");
             }

@@ -21,6 +21,7 @@ pub mod outputs;
 mod port;
 mod recording;
 mod registry;
+mod row;
 mod run;
 mod stdin;
 pub mod truncate;
@@ -100,6 +101,7 @@ impl Place {
     /// Returns what the model of an agent with these rights is told of the tools.
     pub async fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
         let registry = self.tools.current();
+        registry.refresh().await;
         registry.hooks().definitions(registry.offered(offer, rights)).await
     }
 
@@ -141,8 +143,8 @@ pub struct Engine {
     door: Door,
     /// Calls that run in this process.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
-    /// Tool and digest of the last calls of each session, newest last; the loop question reads it.
-    recent_calls: Mutex<HashMap<SessionId, Vec<(String, String)>>>,
+    /// The last calls of each session; the loop question reads it.
+    recent_calls: Mutex<HashMap<SessionId, row::Row>>,
     tasks: TaskTracker,
     /// Parent of every call's stop token.
     stop_all: CancellationToken,
@@ -408,7 +410,9 @@ impl Engine {
         let orphans = self.store.adopt_orphans(&self.instance).await?;
         let mut recovered = Recovered::default();
         for orphan in orphans {
-            if orphan.state == CallState::Waiting && self.resume(&orphan).await? {
+            // Whoever made it is lost, so nobody would know what it does now.
+            let waits = orphan.state == CallState::Waiting && !orphan.made_by_call;
+            if waits && self.resume(&orphan).await? {
                 recovered.resumed += 1;
             } else {
                 let changes = self.store.changes(&orphan.id).await?;

@@ -21,7 +21,7 @@ use crate::call::{
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights, Verdict};
-use crate::permission::judgement::Judgement;
+use crate::permission::judgement::{self, Judgement};
 use crate::store::{Store, StoreError};
 use crate::tool::{CallPort, Child, ChildCall, HookPoint, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
@@ -405,6 +405,10 @@ impl CallPort for Port {
     async fn progress(&self, title: Option<String>, patch: JsonMap) {
         // A closed log means that the call has ended; nobody would see it.
         let _ = self.log.send(Command::Metadata { title, patch }).await;
+    }
+
+    fn denies(&self, permission: &str, pattern: &str) -> bool {
+        judgement::denies(permission, pattern, &self.rights)
     }
 
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {

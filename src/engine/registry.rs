@@ -87,11 +87,22 @@ impl Registry {
 
     /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7).
     pub fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        let offer = Offer {
+            rights: Some(rights),
+            ..*offer
+        };
         self.usable(rights)
-            .filter(|entry| entry.tool.is_offered(offer))
-            .map(|entry| dialect::adapt(entry.tool.definition(offer), offer.model))
+            .filter(|entry| entry.tool.is_offered(&offer))
+            .map(|entry| dialect::adapt(entry.tool.definition(&offer), offer.model))
             .filter(|definition| definition.advertised)
             .collect()
+    }
+
+    /// Has every tool look again at what its definition is made of. To be called before [`Self::offered`].
+    pub async fn refresh(&self) {
+        for entry in &self.entries {
+            entry.tool.refresh().await;
+        }
     }
 
     /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rights may use it
@@ -212,6 +223,7 @@ mod tests {
                 agent: "build",
                 model: &model,
                 client: "cli",
+                rights: None,
             };
             let offered: Vec<String> = registry
                 .offered(&offer, &rights)

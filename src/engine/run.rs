@@ -240,11 +240,13 @@ impl Run {
                 "the digest of the input is not the one that was approved",
             ));
         }
-        let problem = match serde_json::from_str(&record.input_json) {
-            Ok(value) => input::problems(&self.entry.validator, &value),
-            Err(error) => Some(error.to_string()),
-        };
-        problem.map(|details| invalid_arguments(&record.tool, &details))
+        match serde_json::from_str(&record.input_json) {
+            Ok(value) => {
+                let problems = input::problems(&self.entry.validator, &value);
+                (!problems.is_empty()).then(|| self.entry.tool.misfit(&problems))
+            }
+            Err(error) => Some(invalid_arguments(&record.tool, &error.to_string())),
+        }
     }
 
     async fn attempt(&self, port: Arc<Port>, asks_first: bool) -> Returned {

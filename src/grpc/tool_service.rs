@@ -78,6 +78,7 @@ impl Tools {
             agent: &agent_name,
             model: &model,
             client: &client,
+            rights: None,
         };
         Ok(place.offered(&offer, &place.rights(agent)).await)
     }

@@ -4,7 +4,7 @@
 //! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global
 //! block, its configured block, and a last pair that keeps stored output readable.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::rules::{self, rule};
 use crate::call::Action::{Allow, Ask, Deny};
@@ -98,6 +98,8 @@ pub struct Folders<'a> {
     pub output_dir: &'a Path,
     /// The data directory; plans outside a repository are written below it.
     pub data_dir: &'a Path,
+    /// The folders of skills outside the workspace: what a skill speaks of may be read.
+    pub skills: &'a [PathBuf],
 }
 
 /// The agents of one workspace, built-in ones first, then in the order of the configuration.
@@ -108,10 +110,11 @@ impl Agents {
     /// Makes the agents that a configuration leads to.
     pub fn new(config: &AgentsConfig, folders: Folders<'_>) -> Self {
         let readable = stored_output(folders.output_dir);
-        let mut agents: Vec<Agent> = built_in(folders, &readable)
+        let outside = [readable.clone(), of_skills(folders.skills)].concat();
+        let mut agents: Vec<Agent> = built_in(folders, &outside)
             .into_iter()
             .map(|own| Agent {
-                rules: [defaults(&readable), own.rules, config.global.clone()].concat(),
+                rules: [defaults(&outside), own.rules, config.global.clone()].concat(),
                 ..own
             })
             .collect();
@@ -124,7 +127,7 @@ impl Agents {
                 continue;
             }
             let index = known.unwrap_or_else(|| {
-                let rules = [defaults(&readable), config.global.clone()].concat();
+                let rules = [defaults(&outside), config.global.clone()].concat();
                 agents.push(agent(&block.name, Mode::All, None, rules));
                 agents.len() - 1
             });
@@ -208,7 +211,16 @@ fn stored_output(output_dir: &Path) -> Vec<Rule> {
     ]
 }
 
-fn defaults(readable: &[Rule]) -> Vec<Rule> {
+fn of_skills(folders: &[PathBuf]) -> Vec<Rule> {
+    let folders = folders.iter().map(|folder| folder.to_string_lossy());
+    // A pattern cannot name such a folder alone.
+    let folders = folders.filter(|folder| !folder.contains(['*', '?']));
+    folders
+        .map(|folder| rule("external_directory", &format!("{folder}/*"), Allow))
+        .collect()
+}
+
+fn defaults(outside: &[Rule]) -> Vec<Rule> {
     let mut rules = vec![
         rule("*", "*", Allow),
         rule("doom_loop", "*", Ask),
@@ -216,7 +228,7 @@ fn defaults(readable: &[Rule]) -> Vec<Rule> {
         // Asked only where programs run without the network until somebody allows it.
         rule("network", "*", Ask),
     ];
-    rules.extend(readable.iter().cloned());
+    rules.extend(outside.iter().cloned());
     rules.extend([
         rule("question", "*", Deny),
         rule("plan_enter", "*", Deny),
@@ -230,7 +242,7 @@ fn defaults(readable: &[Rule]) -> Vec<Rule> {
 }
 
 /// The built-in agents with nothing but their own rules.
-fn built_in(folders: Folders<'_>, readable: &[Rule]) -> Vec<Agent> {
+fn built_in(folders: Folders<'_>, outside: &[Rule]) -> Vec<Agent> {
     let mut agents = vec![
         agent(
             "build",
@@ -257,7 +269,7 @@ fn built_in(folders: Folders<'_>, readable: &[Rule]) -> Vec<Agent> {
                 "Finds its way through a code base quickly: files by name pattern, code by keyword, answers about how \
                  things work. Say how thorough it should be: \"quick\", \"medium\" or \"very thorough\".",
             ),
-            explore_rules(readable),
+            explore_rules(outside),
         ),
     ];
     agents.extend(["compaction", "title", "summary"].map(|name| Agent {
@@ -294,7 +306,7 @@ fn plan_rules(data_dir: &Path) -> Vec<Rule> {
     ]
 }
 
-fn explore_rules(readable: &[Rule]) -> Vec<Rule> {
+fn explore_rules(outside: &[Rule]) -> Vec<Rule> {
     let mut rules = vec![rule("*", "*", Deny)];
     let allowed = [
         "grep",
@@ -307,7 +319,7 @@ fn explore_rules(readable: &[Rule]) -> Vec<Rule> {
         "read",
     ];
     rules.extend(allowed.map(|permission| rule(permission, "*", Allow)));
-    rules.extend(readable.iter().cloned());
+    rules.extend(outside.iter().cloned());
     rules
 }
 
@@ -324,6 +336,7 @@ mod tests {
         let folders = Folders {
             output_dir: Path::new("/data/tool-output"),
             data_dir: Path::new("/data"),
+            skills: &[PathBuf::from("/home/s/one"), PathBuf::from("/home/*")],
         };
         Agents::new(&config, folders)
     }
@@ -353,6 +366,9 @@ mod tests {
                 ("doom_loop", "bash", Ask),
                 ("external_directory", "/somewhere/*", Ask),
                 ("external_directory", "/data/tool-output/*", Allow),
+                ("external_directory", "/home/s/one/*", Allow),
+                ("external_directory", "/home/s/one/sub/*", Allow),
+                ("external_directory", "/home/s/*", Ask),
                 ("question", "*", Allow),
                 ("plan_enter", "*", Allow),
                 ("plan_exit", "*", Deny),
@@ -400,6 +416,7 @@ mod tests {
             ("doom_loop", "bash", Deny),
             ("external_directory", "/other/*", Deny),
             ("external_directory", "/data/tool-output/*", Allow),
+            ("external_directory", "/home/s/one/*", Allow),
         ];
         check(&agents, "explore", explore);
         check(&agents, "title", &[("bash", "ls", Deny)]);
@@ -413,6 +430,7 @@ mod tests {
         let denied = agents(&[("external_directory", "*", Deny)], Vec::new());
         check(&denied, "build", &row(Allow));
         check(&denied, "build", &[("external_directory", "/etc/*", Deny)]);
+        check(&denied, "build", &[("external_directory", "/home/s/one/*", Deny)]);
         let meant = agents(&[("external_directory", "/data/tool-output/*", Deny)], Vec::new());
         check(&meant, "build", &row(Deny));
     }

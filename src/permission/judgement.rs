@@ -76,6 +76,11 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     }
 }
 
+/// Says whether a rule denies a permission for one pattern, whatever is granted.
+pub fn denies(permission: &str, pattern: &str, rights: &Rights) -> bool {
+    matches!(judge_pattern(permission, pattern, rights, &[]), Verdict::Deny { .. })
+}
+
 /// The verdict on one pattern.
 enum Verdict<'r> {
     Allow {

@@ -11,10 +11,13 @@ use crate::call::{CallId, Ending, JsonMap};
 /// A call that a tool makes: in the same session, workspace and name, with the permissions of the same agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildCall {
-    /// The tool's name.
+    /// The tool's name, exactly.
     pub tool: String,
     /// The arguments.
     pub input: Value,
+    /// Whether the model made it, and this call only hands it on: it counts in the row of identical calls as if it had
+    /// come by itself.
+    pub is_step: bool,
 }
 
 /// What the engine does for a tool that made another call.

@@ -28,6 +28,16 @@ pub enum ToolError {
     /// A limit of the service was reached.
     #[error("{0}")]
     Quota(String),
+    /// A call of a tool was to be made that the agent does not have.
+    #[error("The tool {tool} is not available to the agent {agent}.")]
+    NoSuchTool {
+        /// The name.
+        tool: String,
+        /// The agent.
+        agent: String,
+        /// The names of the tools that the agent's models are told of, in their order.
+        available: Vec<String>,
+    },
     /// A call that this one made failed, and this one fails for the same reason and with the same text.
     #[error("{error}")]
     Child {

@@ -305,6 +305,7 @@ fn unfit(error: FileError, line: usize) -> ToolError {
         error @ (ToolError::Refused(_)
         | ToolError::Cancelled
         | ToolError::Quota(_)
+        | ToolError::NoSuchTool { .. }
         | ToolError::Child { .. }
         | ToolError::Internal(_)) => error,
     }

@@ -1,10 +1,11 @@
 //! The built-in tools, one file each, with its description beside it.
 //!
-//! *Invariant:* a tool imports `call`, `tool`, `workspace` and `process`; never the engine, the permissions, a store, the
+//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `shell` and `skills`; never the engine, the permissions, a store, the
 //! wire or another tool.
 
 pub mod apply_patch;
 pub mod bash;
+pub mod batch;
 pub mod edit;
 pub mod glob;
 pub mod grep;
@@ -16,6 +17,7 @@ pub mod plan_exit;
 pub mod question;
 pub mod read;
 pub mod revert;
+pub mod skill;
 pub mod todoread;
 pub mod todowrite;
 pub mod write;

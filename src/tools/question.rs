@@ -264,6 +264,7 @@ mod tests {
                 agent: "build",
                 model: &Model::default(),
                 client,
+                rights: None,
             };
             assert_eq!(Question::new(any_client).is_offered(&offer), expected, "{client}");
         };

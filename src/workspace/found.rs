@@ -37,6 +37,11 @@ impl FoundFile<'_> {
         self.relative
     }
 
+    /// Says whether it is a link.
+    pub fn is_link(&self) -> bool {
+        self.is_link
+    }
+
     /// Returns when it was modified; nothing if it is gone or leads to something other than a regular file.
     pub fn modified(&self) -> Option<Modified> {
         let flags = if self.is_link {

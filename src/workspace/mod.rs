@@ -19,6 +19,7 @@ mod listing;
 pub mod locks;
 pub mod marks;
 pub mod merge;
+pub mod named;
 pub mod newest;
 pub mod open;
 pub mod patch;

@@ -55,6 +55,13 @@ pub(super) struct Opened {
     pub(super) is_folder: bool,
 }
 
+/// Says whether a file or folder belongs to the service's user or to root; if it is a link, both ends must.
+pub fn is_own(path: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let own = |metadata: Metadata| metadata.uid() == user || metadata.uid() == 0;
+    path.symlink_metadata().is_ok_and(own) && path.metadata().is_ok_and(own)
+}
+
 /// Returns what is at the real path, without opening it.
 pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
     match path.real().symlink_metadata() {

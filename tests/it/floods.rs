@@ -3,28 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use prost_types::Struct;
-use prost_types::value::Kind;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use toolgate::grpc::proto::call_event::Event;
 use toolgate::grpc::proto::*;
 
 use crate::support::*;
-
-fn json_of(fields: &Struct) -> Value {
-    fn value(kind: Option<&Kind>) -> Value {
-        match kind {
-            None | Some(Kind::NullValue(_)) => Value::Null,
-            Some(Kind::NumberValue(number)) => Value::from(*number),
-            Some(Kind::StringValue(text)) => Value::from(text.clone()),
-            Some(Kind::BoolValue(is_true)) => Value::from(*is_true),
-            Some(Kind::StructValue(fields)) => json_of(fields),
-            Some(Kind::ListValue(list)) => list.values.iter().map(|item| value(item.kind.as_ref())).collect(),
-        }
-    }
-    let field = |(name, field): (&String, &prost_types::Value)| (name.clone(), value(field.kind.as_ref()));
-    Value::Object(fields.fields.iter().map(field).collect::<Map<_, _>>())
-}
 
 /// A call that was stopped by a quota: what it says, and its metadata.
 struct Stopped {

@@ -288,6 +288,7 @@ fn definitions_are_changed_for_the_list_only() {
             agent: "build",
             model: &Model::default(),
             client: "cli",
+            rights: None,
         };
         let agent = place.agent("build").unwrap();
         let listed = place.offered(&offer, &place.rights(agent)).await;

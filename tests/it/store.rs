@@ -84,6 +84,7 @@ pub(crate) fn record(id: &str, owner: &InstanceId) -> CallRecord {
         in_task: false,
         ancestors: Vec::new(),
         made_by_call: false,
+        is_step: false,
         request_digest: "00".to_owned(),
         input_json: r#"{"command":"true"}"#.to_owned(),
         input_digest: "11".to_owned(),

@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use prost_types::Struct;
+use prost_types::value::Kind;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -516,6 +518,22 @@ pub(crate) fn failed(call: &Call) -> &CallFailed {
         Some(call::Ending::Failed(failed)) => failed,
         other => panic!("not failed: {other:?}"),
     }
+}
+
+/// A struct of the wire as JSON; every number is a double.
+pub(crate) fn json_of(fields: &Struct) -> Value {
+    fn value(kind: Option<&Kind>) -> Value {
+        match kind {
+            None | Some(Kind::NullValue(_)) => Value::Null,
+            Some(Kind::NumberValue(number)) => Value::from(*number),
+            Some(Kind::StringValue(text)) => Value::from(text.clone()),
+            Some(Kind::BoolValue(is_true)) => Value::from(*is_true),
+            Some(Kind::StructValue(fields)) => json_of(fields),
+            Some(Kind::ListValue(list)) => list.values.iter().map(|item| value(item.kind.as_ref())).collect(),
+        }
+    }
+    let field = |(name, field): (&String, &prost_types::Value)| (name.clone(), value(field.kind.as_ref()));
+    Value::Object(fields.fields.iter().map(field).collect::<Map<_, _>>())
 }
 
 /// Checks the code and the details of a refusal and returns the details.

@@ -9,22 +9,35 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// A module may name these others of its crate, and no more. To allow one more, say why in its `//!` lines too.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("call", &[]),
     ("redact", &["call"]),
     ("audit", &["call", "redact"]),
+    ("frontmatter", &["call"]),
     ("workspace", &[]),
+    ("skills", &["frontmatter", "workspace"]),
     ("process", &[]),
     ("shell", &[]),
     ("store", &["audit", "call"]),
     ("permission", &["call", "store"]),
     ("tool", &["call", "permission", "workspace"]),
-    ("tools", &["call", "tool", "workspace", "process", "shell"]),
+    ("tools", &["call", "tool", "workspace", "process", "shell", "skills"]),
     (
         "engine",
         &["audit", "call", "permission", "redact", "store", "tool", "workspace"],
     ),
-    ("config", &["audit", "call", "permission", "redact", "workspace"]),
+    (
+        "config",
+        &[
+            "audit",
+            "call",
+            "frontmatter",
+            "permission",
+            "redact",
+            "skills",
+            "workspace",
+        ],
+    ),
     ("grpc", &["audit", "call", "engine", "permission", "store", "tool"]),
     (
         "app",
@@ -37,6 +50,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "permission",
             "process",
             "redact",
+            "skills",
             "store",
             "tool",
             "tools",

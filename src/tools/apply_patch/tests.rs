@@ -312,6 +312,7 @@ fn is_offered_to_the_models_that_know_it() {
             agent: "build",
             model: &model,
             client: "cli",
+            rights: None,
         };
         let tool: &dyn Tool = &tool();
         assert_eq!(tool.is_offered(&offer), expected, "{model_id}");

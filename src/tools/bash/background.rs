@@ -132,6 +132,7 @@ pub(super) async fn start(input: super::Input, ctx: &CallContext) -> Result<Tool
         .start_child(ChildCall {
             tool: Background::ABOUT.name.to_owned(),
             input: Value::Object(arguments),
+            is_step: false,
         })
         .await?;
     let facts = child.launched().await?;

@@ -434,6 +434,7 @@ fn describes_itself() {
         agent: "build",
         model: &model,
         client: "cli",
+        rights: None,
     };
     let definition = fixture.tool.definition(&offer);
     for part in [

@@ -78,6 +78,7 @@ impl TypedTool for Maker {
         let gate = ChildCall {
             tool: "gate".to_owned(),
             input: serde_json::json!({}),
+            is_step: false,
         };
         let ending = ctx.start_child(gate).await?.ended().await?;
         match ending.outcome {
@@ -111,6 +112,7 @@ impl Inside {
         let folders = Folders {
             output_dir: path,
             data_dir: path,
+            skills: &[],
         };
         let place = Place {
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),

@@ -1,0 +1,172 @@
+//! The row of a session's calls, in which a call that is made again and again is noticed (`spec/framework.md` §10, F4).
+//!
+//! What clients make stands in one row. In another one, a call that hands on calls of the model is replaced by them: the
+//! same command three times is noticed whether it came by itself or in a batch, and so is the same batch.
+//!
+//! *Invariant:* [`Row`] is pure. What is forgotten of a session is read again from the store.
+
+use super::live::lock;
+use super::{Engine, SESSIONS_REMEMBERED};
+use crate::call::{Ask, CallId, CallRecord, SessionId};
+use crate::permission::broker::{DOOM_LOOP, Rights};
+use crate::store::{CallFilter, PageRequest};
+
+/// How far back the last calls of a session are looked for.
+const LAST_CALLS: usize = 32;
+
+/// The last two, and a call that may turn out to hand on others.
+const REMEMBERED: usize = 3;
+
+/// One call of a row.
+#[derive(Clone, Debug)]
+struct Step {
+    id: CallId,
+    tool: String,
+    digest: String,
+    handed_on_by: Option<CallId>,
+}
+
+impl Step {
+    /// Returns the step that a call is, if it is one.
+    fn of(record: &CallRecord) -> Option<Self> {
+        let is_step = !record.made_by_call || record.is_step;
+        is_step.then(|| Self {
+            id: record.id.clone(),
+            tool: record.tool.clone(),
+            digest: record.input_digest.clone(),
+            handed_on_by: record.origin.parent.clone().filter(|_| record.made_by_call),
+        })
+    }
+}
+
+/// The last calls of a session, newest last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    made: Vec<Step>,
+    unpacked: Vec<Step>,
+}
+
+impl Row {
+    /// Adds a call and says whether it is the third identical one in a row.
+    fn push(&mut self, step: Step) -> bool {
+        if let Some(bundle) = &step.handed_on_by {
+            self.unpacked.retain(|step| step.id != *bundle);
+            return add(&mut self.unpacked, step);
+        }
+        let again = add(&mut self.made, step.clone());
+        add(&mut self.unpacked, step) || again
+    }
+}
+
+/// Adds a step and says whether the two before it are identical.
+fn add(row: &mut Vec<Step>, step: Step) -> bool {
+    let is_same = |other: &&Step| (&other.tool, &other.digest) == (&step.tool, &step.digest);
+    let in_a_row = row.iter().rev().take(2).filter(is_same).count() == 2;
+    row.push(step);
+    if row.len() > REMEMBERED {
+        row.remove(0);
+    }
+    in_a_row
+}
+
+impl Engine {
+    /// Says whether this call is the third identical one in a row of its session and the rules alone do not allow that,
+    /// and remembers the call.
+    pub(super) async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
+        let Some(step) = Step::of(record) else {
+            return false;
+        };
+        let known = lock(&self.recent_calls).contains_key(&record.origin.session);
+        let stored = if known {
+            Row::default()
+        } else {
+            self.last_calls(&record.origin.session).await
+        };
+        let in_a_row = {
+            let mut sessions = lock(&self.recent_calls);
+            if sessions.len() >= SESSIONS_REMEMBERED && !known {
+                // Any session can be read again from the store.
+                if let Some(any) = sessions.keys().next().cloned() {
+                    sessions.remove(&any);
+                }
+            }
+            let row = sessions.entry(record.origin.session.clone()).or_insert(stored);
+            row.push(step)
+        };
+        let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
+        in_a_row && !self.broker.judge(&record.origin, rights, &ask).is_allowed_by_rule()
+    }
+
+    async fn last_calls(&self, session: &SessionId) -> Row {
+        let filter = CallFilter {
+            session: Some(session.clone()),
+            ..Default::default()
+        };
+        let page = PageRequest {
+            size: LAST_CALLS,
+            after: None,
+        };
+        let mut row = Row::default();
+        match self.store.list_calls(&filter, &page).await {
+            Ok(page) => {
+                for step in page.items.iter().rev().filter_map(Step::of) {
+                    row.push(step);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
+            }
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each call is its tool, in brackets what it hands on; `!` says that the call before it is the third in a row.
+    fn check(calls: &str) {
+        let mut row = Row::default();
+        let mut shown = String::new();
+        let mut bundle: Option<CallId> = None;
+        for (at, tool) in calls.chars().filter(|c| *c != '!').enumerate() {
+            shown.push(tool);
+            if tool == ']' {
+                bundle = None;
+                continue;
+            }
+            let id = CallId::from(format!("call-{at}").as_str());
+            let step = Step {
+                id: id.clone(),
+                tool: tool.to_string(),
+                digest: String::new(),
+                handed_on_by: bundle.clone(),
+            };
+            if row.push(step) {
+                shown.push('!');
+            }
+            if tool == '[' {
+                bundle = Some(id);
+            }
+        }
+        assert_eq!(shown, calls);
+    }
+
+    #[test]
+    fn the_third_in_a_row_is_noticed() {
+        check("aaa!a!");
+        check("aabaa");
+        check("ababab");
+    }
+
+    #[test]
+    fn what_is_handed_on_stands_where_it_was_handed_on() {
+        check("[aaa!]");
+        check("[aa]a!");
+        check("aa[a!b]");
+        check("a[a]a!");
+        check("[ab][ab][!ab]");
+        check("a[]a[]a");
+    }
+}
