@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
 mod approvals;
+mod approve;
 mod audit;
 mod auth;
 mod background;
