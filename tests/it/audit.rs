@@ -208,7 +208,7 @@ fn a_thousand_tamperings_are_found() {
 }
 
 /// The audit has each call's admission and end, and each prompt's beginning and decision, once and no others.
-async fn agrees(server: &Server) -> usize {
+pub(crate) async fn agrees(server: &Server) -> usize {
     let mut calls = BTreeMap::new();
     let mut page = String::new();
     loop {
