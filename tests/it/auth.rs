@@ -3,6 +3,7 @@
 //! *Invariant:* each service has its own folder and listens on a free port of this machine.
 
 mod approvals;
+mod audit;
 mod isolation;
 mod jwt;
 mod setup;
