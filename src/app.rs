@@ -32,7 +32,7 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
-use crate::engine::{self, Engine, LeftRunning, Limits, Place, Registry, truncate};
+use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::permission::agents::{Agents, Folders};
@@ -161,8 +161,8 @@ impl App {
         let kernel = Kernel::probe();
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
-        let registry = Arc::new(builtin(config, &programs, &flags, &data_dir, sandbox.as_ref())?);
-        let places = places(config, &data_dir, environment, &registry)?;
+        let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
+        let places = places(config, &data_dir, environment, &dyn_store, &tools)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -451,7 +451,7 @@ fn builtin(
     flags: &Flags,
     data_dir: &Path,
     sandbox: Option<&Arc<Sandbox>>,
-) -> anyhow::Result<Registry> {
+) -> Vec<Arc<dyn Tool>> {
     let files = Arc::new(Files::new(!flags.disable_file_time_check));
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
@@ -477,14 +477,15 @@ fn builtin(
         tools.push(Arc::new(PlanExit::new(plans.clone())));
         tools.push(Arc::new(PlanEnter::new(plans)));
     }
-    Ok(Registry::new(Arc::new(Invalid), tools)?)
+    tools
 }
 
 fn places(
     config: &Config,
     data_dir: &Path,
     environment: &Environment,
-    registry: &Arc<Registry>,
+    store: &Arc<dyn Store>,
+    builtin: &[Arc<dyn Tool>],
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let folders = Folders {
@@ -500,10 +501,17 @@ fn places(
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
         }
+        let catalog = Catalog::new(
+            &workspace.name,
+            store.clone(),
+            Arc::new(Invalid),
+            builtin.iter().cloned(),
+        )?;
         Ok(Place {
             workspace: Arc::new(opened),
             agents: Agents::new(&tools.agents, folders),
-            registry: registry.clone(),
+            tools: Arc::new(catalog),
+            trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
         })

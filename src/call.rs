@@ -178,6 +178,14 @@ impl fmt::Debug for Timestamp {
 pub enum Source {
     /// Compiled into the service.
     Builtin,
+    /// A file or an executable of the workspace.
+    Custom,
+    /// A plugin.
+    Plugin,
+    /// An MCP server.
+    Mcp,
+    /// Lent by a front end.
+    Hosted,
 }
 
 /// What a tool may do to the world; for front ends that sort or mark tools by it.
@@ -703,6 +711,34 @@ pub enum ServiceEventKind {
     },
     /// A session was ended.
     SessionEnded,
+    /// Tools came, went, or are other ones than before.
+    ToolsChanged {
+        /// Those that came.
+        added: Vec<String>,
+        /// Those that went.
+        removed: Vec<String>,
+        /// Those that are others now.
+        changed: Vec<String>,
+    },
+}
+
+/// How something that tools come from is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceState {
+    /// It is being started or connected to.
+    Connecting,
+    /// It offers what it has.
+    Ready,
+    /// It is switched off.
+    Disabled,
+    /// It does not work.
+    Failed,
+    /// Somebody has to log in.
+    NeedsAuth,
+    /// Somebody has to register this client with it.
+    NeedsClientRegistration,
+    /// It is not run, because the workspace is not trusted.
+    Untrusted,
 }
 
 /// What a tool returns on success.

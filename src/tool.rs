@@ -5,10 +5,12 @@
 
 mod child;
 mod error;
+mod hook;
 pub mod plan;
 mod schema;
 pub mod todos;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use child::{Child, ChildCall, ChildPort};
 pub use error::{ToolError, invalid_arguments};
+pub use hook::{Hook, HookError, HookPoint};
 pub use schema::schema_of;
 
 use crate::call::{
@@ -85,6 +88,12 @@ pub trait Tool: Send + Sync + 'static {
     /// Says whether a person who is asked may put another input in the place of a call's. The tool must do nothing before
     /// its questions are answered but those it marks as late, and hand on every refusal.
     fn is_editable(&self) -> bool {
+        false
+    }
+
+    /// Says that the tool hands its result to the hooks itself, in another form than others: see
+    /// [`CallContext::after_hooks`].
+    fn runs_after_hooks(&self) -> bool {
         false
     }
 
@@ -243,6 +252,16 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Says that what the call starts is under way, and what the call that waits for this should know of it.
     fn launched(&self, _facts: JsonMap) {}
+
+    /// Returns the variables that hooks add for a command.
+    async fn shell_environment(&self, _directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
+        Ok(BTreeMap::new())
+    }
+
+    /// Lets the hooks see and change a result.
+    async fn after_hooks(&self, result: Value) -> Result<Value, ToolError> {
+        Ok(result)
+    }
 
     /// Returns the next piece of what clients send to the call; none at its end.
     async fn next_input(&self) -> Option<Bytes> {
@@ -461,6 +480,23 @@ impl CallContext {
     /// wait for that ([`Child::launched`]), and is told `facts`.
     pub fn launched(&self, facts: JsonMap) {
         self.port.launched(facts);
+    }
+
+    /// Returns the variables that hooks add for a command that is to run in a folder.
+    ///
+    /// # Errors
+    /// A hook refused or failed; the command must not run.
+    pub async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
+        self.port.shell_environment(directory).await
+    }
+
+    /// Lets the hooks see and change a result. For tools that [say so](Tool::runs_after_hooks); the results of others go
+    /// through the hooks when they have returned.
+    ///
+    /// # Errors
+    /// A hook refused or failed.
+    pub async fn after_hooks(&self, result: Value) -> Result<Value, ToolError> {
+        self.port.after_hooks(result).await
     }
 
     /// Returns the next piece of what clients send to the call, and waits for it; none once a client has said that

@@ -111,6 +111,13 @@ fn line(event: &Event) -> String {
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
         Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
         Some(What::TodosUpdated(it)) => format!("{} todos by call {}", it.todos.len(), it.call_id),
+        Some(What::ToolsChanged(it)) => {
+            let parts = [("+", &it.added), ("-", &it.removed), ("~", &it.changed)];
+            let names = parts
+                .into_iter()
+                .flat_map(|(sign, names)| names.iter().map(move |name| format!(" {sign}{name}")));
+            format!("tools{}", names.collect::<String>())
+        }
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };

@@ -391,6 +391,10 @@ impl ToJson for Event {
                 "todos_updated",
                 Some(json!({ "todos": it.todos.to_json(), "call_id": it.call_id })),
             ),
+            E::ToolsChanged(it) => (
+                "tools_changed",
+                Some(json!({ "added": it.added, "removed": it.removed, "changed": it.changed })),
+            ),
             E::SessionEnded(_) => ("session_ended", Some(json!({}))),
             E::Heartbeat(_) => ("heartbeat", Some(json!({}))),
         });

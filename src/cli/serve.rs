@@ -40,6 +40,9 @@ pub(super) struct ServeArgs {
     /// What commands may write: off (whatever you may), workspace-write or read-only [env: TOOLGATE_SANDBOX_MODE]
     #[arg(long, value_name = "MODE")]
     sandbox: Option<String>,
+    /// Run the code that the workspaces bring: custom tools, plugins and MCP servers of the project's configuration
+    #[arg(long)]
+    trust: bool,
 }
 
 fn workspace(text: &str) -> Result<(String, PathBuf), String> {
@@ -64,6 +67,7 @@ impl ServeArgs {
             workspaces: self.workspace,
             data_dir: self.data_dir,
             sandbox: self.sandbox,
+            trust: self.trust,
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service, terminal)?;

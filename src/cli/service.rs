@@ -34,6 +34,7 @@ pub(super) struct Flags {
     pub(super) workspaces: Vec<(String, PathBuf)>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) sandbox: Option<String>,
+    pub(super) trust: bool,
 }
 
 impl Flags {
@@ -44,6 +45,7 @@ impl Flags {
             name: name.clone(),
             directory: text(directory),
             self_approval: None,
+            trust: None,
         };
         RawConfig {
             data_dir: self.data_dir.as_ref().map(text),
@@ -53,6 +55,7 @@ impl Flags {
                 insecure: self.insecure.then_some(true),
                 ..RawListen::default()
             },
+            trust: self.trust.then_some(true),
             workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
             sandbox: RawSandbox {
                 mode: self.sandbox.clone(),

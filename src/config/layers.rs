@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) layers: Vec<Layer>,
     /// The folders for agents, tools, plugins and skills, weak to strong.
     pub(super) directories: Vec<PathBuf>,
+    /// Those of them that the project brought.
+    pub(super) project_directories: Vec<PathBuf>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -31,6 +33,7 @@ pub(super) struct Found {
 pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> Result<Found, ConfigError> {
     let mut collector = Collector {
         env,
+        of_project: false,
         found: Found::default(),
     };
     let home_dir = env.config_home().map(|folder| folder.join("opencode"));
@@ -52,9 +55,11 @@ pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> R
     } else {
         project_folders(directory, worktree)
     };
+    collector.of_project = true;
     for folder in &project {
         collector.project_files(folder)?;
     }
+    collector.of_project = false;
     if let Some(folder) = home_dir {
         collector.agents(&folder)?;
         if folder.is_dir() {
@@ -62,10 +67,15 @@ pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> R
         }
     }
     for folder in dot_folders(&project, env) {
+        collector.of_project = folder.of_project;
         collector.files(&folder.path)?;
         collector.agents(&folder.path)?;
+        if folder.of_project {
+            collector.found.project_directories.push(folder.path.clone());
+        }
         collector.found.directories.push(folder.path);
     }
+    collector.of_project = false;
     if let Some(text) = env.get("OPENCODE_CONFIG_CONTENT") {
         collector.text(text, Origin::Variable("OPENCODE_CONFIG_CONTENT"), directory)?;
     }
@@ -80,6 +90,8 @@ struct Folder {
     path: PathBuf,
     /// Whether what is in it must be our own to count.
     foreign: bool,
+    /// Whether the project brought it.
+    of_project: bool,
 }
 
 /// The folders of a project, from the outermost that counts to the workspace itself.
@@ -91,6 +103,7 @@ fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> {
         .map(|path| Folder {
             path: path.to_path_buf(),
             foreign: !path.starts_with(worktree),
+            of_project: true,
         })
         .collect();
     folders.reverse();
@@ -99,7 +112,11 @@ fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> {
 
 /// The `.opencode` folders, outermost first, then those that belong to the user.
 fn dot_folders(project: &[Folder], env: &Environment) -> Vec<Folder> {
-    let own = |path| Folder { path, foreign: false };
+    let own = |path| Folder {
+        path,
+        foreign: false,
+        of_project: false,
+    };
     let mut folders: Vec<Folder> = project
         .iter()
         .map(|folder| Folder {
@@ -124,6 +141,8 @@ fn dot_folders(project: &[Folder], env: &Environment) -> Vec<Folder> {
 
 struct Collector<'a> {
     env: &'a Environment,
+    /// Whether what is read now comes from the project.
+    of_project: bool,
     found: Found,
 }
 
@@ -224,7 +243,12 @@ impl Collector<'_> {
         if let Some(Value::Array(plugins)) = value.get_mut("plugin") {
             plugins.iter_mut().for_each(|plugin| plugin_path(plugin, folder));
         }
-        self.found.layers.push(Layer { origin, value });
+        let of_project = self.of_project;
+        self.found.layers.push(Layer {
+            origin,
+            of_project,
+            value,
+        });
         Ok(())
     }
 }

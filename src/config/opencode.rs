@@ -35,6 +35,8 @@ pub struct ToolsConfig {
     pub flags: Flags,
     /// The configuration folders that exist, weak to strong: custom tools, plugins and skills are looked for there.
     pub directories: Vec<PathBuf>,
+    /// Those of them that the project brought, and not the user who runs the service.
+    project_directories: Vec<PathBuf>,
     /// What a person should know: keys without effect, files left out.
     pub warnings: Vec<String>,
     layers: Vec<Layer>,
@@ -71,6 +73,7 @@ impl ToolsConfig {
         let Found {
             mut layers,
             directories,
+            project_directories,
             mut warnings,
         } = layers::collect(directory, worktree, env)?;
         prepend_old_tools(&mut layers);
@@ -89,6 +92,7 @@ impl ToolsConfig {
             flags: Flags::from_environment(env),
             merged,
             directories,
+            project_directories,
             warnings,
             layers,
         })
@@ -97,6 +101,24 @@ impl ToolsConfig {
     /// Returns every value in force and where it comes from.
     pub fn explain(&self) -> Vec<Leaf<'_>> {
         sources::leaves(&self.merged, &self.layers)
+    }
+
+    /// Returns one part of the configuration that names code to be run, such as `mcp` or `plugin`: without what the
+    /// project says of it, unless that is trusted.
+    pub fn code(&self, key: &str, trusted: bool) -> Option<Value> {
+        let mut merged = JsonMap::new();
+        for layer in self.layers.iter().filter(|layer| trusted || !layer.of_project) {
+            if let Some(part) = layer.value.get(key) {
+                merge::merge(&mut merged, crate::call::json_map([(key, part.clone())]));
+            }
+        }
+        merged.shift_remove(key)
+    }
+
+    /// Returns the configuration folders whose code may be run: without those of the project, unless that is trusted.
+    pub fn code_directories(&self, trusted: bool) -> Vec<PathBuf> {
+        let may_run = |folder: &&PathBuf| trusted || !self.project_directories.contains(folder);
+        self.directories.iter().filter(may_run).cloned().collect()
     }
 
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
@@ -118,7 +140,14 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
     {
         let value = crate::call::json_map([("permission", Value::Object(block))]);
         let origin = Origin::OldTools;
-        layers.insert(0, Layer { origin, value });
+        layers.insert(
+            0,
+            Layer {
+                origin,
+                of_project: false,
+                value,
+            },
+        );
     }
 }
 

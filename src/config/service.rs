@@ -36,6 +36,8 @@ pub struct RawConfig {
     pub data_dir: Option<String>,
     /// How long running calls may go on when the service stops.
     pub drain_grace: Option<String>,
+    /// Whether code that projects bring is run, where a workspace does not say.
+    pub trust: Option<bool>,
     /// Where to listen.
     pub listen: RawListen,
     /// Who may call.
@@ -87,6 +89,9 @@ pub struct RawWorkspace {
     /// Whether a principal may answer prompts of its own calls here.
     #[serde(default)]
     pub self_approval: Option<bool>,
+    /// Whether code that the project brings is run here.
+    #[serde(default)]
+    pub trust: Option<bool>,
 }
 
 /// The part `limits`.
@@ -290,6 +295,8 @@ pub struct WorkspaceConfig {
     pub directory: PathBuf,
     /// Whether a principal may answer prompts of its own calls here; none: as elsewhere.
     pub self_approval: Option<bool>,
+    /// Whether code that the project brings is run here: its custom tools, plugins and MCP servers.
+    pub trust: bool,
 }
 
 /// Bounds on what calls may use.

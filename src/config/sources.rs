@@ -34,6 +34,8 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
     pub(super) origin: Origin,
+    /// Whether the project brought it, and not the user who runs the service.
+    pub(super) of_project: bool,
     pub(super) value: JsonMap,
 }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
+use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
-use super::registry::Entry;
+use super::registry::{Entry, Registry};
 use super::run::{self, Run, running};
 use super::{Engine, Place, SESSIONS_REMEMBERED, lineage, recording};
 use crate::audit::Fact;
@@ -91,13 +92,20 @@ pub(super) enum Maker {
     Call,
 }
 
-/// What a request turned into, before it is recorded.
+/// A request that was understood, as far as it can be.
 pub(super) struct Prepared {
-    pub(super) entry: Entry,
+    /// The tools of the moment: the call goes on with them whatever comes or goes.
+    registry: Arc<Registry>,
+    entry: Entry,
+    checked: Checked,
+    requested_tool: String,
+}
+
+/// Arguments as the tool gets them.
+pub(super) struct Checked {
     pub(super) frozen: Frozen,
-    pub(super) requested_tool: String,
-    /// The text of a call whose arguments do not fit: it ends before it starts.
-    pub(super) problem: Option<String>,
+    /// Why and with which text the call ends before it starts, if it does.
+    pub(super) problem: Option<(EndReason, String)>,
 }
 
 impl Engine {
@@ -161,7 +169,7 @@ impl Engine {
         }
         let (own, ancestors) = lineage::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
         let rights = self.rights_of(place, &own, &ancestors).of_requesters(&call.origin);
-        let prepared = prepare(place, &call, &rights);
+        let prepared = prepare(place, &call, &rights).await;
         let record = CallRecord {
             in_task: own.in_task,
             ancestors,
@@ -221,7 +229,7 @@ impl Engine {
         };
         let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = offer(place, &record.origin);
-        place.registry.resolve(tool, &offer, &rights).is_some()
+        place.tools.current().resolve(tool, &offer, &rights).is_some()
     }
 
     /// Takes the id for a call that is about to be recorded; `None` if another one came first.
@@ -256,8 +264,8 @@ impl Engine {
             ancestors: Vec::new(),
             made_by_call: false,
             request_digest,
-            input_json: prepared.frozen.json.clone(),
-            input_digest: prepared.frozen.digest.clone(),
+            input_json: prepared.checked.frozen.json.clone(),
+            input_digest: prepared.checked.frozen.digest.clone(),
             original: None,
             timeout: call.timeout,
             on_disconnect: call.on_disconnect,
@@ -291,16 +299,14 @@ impl Engine {
         let attached = live.attach();
         // Remembered even if its arguments do not fit: it is a call of the row all the same.
         let in_a_row = maker == Maker::Client && self.asks_doom_loop(&record, &rights).await;
-        let asks_first = in_a_row && prepared.problem.is_none();
+        let asks_first = in_a_row && prepared.checked.problem.is_none();
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
             requested_tool: record.requested_tool.clone(),
         }];
-        if let Some(problem) = &prepared.problem {
-            kinds.push(EventKind::Ended(Box::new(Ending::failed(
-                EndReason::InvalidArguments,
-                self.redactor.text(problem).as_ref(),
-            ))));
+        if let Some((reason, problem)) = &prepared.checked.problem {
+            let problem = self.redactor.text(problem);
+            kinds.push(EventKind::Ended(Box::new(Ending::failed(*reason, problem.as_ref()))));
         } else if !asks_first {
             kinds.push(running(&record, String::new(), &self.redactor));
         }
@@ -330,7 +336,8 @@ impl Engine {
         if record.state.is_terminal() {
             lock(&self.live).remove(&id);
         } else {
-            Run::new(self, place, live, record, prepared.entry, rights).spawn(asks_first, Vec::new());
+            let found = (prepared.registry, prepared.entry);
+            Run::new(self, place, live, record, found, rights).spawn(asks_first, Vec::new());
         }
         Ok(Started {
             id,
@@ -357,7 +364,8 @@ impl Engine {
         let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let rights = rights.of_requesters(&record.origin);
         let offer = offer(place, &record.origin);
-        let Some(entry) = place.registry.resolve(&record.tool, &offer, &rights) else {
+        let registry = place.tools.current();
+        let Some(entry) = registry.resolve(&record.tool, &offer, &rights).cloned() else {
             return Ok(false);
         };
         // A workspace of the same name may be another folder by now.
@@ -388,8 +396,8 @@ impl Engine {
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
-        let entry = entry.clone();
-        Run::new(self, place, live, record.clone(), entry, rights).spawn(asks_first, earlier);
+        let found = (registry, entry);
+        Run::new(self, place, live, record.clone(), found, rights).spawn(asks_first, earlier);
         Ok(true)
     }
 
@@ -514,26 +522,45 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
     }
 }
 
-/// Finds the tool, parses and converts the arguments, checks them against the schema, and freezes them.
-fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
-    let registry = &place.registry;
-    let requested_tool = call.tool.clone();
+/// Finds the tool, parses the arguments, lets hooks see and change them, checks them against the schema, and freezes them.
+async fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
+    let registry = place.tools.current();
     let offer = offer(place, &call.origin);
-    let repaired = |error: String| Prepared {
-        entry: registry.invalid().clone(),
-        frozen: Frozen::new(&json!({"tool": requested_tool, "error": error})),
-        requested_tool: requested_tool.clone(),
-        problem: None,
+    let (entry, args) = understood(&registry, call, &offer, rights);
+    let about = About {
+        tool: entry.tool.name(),
+        session: &call.origin.session,
+        call: &call.id,
     };
-    let Some(entry) = registry.resolve(&call.tool, &offer, rights) else {
-        let names = registry.callable_names(&offer, rights).join(", ");
+    let (args, refusal) = match registry.hooks().before(about, args.clone()).await {
+        Ok(args) => (args, None),
+        Err(refusal) => (args, Some((EndReason::ToolError, refusal.to_string()))),
+    };
+    let mut checked = checked(&entry, args);
+    checked.problem = refusal.or(checked.problem);
+    Prepared {
+        registry,
+        entry,
+        checked,
+        requested_tool: call.tool.clone(),
+    }
+}
+
+/// Returns the tool of a call and its arguments, or the tool that tells the model what it did wrong, and that.
+fn understood(registry: &Registry, call: &ToolCall, offer: &Offer<'_>, rights: &Rights) -> (Entry, Value) {
+    let repaired = |error: String| {
+        let args = json!({ "tool": call.tool, "error": error });
+        (registry.invalid().clone(), args)
+    };
+    let Some(entry) = registry.resolve(&call.tool, offer, rights) else {
+        let names = registry.callable_names(offer, rights).join(", ");
         return repaired(format!(
             "Model tried to call unavailable tool '{}'. Available tools: {names}.",
             call.tool
         ));
     };
     match input::parse(&call.input) {
-        Ok(value) => checked(entry, value, requested_tool.clone()),
+        Ok(value) => (entry.clone(), value),
         Err((text, parser)) => repaired(format!(
             "Invalid input for tool {}: JSON parsing failed: Text: {text}.\nError message: {parser}",
             call.tool
@@ -541,19 +568,23 @@ fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
     }
 }
 
-pub(super) fn checked(entry: &Entry, mut value: Value, requested_tool: String) -> Prepared {
+/// Converts arguments to what the schema wants, checks them and freezes them.
+pub(super) fn checked(entry: &Entry, mut value: Value) -> Checked {
     let check = |value: &Value| input::problems(&entry.validator, value);
     let mut problem = check(&value);
     if problem.is_some() {
         input::convert(&mut value, &entry.schema);
         problem = check(&value);
     }
-    let problem = problem.map(|details| invalid_arguments(entry.tool.name(), &details));
-    Prepared {
-        entry: entry.clone(),
+    let text = |details: String| {
+        (
+            EndReason::InvalidArguments,
+            invalid_arguments(entry.tool.name(), &details),
+        )
+    };
+    Checked {
         frozen: Frozen::new(&value),
-        requested_tool,
-        problem,
+        problem: problem.map(text),
     }
 }
 

@@ -64,12 +64,13 @@ impl Engine {
         let place = self.place(&record.origin.workspace).ok_or_else(gone)?;
         let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
         let offer = admit::offer(place, &record.origin);
-        let entry = place.registry.resolve(&record.tool, &offer, &rights).ok_or_else(gone)?;
+        let registry = place.tools.current();
+        let entry = registry.resolve(&record.tool, &offer, &rights).ok_or_else(gone)?;
         let value = input::parse(&RawInput::Json(text.to_owned())).map_err(|(_, problem)| problem)?;
-        let prepared = admit::checked(entry, value, record.requested_tool.clone());
-        match prepared.problem {
-            Some(problem) => Err(problem),
-            None => Ok(prepared.frozen),
+        let checked = admit::checked(entry, value);
+        match checked.problem {
+            Some((_, problem)) => Err(problem),
+            None => Ok(checked.frozen),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
+use super::hooks::About;
 use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
 use super::truncate::{self, Direction, Totals};
@@ -14,7 +15,7 @@ use super::writer::{self, Finished};
 use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timing, Truncation};
 use crate::permission::{Refusal, agents};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
-use crate::tool::ToolError;
+use crate::tool::{HookPoint, ToolError};
 
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
@@ -74,6 +75,50 @@ impl Run {
                 failed(internal(), metadata)
             }
         }
+    }
+
+    /// Lets hooks change the end of a call that succeeded; what they make of it is cut as any other result is.
+    pub(super) async fn after_hooks(&self, mut ending: Ending) -> Ending {
+        let hooks = self.registry.hooks();
+        let is_completed = matches!(ending.outcome, Outcome::Completed { .. });
+        if !is_completed || self.hooks_are_done() || !hooks.handle(HookPoint::ExecuteAfter) {
+            return ending;
+        }
+        let record = self.live.record();
+        let about = About {
+            tool: &record.tool,
+            session: &record.origin.session,
+            call: &record.id,
+        };
+        // Frozen as JSON text.
+        let args = serde_json::from_str(&record.input_json).unwrap_or_default();
+        let changed = hooks.after_ending(about, &args, &mut ending).await;
+        match (&mut ending.outcome, changed) {
+            (outcome, Err(refusal)) => {
+                *outcome = Outcome::Failed {
+                    reason: EndReason::ToolError,
+                    error: refusal.to_string(),
+                };
+            }
+            (Outcome::Completed { output }, Ok(())) => {
+                self.engine.redactor.string(output);
+                let totals = Totals::of(output.as_bytes());
+                if !totals.fit(&self.truncation) {
+                    let whole = self.store_whole(output).await;
+                    let (text, truncation) = self.cut(output, totals, whole);
+                    *output = text;
+                    ending.metadata.insert("truncated".to_owned(), json!(true));
+                    if let Some(path) = &truncation.path {
+                        ending.metadata.insert("outputPath".to_owned(), json!(path));
+                    }
+                    ending.truncation = truncation;
+                }
+            }
+            (Outcome::Failed { .. }, Ok(())) => {}
+        }
+        self.engine.redactor.string(&mut ending.title);
+        self.engine.redactor.map(&mut ending.metadata);
+        ending
     }
 
     fn timing(&self) -> Timing {

@@ -6,10 +6,12 @@
 
 mod admit;
 mod announce;
+mod catalog;
 mod child;
 mod cursor;
 mod edit;
 mod ending;
+mod hooks;
 mod input;
 mod left;
 mod lineage;
@@ -35,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use admit::{AdmitError, Started};
+pub use catalog::{Catalog, Contribution, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use left::LeftRunning;
 pub use live::Attached;
@@ -44,13 +47,14 @@ pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 use self::live::{LiveCall, lock};
 use crate::audit::Door;
 use crate::call::{
-    CallId, CallRecord, CallState, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
-    Timestamp, Todo,
+    CallId, CallRecord, CallState, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind,
+    SessionId, Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
 use crate::redact::Redactor;
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
+use crate::tool::Offer;
 use crate::workspace::Workspace;
 
 /// How long a call that was asked to stop may take before its tool is dropped.
@@ -71,7 +75,9 @@ pub struct Place {
     /// The agents, in the order in which they are listed.
     pub agents: Agents,
     /// The tools.
-    pub registry: Arc<Registry>,
+    pub tools: Arc<Catalog>,
+    /// Whether code that the project brings is run.
+    pub trusted: bool,
     /// The tools that subagents are not given.
     pub primary_tools: Vec<String>,
     /// How much of an output the model sees.
@@ -87,6 +93,12 @@ impl Place {
             worktree: self.workspace.worktree().into(),
             requesters: Arc::default(),
         }
+    }
+
+    /// Returns what the model of an agent with these rights is told of the tools.
+    pub async fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        let registry = self.tools.current();
+        registry.hooks().definitions(registry.offered(offer, rights)).await
     }
 
     /// Returns the rules of an agent that may be run by a task.

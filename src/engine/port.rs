@@ -1,5 +1,6 @@
 //! What the engine does for a running call: the other side of `CallContext`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +9,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
+use super::registry::Registry;
 use super::writer::Command;
 use super::{Engine, recording};
 use crate::call::{
@@ -20,7 +23,7 @@ use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights, Verdict};
 use crate::permission::judgement::Judgement;
 use crate::store::{Store, StoreError};
-use crate::tool::{CallPort, Child, ChildCall, ToolError};
+use crate::tool::{CallPort, Child, ChildCall, HookPoint, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
 use crate::workspace::marks;
 
@@ -32,6 +35,7 @@ pub(crate) struct Port {
     pub(crate) call: Arc<LiveCall>,
     pub(crate) record: Arc<CallRecord>,
     pub(crate) rights: Rights,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) instance: InstanceId,
     pub(crate) log: mpsc::Sender<Command>,
     /// The prompts that this call had before the service died, in the order in which it asked: the same question
@@ -50,6 +54,8 @@ pub(super) enum Decided {
     Allowed { grants: Vec<GrantId> },
     /// A person wrote the input that asks this.
     Edited,
+    /// This hook allows what a person would have been asked.
+    Hooked(String),
     /// A person replied.
     Replied(Reply),
 }
@@ -257,6 +263,9 @@ impl Port {
                 Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
             };
         }
+        if let Some(decided) = self.hooked(ask, takes_two).await? {
+            return Ok(decided);
+        }
         let shown = self.engine.redactor.ask(ask);
         let same_ask = |request: &PromptRequest| match request {
             PromptRequest::Permission { ask: before, .. } => **before == *shown,
@@ -288,6 +297,33 @@ impl Port {
                 self.end_wait(&earlier.prompt, "a rule denies it now").await;
                 Err(refusal)
             }
+        }
+    }
+
+    /// Asks the hooks where a person would be asked. They do not stand in for one of two who must agree.
+    async fn hooked(&self, ask: &Ask, takes_two: bool) -> Result<Option<Decided>, Refusal> {
+        let hooks = self.registry.hooks();
+        if takes_two || !hooks.handle(HookPoint::PermissionAsk) {
+            return Ok(None);
+        }
+        match self.broker.judge(&self.record.origin, &self.rights, ask) {
+            Judgement::Allow { .. } | Judgement::Deny { .. } => return Ok(None),
+            Judgement::Ask { .. } => {}
+        }
+        match hooks.permission(self.about(), ask).await {
+            Answer::Ask => Ok(None),
+            Answer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
+            Answer::Deny(hook) => Err(Refusal::Corrected {
+                message: format!("The hook of {hook} does not allow this."),
+            }),
+        }
+    }
+
+    fn about(&self) -> About<'_> {
+        About {
+            tool: &self.record.tool,
+            session: &self.record.origin.session,
+            call: &self.record.id,
         }
     }
 
@@ -338,7 +374,7 @@ impl CallPort for Port {
             self.store.audit(fact);
         }
         match decided? {
-            Decided::Allowed { .. } | Decided::Edited => Ok(()),
+            Decided::Allowed { .. } | Decided::Edited | Decided::Hooked(_) => Ok(()),
             Decided::Replied(reply) => self.allowed(reply),
         }
     }
@@ -383,6 +419,18 @@ impl CallPort for Port {
                 text,
             })
             .await;
+    }
+
+    async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
+        let variables = self.registry.hooks().environment(self.about(), directory).await;
+        variables.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    }
+
+    async fn after_hooks(&self, result: Value) -> Result<Value, ToolError> {
+        // Frozen as JSON text.
+        let args = serde_json::from_str(&self.record.input_json).unwrap_or_default();
+        let result = self.registry.hooks().after(self.about(), &args, result).await;
+        result.map_err(|refusal| ToolError::Failed(refusal.to_string()))
     }
 
     async fn fact(&self, key: &str) -> Option<Value> {

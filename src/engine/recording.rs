@@ -71,6 +71,11 @@ pub(super) fn of(decided: &Result<Decided, Refusal>, record: &CallRecord, rights
             reason: "edited".to_owned(),
             ..Fact::allowed(record, ask, rules(), Vec::new())
         }),
+        Ok(Decided::Hooked(hook)) => Some(Fact {
+            by: hook.clone(),
+            reason: "hook".to_owned(),
+            ..Fact::allowed(record, ask, rules(), Vec::new())
+        }),
         Ok(Decided::Replied(_)) => None,
         Err(Refusal::Denied { .. }) => denied("rule"),
         Err(Refusal::Unattended) => denied("unattended"),

@@ -1,4 +1,4 @@
-//! The tools that calls are admitted with, per workspace.
+//! The tools and hooks that calls are admitted with, per workspace, at one moment.
 //!
 //! *Invariant:* immutable once made. A call keeps the registry it was admitted with, whatever is registered later.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jsonschema::Validator;
 use serde_json::Value;
 
+use super::hooks::Hooks;
 use super::input;
 use crate::call::Definition;
 use crate::permission::broker::Rights;
@@ -35,10 +36,11 @@ pub struct Registry {
     /// Always callable, never told of, never hidden (`spec/permission.md` P7).
     invalid: Entry,
     entries: Vec<Entry>,
+    hooks: Hooks,
 }
 
 impl Entry {
-    fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
+    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
         let schema = tool.input_schema();
         let validator = jsonschema::validator_for(&input::open_schema(&schema)).map_err(|error| SchemaError {
             tool: tool.name().to_owned(),
@@ -59,18 +61,28 @@ impl Registry {
     /// # Errors
     /// A tool's schema does not compile.
     pub fn new(invalid: Arc<dyn Tool>, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, SchemaError> {
+        let entries: Vec<Entry> = tools.into_iter().map(Entry::new).collect::<Result<_, _>>()?;
+        Ok(Self::assemble(Entry::new(invalid)?, entries, Hooks::default()))
+    }
+
+    pub(super) fn assemble(invalid: Entry, all: impl IntoIterator<Item = Entry>, hooks: Hooks) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
-        for tool in tools {
-            let entry = Entry::new(tool)?;
+        for entry in all {
             match entries.iter_mut().find(|known| known.tool.name() == entry.tool.name()) {
                 Some(known) => *known = entry,
                 None => entries.push(entry),
             }
         }
-        Ok(Self {
-            invalid: Entry::new(invalid)?,
+        Self {
+            invalid,
             entries,
-        })
+            hooks,
+        }
+    }
+
+    /// Returns the hooks, in the order in which they run.
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7).

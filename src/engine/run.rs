@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use super::live::{LiveCall, Recorded, lock};
 use super::lossy::{self};
 use super::port::Port;
-use super::registry::Entry;
+use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::writer::{self, Command, LogWriter};
 use super::{Engine, Place, STOP_GRACE, edit, input};
@@ -33,6 +33,8 @@ pub(super) struct Run {
     pub(super) truncation: truncate::Limits,
     pub(super) live: Arc<LiveCall>,
     pub(super) record: CallRecord,
+    /// The tools and hooks that the call was admitted with.
+    pub(super) registry: Arc<Registry>,
     entry: Entry,
     pub(super) rights: Rights,
 }
@@ -54,7 +56,7 @@ impl Run {
         place: &Place,
         live: Arc<LiveCall>,
         record: CallRecord,
-        entry: Entry,
+        (registry, entry): (Arc<Registry>, Entry),
         rights: Rights,
     ) -> Self {
         Self {
@@ -63,6 +65,7 @@ impl Run {
             truncation: place.truncation,
             live,
             record,
+            registry,
             entry,
             rights,
         }
@@ -103,6 +106,7 @@ impl Run {
             call: self.live.clone(),
             record: record.clone(),
             rights: self.rights.clone(),
+            registry: self.registry.clone(),
             instance: self.engine.instance.clone(),
             log: log.clone(),
             earlier: Mutex::new(earlier),
@@ -130,6 +134,7 @@ impl Run {
         if let (Some(label), Some(path)) = (ending.metadata.get(lossy::KEY), &ending.truncation.path) {
             port.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
         }
+        let ending = self.after_hooks(ending).await;
         let mut ending = edit::tell(ending, &self.live.record());
         if let Outcome::Failed { error, .. } = &mut ending.outcome {
             self.engine.redactor.string(error);
@@ -216,6 +221,7 @@ impl Run {
             call: port.call.clone(),
             record: Arc::new(record),
             rights: port.rights.clone(),
+            registry: port.registry.clone(),
             instance: port.instance.clone(),
             log: port.log.clone(),
             earlier: Mutex::default(),
@@ -259,6 +265,11 @@ impl Run {
             Ok(output) => Returned::Output(output),
             Err(error) => Returned::Error(error),
         }
+    }
+
+    /// Says whether the tool has handed its result to the hooks itself.
+    pub(super) fn hooks_are_done(&self) -> bool {
+        self.entry.tool.runs_after_hooks()
     }
 
     fn loop_question(&self, input: &Value) -> Ask {

@@ -237,6 +237,10 @@ impl From<call::Definition> for proto::ToolDefinition {
     fn from(definition: call::Definition) -> Self {
         let source = match definition.source {
             call::Source::Builtin => proto::ToolSource::Builtin,
+            call::Source::Custom => proto::ToolSource::Custom,
+            call::Source::Plugin => proto::ToolSource::Plugin,
+            call::Source::Mcp => proto::ToolSource::Mcp,
+            call::Source::Hosted => proto::ToolSource::Hosted,
         };
         let effect = |effect: &call::Effect| match effect {
             call::Effect::Reads => proto::ToolEffect::Reads,

@@ -9,7 +9,8 @@ use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
 use super::{SandboxFacts, Shared};
-use crate::engine::Place;
+use crate::call::SourceState;
+use crate::engine::{Place, Rank, SourceInfo};
 
 /// The service.
 pub(crate) struct Info(pub(crate) Arc<Shared>);
@@ -90,5 +91,33 @@ fn workspace(place: &Place) -> WorkspaceInfo {
         directory: place.workspace.directory().to_string_lossy().into_owned(),
         worktree: place.workspace.worktree().to_string_lossy().into_owned(),
         agents: place.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
+        trusted: place.trusted,
+        tool_sources: place.tools.sources().into_iter().map(tool_source).collect(),
+    }
+}
+
+fn tool_source(source: SourceInfo) -> ToolSourceInfo {
+    let kind = match source.rank {
+        Rank::Builtin => ToolSource::Builtin,
+        Rank::Custom => ToolSource::Custom,
+        Rank::Plugin => ToolSource::Plugin,
+        Rank::Hosted => ToolSource::Hosted,
+        Rank::Mcp => ToolSource::Mcp,
+    };
+    let state = match source.state {
+        SourceState::Connecting => ToolSourceState::Connecting,
+        SourceState::Ready => ToolSourceState::Ready,
+        SourceState::Disabled => ToolSourceState::Disabled,
+        SourceState::Failed => ToolSourceState::Failed,
+        SourceState::NeedsAuth => ToolSourceState::NeedsAuth,
+        SourceState::NeedsClientRegistration => ToolSourceState::NeedsClientRegistration,
+        SourceState::Untrusted => ToolSourceState::Untrusted,
+    };
+    ToolSourceInfo {
+        source: kind.into(),
+        name: source.name,
+        state: state.into(),
+        problem: source.problem,
+        tools: int32(source.tools),
     }
 }

@@ -113,6 +113,15 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
             todos: todos.into_iter().map(Todo::from).collect(),
             call_id: call.to_string(),
         }),
+        ServiceEventKind::ToolsChanged {
+            added,
+            removed,
+            changed,
+        } => Kind::ToolsChanged(ToolsChanged {
+            added,
+            removed,
+            changed,
+        }),
         ServiceEventKind::SessionEnded => Kind::SessionEnded(SessionEnded {}),
     };
     Event {

@@ -60,7 +60,7 @@ impl Tools {
         Ok((started.id, cursor, started.attached))
     }
 
-    fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
+    async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
         let place = caller.place(&self.0.engine, &request.workspace)?;
         let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
         let agent = place.agent(&agent_name).ok_or_else(|| {
@@ -78,7 +78,7 @@ impl Tools {
             model: &model,
             client: &client,
         };
-        Ok(place.registry.offered(&offer, &place.rights(agent)))
+        Ok(place.offered(&offer, &place.rights(agent)).await)
     }
 }
 
@@ -88,7 +88,7 @@ impl ToolService for Tools {
         let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
         let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
-        let definitions = self.definitions(&caller, &request)?;
+        let definitions = self.definitions(&caller, &request).await?;
         let etag = digest_of(&json!(definitions))[..32].to_owned();
         if request.if_none_match == etag {
             return Ok(Response::new(ListToolsResponse {

@@ -18,6 +18,7 @@ mod environment;
 mod guardian;
 mod input;
 mod output;
+mod peer;
 pub mod sandbox;
 mod spawn;
 mod sys;
@@ -27,7 +28,7 @@ mod tree;
 mod undertaker;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub use guardian::guard;
 pub use input::Input;
 use output::Discards;
 pub use output::Output;
+pub use peer::Peer;
 use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
 use undertaker::{Entry, Mark, Undertaker};
@@ -95,6 +97,8 @@ pub struct Launch {
     pub directory: PathBuf,
     /// The same folder as the user knows it, links and all: the program's `PWD`.
     pub shown_directory: PathBuf,
+    /// Variables that it gets besides those of all programs, and in the place of those of the same name.
+    pub environment: Environment,
     /// What it reads.
     pub stdin: Stdin,
     /// What it and all that it starts is confined to; none for the service's own rights.
@@ -216,6 +220,8 @@ pub struct Programs(Arc<Inner>);
 
 struct Inner {
     shell: PathBuf,
+    /// The folders in which programs are looked for.
+    path: Option<OsString>,
     launcher: Launcher,
     undertaker: Arc<Undertaker>,
     guardian: Arc<Mutex<Option<Guardian>>>,
@@ -255,6 +261,7 @@ impl Programs {
         }));
         Ok(Self(Arc::new(Inner {
             shell: spawn::choose_shell(environment),
+            path: environment.get(OsStr::new("PATH")).cloned(),
             launcher: Launcher::start(settings.filter.apply(environment), Arc::clone(&undertaker))?,
             undertaker,
             guardian,
@@ -266,6 +273,15 @@ impl Programs {
     /// Returns the shell that runs command lines.
     pub fn shell(&self) -> &Path {
         &self.0.shell
+    }
+
+    /// Finds a program: by its path, relative ones from `directory`, or by its name in the service's `PATH`.
+    pub fn find(&self, name: &OsStr, directory: &Path) -> Option<PathBuf> {
+        if Path::new(name).components().count() > 1 {
+            let path = directory.join(name);
+            return spawn::is_program(&path).then_some(path);
+        }
+        spawn::find_program(Path::new(name), self.0.path.as_deref()?)
     }
 
     /// Starts a program.
@@ -476,19 +492,24 @@ impl Running {
     }
 
     async fn wait(&self) {
-        while !self.child.has_ended() {
-            match self.exit.readable().await {
-                Ok(mut ready) => {
-                    if self.child.has_ended() {
-                        return;
-                    }
-                    ready.clear_ready();
-                    // Should the descriptor ever stay readable before its time, others still have their turn.
-                    tokio::time::sleep(RECHECK).await;
+        wait_for(&self.child, &self.exit).await;
+    }
+}
+
+/// Waits until a program has ended.
+async fn wait_for(child: &Child, exit: &AsyncFd<Arc<OwnedFd>>) {
+    while !child.has_ended() {
+        match exit.readable().await {
+            Ok(mut ready) => {
+                if child.has_ended() {
+                    return;
                 }
-                // A runtime that shuts down, and then this future is dropped next.
-                Err(_) => return,
+                ready.clear_ready();
+                // Should the descriptor ever stay readable before its time, others still have their turn.
+                tokio::time::sleep(RECHECK).await;
             }
+            // A runtime that shuts down, and then this future is dropped next.
+            Err(_) => return,
         }
     }
 }

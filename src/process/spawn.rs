@@ -6,7 +6,7 @@
 //! *Invariant:* all programs are started on threads that live as long as the service, because the kernel sends the
 //! parent-death signal when the starting *thread* ends.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,6 +70,10 @@ impl Order {
         let directory = c_string(launch.directory.as_os_str().as_bytes(), "the directory's path")?;
         let shown = [b"PWD=", launch.shown_directory.as_os_str().as_bytes()].concat();
         let mut own_environment = vec![c_string(&shown, "the directory's path")?];
+        for (name, value) in &launch.environment {
+            let variable = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            own_environment.push(c_string(&variable, "a variable of the environment")?);
+        }
         if let Some(sandbox) = &launch.sandbox {
             let temporary = [TMPDIR, sandbox.temporary().as_os_str().as_bytes()].concat();
             own_environment.push(c_string(&temporary, "the temporary folder's path")?);
@@ -216,7 +220,10 @@ fn launch(
     undertaker: &Arc<Undertaker>,
     stack: &mut Stack,
 ) -> Result<Child, StartError> {
-    let is_replaced = |text: &&CString| order.launch.sandbox.is_some() && text.as_bytes().starts_with(TMPDIR);
+    // Of two variables of the same name programs may see either.
+    let name_of = |text: &CString| text.as_bytes().split(|&byte| byte == b'=').next().map(<[u8]>::to_vec);
+    let own: Vec<_> = order.own_environment.iter().map(name_of).collect();
+    let is_replaced = |text: &&CString| own.contains(&name_of(text));
     let environment: Vec<&CStr> = environment
         .iter()
         .filter(|text| !is_replaced(text))
@@ -396,20 +403,19 @@ pub(super) fn choose_shell(environment: &super::Environment) -> PathBuf {
     };
     named
         .filter(is_fit)
-        .or_else(|| find_program("bash", environment))
+        .or_else(|| find_program(Path::new("bash"), environment.get(OsStr::new("PATH"))?))
         .unwrap_or_else(|| PathBuf::from("/bin/sh"))
 }
 
-/// Looks a program up in the `PATH` of an environment.
-pub(super) fn find_program(name: &str, environment: &super::Environment) -> Option<PathBuf> {
-    let path = environment.get(&OsString::from("PATH"))?;
+/// Looks a program up in folders as `PATH` lists them.
+pub(super) fn find_program(name: &Path, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
         .find(|candidate| is_program(candidate))
 }
 
-fn is_program(path: &Path) -> bool {
+pub(super) fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 

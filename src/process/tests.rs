@@ -55,6 +55,7 @@ impl Fixture {
             arguments: vec!["-c".into(), command.into()],
             directory: self.folder.path().to_path_buf(),
             shown_directory: self.folder.path().to_path_buf(),
+            environment: Environment::new(),
             stdin: Stdin::Null,
             sandbox: None,
         }

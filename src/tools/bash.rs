@@ -59,6 +59,7 @@ impl Shell {
             return Err(ToolError::Cancelled);
         }
         let Approved { workdir, outside } = approved;
+        let environment = ctx.shell_environment(&workdir.shown).await?;
         Ok(Prepared {
             confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, ctx),
             launch: Launch {
@@ -67,6 +68,10 @@ impl Shell {
                 arguments: vec!["-c".into(), OsString::from(&input.command)],
                 directory: workdir.real,
                 shown_directory: workdir.shown,
+                environment: environment
+                    .into_iter()
+                    .map(|(name, value)| (name.into(), value.into()))
+                    .collect(),
                 stdin,
                 sandbox: None,
             },

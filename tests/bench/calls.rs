@@ -111,6 +111,7 @@ async fn run_true(programs: &Programs, directory: &Path) -> Result<Duration> {
         arguments: vec!["-c".into(), "true".into()],
         directory: directory.to_path_buf(),
         shown_directory: directory.to_path_buf(),
+        environment: Default::default(),
         stdin: toolgate::process::Stdin::Null,
     };
     let mut running = programs.start(launch).await?;

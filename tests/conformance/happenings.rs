@@ -86,7 +86,9 @@ impl Happenings {
                 json!({"sessionID": session, "todos": todos(&updated.todos)}),
             ),
             Kind::FileEdited(edited) => ("file.edited", json!({"file": edited.path})),
-            Kind::CallStateChanged(_) | Kind::SessionEnded(_) | Kind::Heartbeat(_) => return Ok(None),
+            Kind::CallStateChanged(_) | Kind::SessionEnded(_) | Kind::Heartbeat(_) | Kind::ToolsChanged(_) => {
+                return Ok(None);
+            }
         };
         Ok(Some(Happening { kind, data }))
     }

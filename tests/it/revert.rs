@@ -52,6 +52,7 @@ impl Service {
                 name: "main".to_owned(),
                 directory: text("work"),
                 self_approval: None,
+                trust: None,
             }]),
             limits,
             ..RawConfig::default()

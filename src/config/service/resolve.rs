@@ -302,16 +302,24 @@ impl<'a> Pick<'a> {
 
     fn workspaces(&mut self) -> Result<Vec<WorkspaceConfig>, ConfigError> {
         let env = self.env;
+        let trust = self.value(
+            "trust",
+            |raw| &raw.trust,
+            |trust, _| Ok(*trust),
+            || false,
+            |trust| trust.to_string(),
+        )?;
         let workspaces = match self.said(|raw| &raw.workspaces) {
             None => vec![WorkspaceConfig {
                 name: "default".to_owned(),
                 directory: env.cwd().to_path_buf(),
                 self_approval: None,
+                trust,
             }],
             Some((layer, entries)) => entries
                 .iter()
                 .enumerate()
-                .map(|(index, entry)| workspace(env, entry, &entries[..index], &layer.base))
+                .map(|(index, entry)| workspace(env, (entry, trust), &entries[..index], &layer.base))
                 .collect::<Result<_, _>>()
                 .map_err(|message| layer.error("workspaces", message))?,
         };
@@ -538,7 +546,7 @@ pub(super) fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathB
 
 fn workspace(
     env: &Environment,
-    entry: &RawWorkspace,
+    (entry, trust): (&RawWorkspace, bool),
     before: &[RawWorkspace],
     base: &Path,
 ) -> Result<WorkspaceConfig, String> {
@@ -556,5 +564,6 @@ fn workspace(
         name: name.clone(),
         directory: folder(env, &entry.directory, base)?,
         self_approval: entry.self_approval,
+        trust: entry.trust.unwrap_or(trust),
     })
 }

@@ -48,6 +48,7 @@ fn defaults() {
             name: "default".to_owned(),
             directory: PathBuf::from("/nowhere/w"),
             self_approval: None,
+            trust: false,
         }]
     );
     assert_eq!(config.retention.calls, Duration::from_secs(30 * 86_400));

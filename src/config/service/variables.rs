@@ -25,6 +25,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     Ok(RawConfig {
         data_dir: text("data_dir"),
         drain_grace: text("drain_grace"),
+        trust: switch(env, "trust")?,
         listen: RawListen {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
@@ -107,7 +108,8 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 13] = [
+    const PARTS: [&str; 14] = [
+        "TRUST",
         "AUDIT",
         "AUTH",
         "REDACT",
@@ -181,6 +183,7 @@ fn workspaces(env: &Environment) -> Result<Option<Vec<RawWorkspace>>, ConfigErro
             name: name.trim().to_owned(),
             directory: directory.trim().to_owned(),
             self_approval: None,
+            trust: None,
         })
     });
     let entries: Option<Vec<_>> = entries.collect();

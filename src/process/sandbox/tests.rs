@@ -71,6 +71,7 @@ impl Fixture {
         let root = self.folder.path().display();
         let command = format!("O={root}/out D={root}/data R={root}; {command}");
         let launch = Launch {
+            environment: Default::default(),
             stdin: Stdin::Null,
             call: "a call".to_owned(),
             program: self.programs.shell().to_path_buf(),

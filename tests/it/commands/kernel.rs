@@ -103,6 +103,7 @@ impl Place {
             arguments: vec!["-c".into(), OsString::from(self.fill(&way.command))],
             directory: work.clone(),
             shown_directory: work,
+            environment: Default::default(),
             stdin: Stdin::Null,
             sandbox: Some(Arc::new(self.sandbox.confine(&demand).unwrap())),
         };

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use toolgate::call::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
 };
-use toolgate::engine::{Engine, Limits, Place, Registry};
+use toolgate::engine::{Catalog, Engine, Limits, Place};
 use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate::permission::broker::{Broker, PromptPolicy};
 use toolgate::store::Store;
@@ -115,13 +115,16 @@ impl Inside {
         let place = Place {
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
             agents: Agents::new(&AgentsConfig::default(), folders),
-            registry: Arc::new(
-                Registry::new(
+            tools: Arc::new(
+                Catalog::new(
+                    "default",
+                    shared.clone(),
                     Arc::new(toolgate::tools::invalid::Invalid),
                     [Arc::new(Gate(gate.clone())) as Arc<dyn Tool>, Arc::new(Maker)],
                 )
                 .unwrap(),
             ),
+            trusted: false,
             primary_tools: Vec::new(),
             truncation: Default::default(),
         };

@@ -1,0 +1,245 @@
+//! The tools of a workspace as they come and go: what is built in, and what its sources offer at the moment.
+//!
+//! *Invariant:* a source's tools and hooks are replaced together, and whoever asks gets one consistent [`Registry`], which
+//! stays as it is for as long as it is held. A tool that cannot be offered takes no other one with it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::registry::{Entry, Registry, SchemaError};
+use crate::call::{ServiceEvent, ServiceEventKind, SourceState, Timestamp};
+use crate::store::Store;
+use crate::tool::{Hook, Tool};
+
+/// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The service itself.
+    Builtin,
+    /// Files and executables of the workspace.
+    Custom,
+    /// Plugins.
+    Plugin,
+    /// Front ends that lend tools.
+    Hosted,
+    /// MCP servers.
+    Mcp,
+}
+
+/// What a source offers.
+#[derive(Clone, Default)]
+pub struct Contribution {
+    /// Tools, in their order.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Hooks, in the order in which they run.
+    pub hooks: Vec<Arc<dyn Hook>>,
+}
+
+/// A source as a person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Of which kind it is.
+    pub rank: Rank,
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it; empty if nothing.
+    pub problem: String,
+    /// How many tools it offers.
+    pub tools: usize,
+}
+
+struct Part {
+    entries: Vec<Entry>,
+    hooks: Vec<Arc<dyn Hook>>,
+    state: SourceState,
+    problem: String,
+}
+
+struct State {
+    parts: BTreeMap<(Rank, String), Part>,
+    current: Arc<Registry>,
+}
+
+/// The tools of one workspace.
+pub struct Catalog {
+    workspace: String,
+    store: Arc<dyn Store>,
+    invalid: Entry,
+    /// The sources, and what they make together. Never held across an await.
+    state: Mutex<State>,
+    /// Counts changes, of tools and of states.
+    changes: tokio::sync::watch::Sender<u64>,
+}
+
+impl Catalog {
+    /// Makes the catalog of a workspace from the tool that answers calls that cannot be understood and the built-in ones, in
+    /// the order in which models are told of them.
+    ///
+    /// # Errors
+    /// A tool's schema does not compile.
+    pub fn new(
+        workspace: &str,
+        store: Arc<dyn Store>,
+        invalid: Arc<dyn Tool>,
+        builtin: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Result<Self, SchemaError> {
+        let invalid = Entry::new(invalid)?;
+        let part = Part {
+            entries: builtin.into_iter().map(Entry::new).collect::<Result<_, _>>()?,
+            hooks: Vec::new(),
+            state: SourceState::Ready,
+            problem: String::new(),
+        };
+        let parts = BTreeMap::from([((Rank::Builtin, String::new()), part)]);
+        let current = Arc::new(assemble(&invalid, &parts));
+        Ok(Self {
+            workspace: workspace.to_owned(),
+            store,
+            invalid,
+            state: Mutex::new(State { parts, current }),
+            changes: tokio::sync::watch::Sender::new(0),
+        })
+    }
+
+    /// Returns the tools and hooks of this moment.
+    pub fn current(&self) -> Arc<Registry> {
+        self.state().current.clone()
+    }
+
+    /// Says whether a tool of this name is built in.
+    pub fn is_builtin(&self, name: &str) -> bool {
+        let state = self.state();
+        let mut builtin = state.parts.iter().filter(|((rank, _), _)| *rank == Rank::Builtin);
+        name == self.invalid.tool.name() || builtin.any(|(_, part)| part.has(name))
+    }
+
+    /// Returns the source of a kind that offers a tool of this name, if there is one.
+    pub fn source_of(&self, rank: Rank, name: &str) -> Option<String> {
+        let state = self.state();
+        let mut parts = state.parts.iter().filter(|((kind, _), _)| *kind == rank);
+        parts
+            .find(|(_, part)| part.has(name))
+            .map(|((_, source), _)| source.clone())
+    }
+
+    /// Replaces what a source offers. Returns what is wrong with those tools that cannot be offered, which are left out.
+    pub fn offer(&self, rank: Rank, source: &str, contribution: Contribution) -> Vec<SchemaError> {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        for tool in contribution.tools {
+            match Entry::new(tool) {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let problem = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let part = Part {
+            entries,
+            hooks: contribution.hooks,
+            state: SourceState::Ready,
+            problem,
+        };
+        self.change(|parts| {
+            parts.insert((rank, source.to_owned()), part);
+        });
+        problems
+    }
+
+    /// Says how a source is that offers nothing for now.
+    pub fn report(&self, rank: Rank, source: &str, state: SourceState, problem: impl Into<String>) {
+        let part = Part {
+            entries: Vec::new(),
+            hooks: Vec::new(),
+            state,
+            problem: problem.into(),
+        };
+        self.change(|parts| {
+            parts.insert((rank, source.to_owned()), part);
+        });
+    }
+
+    /// Forgets a source.
+    pub fn remove(&self, rank: Rank, source: &str) {
+        self.change(|parts| {
+            parts.remove(&(rank, source.to_owned()));
+        });
+    }
+
+    /// Returns the sources, the service itself not among them.
+    pub fn sources(&self) -> Vec<SourceInfo> {
+        let state = self.state();
+        let others = state.parts.iter().filter(|((rank, _), _)| *rank != Rank::Builtin);
+        let info = |((rank, name), part): (&(Rank, String), &Part)| SourceInfo {
+            rank: *rank,
+            name: name.clone(),
+            state: part.state,
+            problem: part.problem.clone(),
+            tools: part.entries.len(),
+        };
+        others.map(info).collect()
+    }
+
+    /// Returns what counts up with every change; ask for the state after a change was seen.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<(Rank, String), Part>)) {
+        let event = {
+            let mut state = self.state();
+            let before = state.current.clone();
+            change(&mut state.parts);
+            state.current = Arc::new(assemble(&self.invalid, &state.parts));
+            difference(&before, &state.current)
+        };
+        if let Some(kind) = event {
+            self.store.record(ServiceEvent {
+                workspace: self.workspace.clone(),
+                session: None,
+                time: Timestamp::now(),
+                kind,
+            });
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; should it ever, the parts are still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.tool.name() == name)
+    }
+}
+
+fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>) -> Registry {
+    let hooks = parts.values().flat_map(|part| part.hooks.iter().cloned()).collect();
+    let entries = parts.values().flat_map(|part| part.entries.iter().cloned());
+    Registry::assemble(invalid.clone(), entries, hooks)
+}
+
+/// Tells which tools came, went, or are other ones now; nothing if none.
+fn difference(before: &Registry, after: &Registry) -> Option<ServiceEventKind> {
+    let known = |registry: &Registry, name: &str| registry.tools().any(|tool| tool.name() == name);
+    let names = |registry: &Registry, wanted: &dyn Fn(&Arc<dyn Tool>) -> bool| -> Vec<String> {
+        let wanted = registry.tools().filter(|tool| wanted(tool));
+        wanted.map(|tool| tool.name().to_owned()).collect()
+    };
+    let added = names(after, &|tool| !known(before, tool.name()));
+    let removed = names(before, &|tool| !known(after, tool.name()));
+    let is_other = |tool: &Arc<dyn Tool>| {
+        before
+            .tools()
+            .any(|old| old.name() == tool.name() && !Arc::ptr_eq(old, tool))
+    };
+    let changed = names(after, &is_other);
+    (!(added.is_empty() && removed.is_empty() && changed.is_empty())).then_some(ServiceEventKind::ToolsChanged {
+        added,
+        removed,
+        changed,
+    })
+}

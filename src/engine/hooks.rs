@@ -1,0 +1,264 @@
+//! Running hooks: in which order, for how long, and what becomes of their failures.
+//!
+//! | point | a refusal, a failure or no answer in time |
+//! |---|---|
+//! | `tool.execute.before` | the call fails with the hook's text; the tool does not run |
+//! | `tool.execute.after` | the call fails with the hook's text, though the tool has run |
+//! | `tool.definition` | the definition stays as it was before that hook |
+//! | `shell.env` | the command does not run |
+//! | `permission.ask` | the hook counts as absent: a person is asked |
+//!
+//! *Invariant:* hooks run one after the other, each on what the one before left. What they return is checked like what
+//! it replaces: arguments against the schema, results against the limits; nobody's rules are loosened but by
+//! `permission.ask`, and that only where a person would have been asked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::call::{Ask, Attachment, AttachmentContent, CallId, Definition, Ending, Outcome, SessionId, Source};
+use crate::tool::{Hook, HookError, HookPoint};
+
+/// How long one hook may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes of variables that hooks may add.
+const MAX_ENVIRONMENT: usize = 256 * 1024;
+
+/// Hooks in the order in which they run.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(Vec<Arc<dyn Hook>>);
+
+impl FromIterator<Arc<dyn Hook>> for Hooks {
+    fn from_iter<T: IntoIterator<Item = Arc<dyn Hook>>>(hooks: T) -> Self {
+        Self(hooks.into_iter().collect())
+    }
+}
+
+/// The call that hooks are told of.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    pub(super) tool: &'a str,
+    pub(super) session: &'a SessionId,
+    pub(super) call: &'a CallId,
+}
+
+impl About<'_> {
+    fn to_json(self) -> Value {
+        json!({ "tool": self.tool, "sessionID": self.session, "callID": self.call })
+    }
+}
+
+/// What hooks say of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing: a person is asked.
+    Ask,
+    /// This one allows it.
+    Allow(String),
+    /// This one refuses it.
+    Deny(String),
+}
+
+impl Hooks {
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &Arc<dyn Hook>> {
+        self.0.iter().filter(move |hook| hook.handles(point))
+    }
+
+    /// Says whether there is a hook for a point.
+    pub(super) fn handle(&self, point: HookPoint) -> bool {
+        self.at(point).next().is_some()
+    }
+
+    /// Runs all hooks of a point; the first failure ends it.
+    async fn run(&self, point: HookPoint, input: Value, mut output: Value) -> Result<Value, HookError> {
+        for hook in self.at(point) {
+            output = run(hook, point, input.clone(), output).await?;
+        }
+        Ok(output)
+    }
+
+    /// Returns the arguments that the call goes on with.
+    pub(super) async fn before(&self, about: About<'_>, args: Value) -> Result<Value, HookError> {
+        if !self.handle(HookPoint::ExecuteBefore) {
+            return Ok(args);
+        }
+        let output = self
+            .run(HookPoint::ExecuteBefore, about.to_json(), json!({ "args": args }))
+            .await?;
+        Ok(output.get("args").cloned().unwrap_or(args))
+    }
+
+    /// Returns a result in the shape that the tool has made of it, as hooks leave it.
+    pub(super) async fn after(&self, about: About<'_>, args: &Value, result: Value) -> Result<Value, HookError> {
+        if !self.handle(HookPoint::ExecuteAfter) {
+            return Ok(result);
+        }
+        let mut input = about.to_json();
+        input["args"] = args.clone();
+        self.run(HookPoint::ExecuteAfter, input, result).await
+    }
+
+    /// Lets hooks change the end of a call that succeeded.
+    pub(super) async fn after_ending(
+        &self,
+        about: About<'_>,
+        args: &Value,
+        ending: &mut Ending,
+    ) -> Result<(), HookError> {
+        let Outcome::Completed { output } = &mut ending.outcome else {
+            return Ok(());
+        };
+        if !self.handle(HookPoint::ExecuteAfter) {
+            return Ok(());
+        }
+        let attachments: Vec<Value> = ending.attachments.iter().map(shown).collect();
+        let result = json!({
+            "title": ending.title,
+            "output": output,
+            "metadata": ending.metadata,
+            "attachments": attachments,
+        });
+        let changed = self.after(about, args, result).await?;
+        if let Some(title) = changed.get("title").and_then(Value::as_str) {
+            title.clone_into(&mut ending.title);
+        }
+        if let Some(text) = changed.get("output").and_then(Value::as_str) {
+            text.clone_into(output);
+        }
+        if let Some(Value::Object(metadata)) = changed.get("metadata") {
+            ending.metadata = metadata.clone();
+        }
+        Ok(())
+    }
+
+    /// Returns definitions as hooks leave them. Those of MCP servers are not shown to them.
+    pub(super) async fn definitions(&self, mut definitions: Vec<Definition>) -> Vec<Definition> {
+        for hook in self.at(HookPoint::Definition) {
+            for definition in &mut definitions {
+                if definition.source == Source::Mcp {
+                    continue;
+                }
+                let input = json!({ "toolID": definition.name });
+                let before = json!({
+                    "description": definition.description,
+                    "parameters": definition.input_schema,
+                    "jsonSchema": definition.input_schema,
+                });
+                match run(hook, HookPoint::Definition, input, before.clone()).await {
+                    Ok(after) => redefine(definition, &before, &after),
+                    Err(error) => {
+                        tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
+                    }
+                }
+            }
+        }
+        definitions
+    }
+
+    /// Returns the variables that hooks add for a command.
+    pub(super) async fn environment(
+        &self,
+        about: About<'_>,
+        directory: &Path,
+    ) -> Result<BTreeMap<String, String>, HookError> {
+        if !self.handle(HookPoint::ShellEnvironment) {
+            return Ok(BTreeMap::new());
+        }
+        let input = json!({
+            "cwd": directory.to_string_lossy(),
+            "sessionID": about.session,
+            "callID": about.call,
+        });
+        let output = self
+            .run(HookPoint::ShellEnvironment, input, json!({ "env": {} }))
+            .await?;
+        let Some(Value::Object(variables)) = output.get("env") else {
+            return Ok(BTreeMap::new());
+        };
+        let usable = |(name, value): (&String, &Value)| {
+            let value = value.as_str()?;
+            let is_usable = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+            is_usable.then(|| (name.clone(), value.to_owned()))
+        };
+        let variables: BTreeMap<String, String> = variables.iter().filter_map(usable).collect();
+        let size: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if size > MAX_ENVIRONMENT {
+            return Err(HookError::Refused(format!(
+                "The hooks for `shell.env` set {size} bytes of variables; at most {MAX_ENVIRONMENT} are possible."
+            )));
+        }
+        Ok(variables)
+    }
+
+    /// Asks hooks before a person is asked. The first one that says something decides.
+    pub(super) async fn permission(&self, about: About<'_>, ask: &Ask) -> Answer {
+        for hook in self.at(HookPoint::PermissionAsk) {
+            let input = json!({
+                "type": ask.permission,
+                "permission": ask.permission,
+                "pattern": ask.patterns,
+                "patterns": ask.patterns,
+                "always": ask.always,
+                "title": ask.title,
+                "metadata": ask.metadata,
+                "sessionID": about.session,
+                "callID": about.call,
+                "tool": about.tool,
+            });
+            match run(hook, HookPoint::PermissionAsk, input, json!({ "status": "ask" })).await {
+                Ok(output) => match output.get("status").and_then(Value::as_str) {
+                    Some("allow") => return Answer::Allow(hook.name().to_owned()),
+                    Some("deny") => return Answer::Deny(hook.name().to_owned()),
+                    Some(_) | None => {}
+                },
+                Err(error) => {
+                    tracing::warn!(hook = hook.name(), %error, "a hook for `permission.ask` counts as absent");
+                }
+            }
+        }
+        Answer::Ask
+    }
+}
+
+async fn run(hook: &Arc<dyn Hook>, point: HookPoint, input: Value, output: Value) -> Result<Value, HookError> {
+    match tokio::time::timeout(LIMIT, hook.run(point, input, output)).await {
+        Ok(result) => result,
+        Err(_) => Err(HookError::Failed {
+            name: hook.name().to_owned(),
+            problem: format!("it did not answer `{}` within {} s", point.as_str(), LIMIT.as_secs()),
+        }),
+    }
+}
+
+fn shown(attachment: &Attachment) -> Value {
+    let mut value = json!({ "type": "file", "mime": attachment.mime });
+    if let Some(filename) = &attachment.filename {
+        value["filename"] = json!(filename);
+    }
+    if let AttachmentContent::Url(url) = &attachment.content {
+        value["url"] = json!(url);
+    }
+    value
+}
+
+/// Takes over what a hook changed. A schema counts only if it is an object.
+fn redefine(definition: &mut Definition, before: &Value, after: &Value) {
+    if let Some(description) = after.get("description").and_then(Value::as_str) {
+        description.clone_into(&mut definition.description);
+    }
+    let changed = ["jsonSchema", "parameters"]
+        .into_iter()
+        .filter_map(|key| {
+            after
+                .get(key)
+                .filter(|schema| schema.is_object() && before.get(key) != Some(schema))
+        })
+        .next();
+    if let Some(schema) = changed {
+        definition.input_schema = schema.clone();
+    }
+}
