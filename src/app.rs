@@ -235,6 +235,14 @@ impl App {
         Ok(())
     }
 
+    /// Returns the tools of the first workspace as they are now.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let registries = self.engine.places().iter().take(1).map(|place| place.tools.current());
+        registries
+            .flat_map(|registry| registry.tools().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Binds the listeners and serves.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod approve;
 mod audit;
 mod auth;
 mod background;
+mod builtins;
 mod calls;
 mod cancel;
 mod commands;
