@@ -114,7 +114,7 @@ async fn outcome(server: &Server, request: ExecuteToolRequest) -> Outcome {
 
 /// Rules for commands, in any order, and perhaps one for all of them.
 fn any_rules(random: &mut Random) -> Value {
-    let mut patterns = vec!["*", ": a*", ": b*", ": *", ": a 1"];
+    let mut patterns = vec!["*", "echo *", "printf *", "true *", "echo a"];
     let mut rules = serde_json::Map::new();
     for _ in 0..1 + random.below(4) {
         let pattern = patterns.swap_remove(random.below(patterns.len() as u64) as usize);
@@ -129,7 +129,7 @@ fn any_rules(random: &mut Random) -> Value {
 #[test]
 fn no_tree_of_calls_gives_a_child_more_than_its_parent() {
     const AGENTS: u64 = 6;
-    const COMMANDS: [&str; 3] = [": a 1", ": b 1", ": c 1"];
+    const COMMANDS: [&str; 3] = ["echo a", "printf b", "true c"];
     test(async {
         let mut random = Random::new(23);
         let mut seen = BTreeSet::new();
@@ -146,8 +146,8 @@ fn no_tree_of_calls_gives_a_child_more_than_its_parent() {
             };
             let server = Server::with(setup.env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2000")).await;
             // Some commands are approved for good, by whichever agent is asked for them.
-            for agent in 0..AGENTS {
-                let command = random.pick(&COMMANDS);
+            for agent in 0..2 {
+                let command = random.pick(&COMMANDS[..2]);
                 let request = by(&format!("a{agent}"), "", &format!("grant{agent}"), bash(command));
                 let request = in_session(&format!("grant{agent}"), request);
                 let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
