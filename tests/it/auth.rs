@@ -4,6 +4,7 @@
 
 mod approvals;
 mod audit;
+mod group;
 mod isolation;
 mod jwt;
 mod setup;

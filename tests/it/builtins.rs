@@ -139,10 +139,7 @@ fn examples_do_nothing_that_is_denied() {
                 }
                 assert_eq!(files(&watched), before, "{name} writes");
                 assert!(!started.exists(), "{name} starts something");
-                let request = GetSessionRequest {
-                    session_id: session,
-                    ..GetSessionRequest::default()
-                };
+                let request = GetSessionRequest { session_id: session };
                 let session = server.sessions().get_session(request).await.unwrap().into_inner();
                 assert!(session.session.unwrap().todos.is_empty(), "{name} changes the todos");
             }
