@@ -526,6 +526,7 @@ fn places(
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
+            packages: tools.packages,
         })
     };
     config.workspaces.iter().map(place).collect()

@@ -5,6 +5,7 @@
 
 mod principal;
 mod prompt;
+mod service_event;
 mod todo;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
     PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
+pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
 pub use todo::Todo;
 
 /// A free map, as metadata and `extra` are; the order of keys is kept.
@@ -234,6 +236,9 @@ pub struct Model {
     /// The provider's name for the model.
     #[serde(default)]
     pub model_id: String,
+    /// The npm package through which the front end reaches the model, or empty: see `ModelRef` in the proto.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub package: String,
 }
 
 /// In whose name a call is made.
@@ -650,95 +655,6 @@ pub enum EventKind {
     },
     /// The end; nothing follows.
     Ended(Box<Ending>),
-}
-
-/// Something that happened in a workspace, for `WatchEvents`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServiceEvent {
-    /// The workspace.
-    pub workspace: String,
-    /// The session, or none if it concerns all.
-    #[serde(default)]
-    pub session: Option<SessionId>,
-    /// When.
-    pub time: Timestamp,
-    /// What.
-    pub kind: ServiceEventKind,
-}
-
-/// What a service event says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServiceEventKind {
-    /// A call entered a state.
-    Call {
-        /// Which.
-        call: CallId,
-        /// Its tool.
-        tool: String,
-        /// The state.
-        state: CallState,
-    },
-    /// A tool changed a file.
-    FileEdited {
-        /// Absolute path.
-        path: String,
-        /// The call that did it.
-        call: CallId,
-    },
-    /// A prompt was opened.
-    PromptAdded {
-        /// Which.
-        prompt: PromptId,
-        /// Whose.
-        call: CallId,
-    },
-    /// A prompt ended.
-    PromptResolved {
-        /// Which.
-        prompt: PromptId,
-        /// Whose.
-        call: CallId,
-        /// How.
-        state: PromptState,
-    },
-    /// A session's list of tasks was replaced.
-    TodosUpdated {
-        /// The new list.
-        todos: Vec<Todo>,
-        /// The call that did it.
-        call: CallId,
-    },
-    /// A session was ended.
-    SessionEnded,
-    /// Tools came, went, or are other ones than before.
-    ToolsChanged {
-        /// Those that came.
-        added: Vec<String>,
-        /// Those that went.
-        removed: Vec<String>,
-        /// Those that are others now.
-        changed: Vec<String>,
-    },
-}
-
-/// How something that tools come from is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceState {
-    /// It is being started or connected to.
-    Connecting,
-    /// It offers what it has.
-    Ready,
-    /// It is switched off.
-    Disabled,
-    /// It does not work.
-    Failed,
-    /// Somebody has to log in.
-    NeedsAuth,
-    /// Somebody has to register this client with it.
-    NeedsClientRegistration,
-    /// It is not run, because the workspace is not trusted.
-    Untrusted,
 }
 
 /// What a tool returns on success.

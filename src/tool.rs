@@ -4,6 +4,7 @@
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
 mod child;
+pub mod dialect;
 mod error;
 mod hook;
 pub mod plan;

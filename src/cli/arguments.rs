@@ -126,6 +126,7 @@ pub(super) fn model(text: &str) -> Result<ModelRef, String> {
         Some((provider, model)) if !provider.is_empty() && !model.is_empty() => Ok(ModelRef {
             provider_id: provider.to_owned(),
             model_id: model.to_owned(),
+            package: String::new(),
         }),
         Some(_) | None => Err(format!("`{text}` is no model; write provider/model")),
     }

@@ -140,7 +140,7 @@ impl ToJson for ToolDefinition {
 
 impl ToJson for ModelRef {
     fn to_json(&self) -> Value {
-        json!({ "provider_id": self.provider_id, "model_id": self.model_id })
+        json!({ "provider_id": self.provider_id, "model_id": self.model_id, "package": self.package })
     }
 }
 

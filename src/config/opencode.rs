@@ -3,6 +3,7 @@
 //!
 //! *Invariant:* everything here was checked layer by layer before it was merged.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct ToolsConfig {
     pub experimental: Experimental,
     /// The part `tool_output`.
     pub tool_output: ToolOutputLimits,
+    /// The npm packages that the part `provider` names, by `provider/model` and by `provider`.
+    pub packages: BTreeMap<String, String>,
     /// The switches of the environment.
     pub flags: Flags,
     /// The configuration folders that exist, weak to strong: custom tools, plugins and skills are looked for there.
@@ -89,6 +92,7 @@ impl ToolsConfig {
             agents,
             experimental: Experimental::of(&merged),
             tool_output: ToolOutputLimits::of(&merged),
+            packages: packages_of(&merged),
             flags: Flags::from_environment(env),
             merged,
             directories,
@@ -182,6 +186,22 @@ fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) ->
         }
     };
     agents.iter().map(one).collect()
+}
+
+fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
+    fn entries(part: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+        part.and_then(Value::as_object).into_iter().flatten()
+    }
+    let package = |block: &Value, pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let mut packages = BTreeMap::new();
+    for (provider, block) in entries(merged.get("provider")) {
+        packages.extend(package(block, "/npm").map(|package| (provider.clone(), package)));
+        for (model, block) in entries(block.get("models")) {
+            let package = package(block, "/provider/npm");
+            packages.extend(package.map(|package| (format!("{provider}/{model}"), package)));
+        }
+    }
+    packages
 }
 
 impl Experimental {

@@ -76,7 +76,11 @@ impl Hooks {
     /// Runs all hooks of a point; the first failure ends it.
     async fn run(&self, point: HookPoint, input: Value, mut output: Value) -> Result<Value, HookError> {
         for hook in self.at(point) {
-            output = run(hook, point, input.clone(), output).await?;
+            let changed = run(hook, point, input.clone(), output.clone()).await?;
+            // What is no object has none of what may be changed.
+            if changed.is_object() {
+                output = changed;
+            }
         }
         Ok(output)
     }

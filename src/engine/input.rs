@@ -85,7 +85,13 @@ fn is_deeper_than(value: &Value, levels: usize) -> bool {
 /// Converts what the schema makes unmistakable: a number or a boolean that was sent as a string
 /// (`spec/framework.md` §16 F2). Anything else is left for the validation to name.
 pub(crate) fn convert(value: &mut Value, schema: &Value) {
-    let expects = |name: &str| schema.get("type").is_some_and(|kind| kind == name);
+    let expects = |name: &str| match schema.get("type") {
+        Some(Value::Array(kinds)) => {
+            kinds.iter().any(|kind| kind == name) && !kinds.iter().any(|kind| kind == "string")
+        }
+        Some(kind) => kind == name,
+        None => false,
+    };
     match value {
         Value::Object(fields) => {
             let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
@@ -172,6 +178,8 @@ mod tests {
                 "path": {"type": "string"},
                 "limit": {"type": "integer", "minimum": 0},
                 "all": {"type": "boolean"},
+                "most": {"type": ["integer", "null"]},
+                "any": {"type": ["integer", "string"]},
                 "edits": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "number"}}}}
             },
             "required": ["path"],
@@ -189,6 +197,7 @@ mod tests {
         check(json!({"limit": "5", "all": "true"}), json!({"limit": 5, "all": true}));
         check(json!({"limit": " 7 ", "all": "yes"}), json!({"limit": 7, "all": "yes"}));
         check(json!({"path": "5"}), json!({"path": "5"}));
+        check(json!({"most": "5", "any": "5"}), json!({"most": 5, "any": "5"}));
         check(json!({"edits": [{"n": "1.5"}]}), json!({"edits": [{"n": 1.5}]}));
         check(json!({"limit": "0x10"}), json!({"limit": "0x10"}));
     }

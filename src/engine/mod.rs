@@ -26,7 +26,7 @@ mod stdin;
 pub mod truncate;
 mod writer;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,6 +82,8 @@ pub struct Place {
     pub primary_tools: Vec<String>,
     /// How much of an output the model sees.
     pub truncation: truncate::Limits,
+    /// The packages through which models are reached, by `provider/model` and by `provider`.
+    pub packages: BTreeMap<String, String>,
 }
 
 impl Place {

@@ -12,7 +12,7 @@ use super::input;
 use crate::call::Definition;
 use crate::permission::broker::Rights;
 use crate::permission::rules;
-use crate::tool::{Offer, Tool};
+use crate::tool::{Offer, Tool, dialect};
 
 /// A tool with its compiled schema.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ impl Registry {
     pub fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
         self.usable(rights)
             .filter(|entry| entry.tool.is_offered(offer))
-            .map(|entry| entry.tool.definition(offer))
+            .map(|entry| dialect::adapt(entry.tool.definition(offer), offer.model))
             .filter(|definition| definition.advertised)
             .collect()
     }

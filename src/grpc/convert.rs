@@ -207,6 +207,7 @@ pub(crate) fn model(model: Option<proto::ModelRef>) -> Result<call::Model, Statu
     Ok(call::Model {
         provider_id: name("model.provider_id", model.provider_id)?,
         model_id: name("model.model_id", model.model_id)?,
+        package: name("model.package", model.package)?,
     })
 }
 
@@ -304,6 +305,7 @@ impl From<call::Origin> for proto::CallContext {
             model: Some(proto::ModelRef {
                 provider_id: origin.model.provider_id,
                 model_id: origin.model.model_id,
+                package: origin.model.package,
             }),
             client: origin.client,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),

@@ -15,7 +15,7 @@ use super::{Shared, status};
 use crate::call::{CallId, CallRecord, Definition};
 use crate::engine::{Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, digest_of};
 use crate::store::{CallFilter, PageRequest};
-use crate::tool::Offer;
+use crate::tool::{Offer, dialect};
 
 /// The service.
 pub(crate) struct Tools(pub(crate) Arc<Shared>);
@@ -70,7 +70,8 @@ impl Tools {
                 format!("there is no agent named {agent_name:?}; there are {known:?}"),
             )
         })?;
-        let model = convert::model(request.model.clone())?;
+        let mut model = convert::model(request.model.clone())?;
+        dialect::complete(&mut model, &place.packages);
         let client = non_empty(request.client.clone()).unwrap_or_else(|| self.0.client.clone());
         let offer = Offer {
             workspace: &place.workspace,

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::entry::Entry;
 use crate::matcher::Matcher;
-use crate::rows::{AgentPermission, Arity, DisabledTools, Evaluate, Registry, Ruleset, Truncate, Wildcard};
+use crate::rows::{
+    AgentPermission, Arity, DisabledTools, Evaluate, Registry, Ruleset, SchemaTransform, Truncate, Wildcard,
+};
 
 /// A JSON object in the order written; a key written twice is an error.
 pub(crate) struct Pairs<T>(pub(crate) Vec<(String, T)>);
@@ -69,8 +71,7 @@ pub(crate) enum Body {
     AgentPermission(AgentPermission),
     Registry(Registry),
     Truncate(Truncate),
-    /// A table that the runner cannot play yet.
-    Unplayable(&'static str),
+    SchemaTransform(SchemaTransform),
 }
 
 /// A workspace and the steps that are taken in it.
@@ -135,6 +136,8 @@ pub(crate) struct Model {
     pub(crate) provider_id: String,
     #[serde(rename = "modelID", default)]
     pub(crate) model_id: String,
+    #[serde(default)]
+    pub(crate) npm: String,
 }
 
 /// An answer to a prompt.
@@ -359,10 +362,7 @@ fn parse_named(mut object: Map<String, Value>, id: &str) -> Result<Case> {
         Some("registry") => Body::Registry(read(object)?),
         Some("truncate") => Body::Truncate(read(object)?),
         Some("arity") => Body::Arity(read(object)?),
-        Some("schema_transform") => {
-            only_keys(&Value::Object(object), &["model", "input", "output"])?;
-            Body::Unplayable("schema_transform")
-        }
+        Some("schema_transform") => Body::SchemaTransform(read(object)?),
         Some(other) => bail!("unknown kind `{other}`"),
     };
     Ok(Case {

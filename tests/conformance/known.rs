@@ -12,7 +12,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
     ("mcp/*", "no MCP servers"),
-    ("schema/*", "schemas are not transformed for providers"),
     ("skill/*", "no tool skill"),
     ("task/*", "no tool task"),
     ("webfetch/*", "no tool webfetch"),

@@ -125,7 +125,7 @@ async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
         Body::Ruleset(table) => tables::ruleset(table),
         Body::DisabledTools(table) => tables::disabled_tools(table),
         Body::Truncate(table) => tables::truncate(table),
-        Body::Unplayable(kind) => bail!("the runner cannot play tables of kind `{kind}` yet"),
+        Body::SchemaTransform(table) => tables::schema_transform(table),
     }
 }
 

@@ -196,6 +196,7 @@ async fn list_tools(channel: Channel, agent: &str, model: Option<&Model>, client
         model: model.map(|model| ModelRef {
             provider_id: model.provider_id.clone(),
             model_id: model.model_id.clone(),
+            package: model.npm.clone(),
         }),
         client: client.to_owned(),
         ..ListToolsRequest::default()

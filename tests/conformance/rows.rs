@@ -110,6 +110,15 @@ pub(crate) struct Truncate {
     pub(crate) expect: ExpectedTruncation,
 }
 
+/// `kind: schema_transform`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SchemaTransform {
+    pub(crate) model: Model,
+    pub(crate) input: Value,
+    pub(crate) output: Value,
+}
+
 /// The limits of a truncation; absent ones have their defaults.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

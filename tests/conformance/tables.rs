@@ -9,7 +9,7 @@ use toolgate::call::Rule;
 
 use crate::entry::Content;
 use crate::play::Problems;
-use crate::rows::{Arity, DisabledTools, Evaluate, RuleRow, Ruleset, Truncate, Wildcard};
+use crate::rows::{Arity, DisabledTools, Evaluate, RuleRow, Ruleset, SchemaTransform, Truncate, Wildcard};
 
 /// The functions under test, with the types of the tables.
 mod library {
@@ -21,7 +21,9 @@ mod library {
     use toolgate::engine::truncate::{self, Direction, Limits, Totals};
     use toolgate::permission::{rules, wildcard as wildcards};
     use toolgate::shell::arity;
+    use toolgate::tool::dialect;
 
+    use crate::case::Model;
     use crate::rows::{self, TruncateOptions};
 
     pub(super) fn prefix(words: &[String]) -> Vec<String> {
@@ -43,6 +45,15 @@ mod library {
 
     pub(super) fn is_disabled(tool: &str, rules: &[Rule]) -> bool {
         rules::disabled(tool, rules)
+    }
+
+    pub(super) fn schema_for(model: &Model, schema: &Value) -> Value {
+        let model = toolgate::call::Model {
+            provider_id: model.provider_id.clone(),
+            model_id: model.model_id.clone(),
+            package: model.npm.clone(),
+        };
+        dialect::for_model(schema.clone(), &model)
     }
 
     /// Returns the text for the model, or `None` if the text is within the limits.
@@ -169,4 +180,13 @@ pub(crate) fn truncate(table: &Truncate) -> Result<Problems> {
         problems.push(format!("content\n{problem}"));
     }
     Ok(problems)
+}
+
+/// Plays `kind: schema_transform`.
+pub(crate) fn schema_transform(table: &SchemaTransform) -> Result<Problems> {
+    let got = library::schema_for(&table.model, &table.input);
+    if got == table.output {
+        return Ok(Problems::new());
+    }
+    Ok(vec![format!("schema\nexpected: {}\ngot:      {got}", table.output)])
 }

@@ -300,6 +300,37 @@ fn parts() {
 }
 
 #[test]
+fn packages_of_providers_and_models() {
+    let home =
+        r#"{"provider": {"a": {"npm": "p1", "models": {"m/x": {"provider": {"npm": "p2"}}, "n": {}}}, "b": {}}}"#;
+    let config = Machine::new(&[
+        ("home/.config/opencode/opencode.json", home),
+        (
+            "w/opencode.json",
+            r#"{"provider": {"a": {"npm": "p3"}, "c": {"models": {"m": {"provider": {}}}}}}"#,
+        ),
+    ])
+    .check("w", &[]);
+    let packages: Vec<(&str, &str)> = config
+        .packages
+        .iter()
+        .map(|(key, package)| (&**key, &**package))
+        .collect();
+    assert_eq!(packages, [("a", "p3"), ("a/m/x", "p2")]);
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+    for wrong in [
+        r#"{"provider": []}"#,
+        r#"{"provider": {"a": {"npm": 5}}}"#,
+        r#"{"provider": {"a": {"models": {"m": {"provider": {"npm": null}}}}}}"#,
+    ] {
+        assert!(
+            Machine::new(&[("w/opencode.json", wrong)]).load("w").is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn every_value_has_an_origin() {
     let machine = Machine::new(&[
         (
@@ -426,4 +457,36 @@ fn syntax_errors_show_the_line() {
         .load("w")
         .expect_err("it is invalid");
     assert!(error.to_string().ends_with("\n      \"a\" 1\n          ^"), "{error}");
+}
+
+#[test]
+fn code_of_the_project_needs_trust() {
+    let config = Machine::new(&[
+        ("home/.config/opencode/opencode.json", r#"{"mcp": {"own": {"type": "local", "command": ["a"]}}, "plugin": ["p"]}"#),
+        (
+            "w/opencode.json",
+            r#"{"mcp": {"theirs": {"type": "local", "command": ["b"]}, "own": {"type": "local", "command": ["evil"]}}, "plugin": ["q"]}"#,
+        ),
+        ("w/.opencode/tool/x.js", ""),
+        ("home/.opencode/tool/y.js", ""),
+    ])
+    .check("w", &[("/mcp/own/command", json!(["evil"]))]);
+    assert_eq!(
+        config.code("mcp", false),
+        Some(json!({"own": {"type": "local", "command": ["a"]}}))
+    );
+    assert_eq!(config.code("plugin", false), Some(json!(["p"])));
+    assert_eq!(config.code("plugin", true), Some(json!(["p", "q"])));
+    assert!(config.code("mcp", true).is_some_and(|mcp| mcp["theirs"].is_object()));
+    let names = |trusted: bool| {
+        let folders = config.code_directories(trusted);
+        let name = |folder: &PathBuf| folder.parent().and_then(Path::file_name).map(|name| name.to_owned());
+        folders
+            .iter()
+            .filter_map(name)
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(false), [".config", "home"]);
+    assert_eq!(names(true), [".config", "w", "home"]);
 }

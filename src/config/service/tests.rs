@@ -74,6 +74,7 @@ fn everything_in_a_file() {
         r#"
 data_dir = "/d"
 drain_grace = "250ms"
+trust = true
 [listen]
 tcp = "[::1]:9"
 unix = "none"
@@ -120,6 +121,7 @@ directory = "~/a"
 [[workspaces]]
 name = "b"
 directory = "/b/../c"
+trust = false
 "#,
     );
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
@@ -134,10 +136,11 @@ directory = "/b/../c"
     assert_eq!(config.log.format, LogFormat::Json);
     assert_eq!(config.workspaces[0].directory, Path::new("/nowhere/u/a"));
     assert_eq!(config.workspaces[1].directory, Path::new("/c"));
+    assert!(config.workspaces[0].trust && !config.workspaces[1].trust);
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:9")
+            .ends_with("toolgate.toml:10")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -180,6 +183,7 @@ fn every_key_has_a_variable() {
     let vars = [
         ("TOOLGATE_DATA_DIR", "/d"),
         ("TOOLGATE_DRAIN_GRACE", "1s"),
+        ("TOOLGATE_TRUST", "true"),
         ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),

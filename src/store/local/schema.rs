@@ -20,7 +20,7 @@ const MIGRATIONS: [&str; 3] = [
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
-const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY: Duration = Duration::from_secs(10);
 
 const STATEMENTS: usize = 64;
 

@@ -1,7 +1,13 @@
-//! The one thread that writes to the database, its queue, and group commit.
+//! The one connection that writes to the database, its queue, its thread, and group commit.
 //!
 //! *Invariant:* operations run in the order in which they were queued, each in a savepoint, many in one transaction; nobody
-//! is answered before the commit. An operation that fails undoes itself alone.
+//! is answered before the commit. An operation that fails undoes itself alone. Whoever holds the connection takes from the
+//! queue, and nobody else does.
+//!
+//! Who waits for a change while the connection is free makes it on the spot, with what little is queued before it: a
+//! commit is an append to the log that is not synchronised, and takes less time than waking a thread for it and being
+//! woken by it. What may take long is the thread's alone: large batches, waiting for another process, writing the log
+//! back into the database, and everything after a failure.
 //!
 //! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
 //! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
@@ -10,7 +16,9 @@
 //! who waits behind them is told at once.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,10 +26,18 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::{Doing, again, failed};
+use super::schema::BUSY;
 use crate::store::StoreError;
 
 const ROOM: usize = 1024;
 const BATCH: usize = 256;
+
+/// More than this is not done on the spot.
+const BATCH_ON_THE_SPOT: usize = 16;
+
+/// After so many transactions the thread writes the log back. Pages are few in each, so this is some megabytes.
+const TRANSACTIONS_IN_LOG: u32 = 256;
+
 const RETRY: Duration = Duration::from_millis(200);
 
 /// How long what nobody waits for lets others join its transaction: a commit of its own would take the processor from
@@ -46,25 +62,40 @@ type Batch = Vec<Box<dyn Operation>>;
 
 /// The way to the writer thread.
 pub(super) struct Writer {
-    queue: Arc<Queue>,
+    desk: Arc<Desk>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The queue, and the connection for whoever works it off.
+#[derive(Default)]
+struct Desk {
+    queue: Queue,
+    /// None when the store is closed. Taken before the queue's lock, never the other way round.
+    db: Mutex<Option<Connection>>,
+    /// Transactions since the log was written back.
+    in_log: AtomicU32,
 }
 
 impl Writer {
     /// Starts the thread. It keeps `held` until its last write is done.
     pub(super) fn start(db: Connection, held: impl Send + 'static) -> Result<Self, StoreError> {
-        let queue = Arc::new(Queue::default());
-        let queue_of_thread = Arc::clone(&queue);
+        db.pragma_update(None, "wal_autocheckpoint", 0)
+            .doing(&db, "keep the log from being written back at any time")?;
+        let desk = Arc::new(Desk {
+            db: Mutex::new(Some(db)),
+            ..Desk::default()
+        });
+        let desk_of_thread = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || {
                 let held = held;
-                serve(db, &queue_of_thread);
+                desk_of_thread.serve();
                 drop(held);
             })
             .map_err(|error| failed("start the thread that writes to the database", error))?;
         Ok(Self {
-            queue,
+            desk,
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -77,7 +108,7 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let room = Arc::clone(&self.queue.room)
+        let room = Arc::clone(&self.desk.queue.room)
             .acquire_owned()
             .await
             .map_err(|_| closed())?;
@@ -88,8 +119,11 @@ impl Writer {
             answer,
             _room: room,
         };
-        if self.queue.push(Box::new(question)).is_err() {
+        if self.desk.queue.push(Box::new(question)).is_err() {
             return Err(closed());
+        }
+        if !self.desk.on_the_spot() {
+            self.desk.queue.filled.notify_one();
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
@@ -103,12 +137,17 @@ impl Writer {
 
     /// As [`Self::note`], but hands back what a closed store refuses, for callers that hold a lock that its end needs.
     pub(super) fn try_note(&self, operation: impl Operation + 'static) -> Result<(), Refused> {
-        self.queue.push(Box::new(operation)).map_err(Refused)
+        let is_first = self.desk.queue.push(Box::new(operation)).map_err(Refused)?;
+        // Who lingers need not hear of more to linger for.
+        if is_first {
+            self.desk.queue.filled.notify_one();
+        }
+        Ok(())
     }
 
     /// Refuses what comes from now on; what is queued is still written.
     pub(super) fn close(&self) {
-        self.queue.close();
+        self.desk.queue.close();
     }
 
     /// Waits until everything is written. Blocks.
@@ -194,19 +233,15 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, operation: Box<dyn Operation>) -> Result<(), Box<dyn Operation>> {
+    /// Queues an operation; says whether it is the first one.
+    fn push(&self, operation: Box<dyn Operation>) -> Result<bool, Box<dyn Operation>> {
         let mut state = self.state();
         if state.closed {
             return Err(operation);
         }
-        // Who lingers need not hear of more to linger for.
-        let wakes = state.operations.is_empty() || !operation.unattended();
+        let is_first = state.operations.is_empty();
         state.operations.push_back(operation);
-        drop(state);
-        if wakes {
-            self.filled.notify_one();
-        }
-        Ok(())
+        Ok(is_first)
     }
 
     fn close(&self) {
@@ -215,8 +250,8 @@ impl Queue {
         self.filled.notify_all();
     }
 
-    /// Waits for work; none when the queue is closed and empty.
-    fn take(&self) -> Option<Batch> {
+    /// Waits for work; false when the queue is closed and empty.
+    fn wait(&self) -> bool {
         let idle = |state: &mut Waiting| state.operations.is_empty() && !state.closed;
         let mut state = self
             .filled
@@ -228,9 +263,18 @@ impl Queue {
                 .wait_timeout_while(state, LINGER, |state| !state.closed && is_unattended(state))
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        !state.operations.is_empty()
+    }
+
+    /// Takes the next operations, for whoever holds the connection.
+    fn take(&self) -> Batch {
+        let mut state = self.state();
         let count = state.operations.len().min(BATCH);
-        let batch: Batch = state.operations.drain(..count).collect();
-        (!batch.is_empty()).then_some(batch)
+        state.operations.drain(..count).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.state().operations.len()
     }
 
     /// Keeps what nobody waits for, of a batch that failed and of what is queued behind it, in its order. Returns the rest,
@@ -272,28 +316,111 @@ impl Drop for CloseAtEnd<'_> {
     }
 }
 
-fn serve(db: Connection, queue: &Queue) {
-    let _close = CloseAtEnd(queue);
-    while let Some(mut batch) = queue.take() {
-        let Err(error) = run(&db, &mut batch) else { continue };
-        tracing::error!(%error, "cannot write to the database");
-        for operation in queue.retreat(batch) {
-            operation.end(Err(again(&error)));
+impl Desk {
+    /// What the thread does until the store is closed.
+    fn serve(&self) {
+        let _close = CloseAtEnd(&self.queue);
+        while self.queue.wait() {
+            let db = self.db();
+            let Some(db) = db.as_ref() else { return };
+            self.work(db);
         }
-        queue.pause();
+        let Some(db) = self.db().take() else { return };
+        let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = checkpoint
+            .doing(&db, "write the log back")
+            .and_then(|()| db.close().map_err(|(_, error)| failed("close the database", error)))
+        {
+            tracing::warn!(%error, "the database was not closed cleanly");
+        }
     }
-    let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-    if let Err(error) = checkpoint
-        .doing(&db, "write the log back")
-        .and_then(|()| db.close().map_err(|(_, error)| failed("close the database", error)))
-    {
-        tracing::warn!(%error, "the database was not closed cleanly");
+
+    /// Works off some of the queue, however long it takes.
+    fn work(&self, db: &Connection) {
+        let mut batch = self.queue.take();
+        match run(db, &mut batch) {
+            Ok(()) => {
+                if self.in_log.fetch_add(1, Ordering::Relaxed) >= TRANSACTIONS_IN_LOG {
+                    self.in_log.store(0, Ordering::Relaxed);
+                    write_back(db);
+                }
+            }
+            Err(error) => {
+                self.give_up(batch, &error);
+                self.queue.pause();
+            }
+        }
+    }
+
+    /// Tells of a failure who waits; what nobody waits for is tried again.
+    fn give_up(&self, batch: Batch, error: &StoreError) {
+        tracing::error!(%error, "cannot write to the database");
+        for operation in self.queue.retreat(batch) {
+            operation.end(Err(again(error)));
+        }
+    }
+
+    /// Works off the queue in the calling task, if that is done in no time; false if the thread has to.
+    fn on_the_spot(&self) -> bool {
+        let db = match self.db.try_lock() {
+            Ok(db) => db,
+            // Somebody is at it, and may have taken its last look at the queue.
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return false,
+        };
+        let Some(db) = db.as_ref() else { return false };
+        let is_long = self.in_log.load(Ordering::Relaxed) >= TRANSACTIONS_IN_LOG;
+        if is_long || self.queue.len() > BATCH_ON_THE_SPOT {
+            return false;
+        }
+        // Another process may be writing: that is not waited for here.
+        let _ = db.busy_timeout(Duration::ZERO);
+        let begun = statement(db, "BEGIN IMMEDIATE");
+        let _ = db.busy_timeout(BUSY);
+        if begun.is_err() {
+            return false;
+        }
+        let mut batch = self.queue.take();
+        let worked = catch_unwind(AssertUnwindSafe(|| finish(db, &mut batch)));
+        match worked {
+            Ok(Ok(())) => {
+                self.in_log.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Ok(Err(error)) => {
+                self.give_up(batch, &error);
+                false
+            }
+            Err(_) => {
+                tracing::error!("an operation of the store panicked");
+                drop(batch);
+                let _close = CloseAtEnd(&self.queue);
+                true
+            }
+        }
+    }
+
+    fn db(&self) -> MutexGuard<'_, Option<Connection>> {
+        // After a panic the queue is closed.
+        self.db.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the log back into the database, as far as no reader still needs it.
+fn write_back(db: &Connection) {
+    let checkpoint = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    if let Err(error) = checkpoint.doing(db, "write the log back") {
+        tracing::warn!(%error, "the log of the database grows");
     }
 }
 
 /// Runs a batch in one transaction and answers it. On error nothing of it is stored and nobody is answered.
 fn run(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
     statement(db, "BEGIN IMMEDIATE")?;
+    finish(db, batch)
+}
+
+/// As [`run`], in a transaction that has begun.
+fn finish(db: &Connection, batch: &mut Batch) -> Result<(), StoreError> {
     let outcomes: Result<Vec<_>, StoreError> = batch.iter_mut().map(|operation| step(db, operation.as_mut())).collect();
     let committed = outcomes.and_then(|outcomes| statement(db, "COMMIT").map(|()| outcomes));
     if committed.is_err() && !db.is_autocommit() {
@@ -419,7 +546,7 @@ mod tests {
         let writer = Writer::start(db, ()).expect("a thread");
         let result = writer.ask::<(), _>(|_| panic!("a fault of an operation")).await;
         assert!(result.is_err());
-        assert!(writer.join().is_err());
         assert!(writer.ask(|db| insert(db, 1)).await.is_err());
+        writer.join().expect("the thread ends");
     }
 }

@@ -305,6 +305,7 @@ fn is_offered_to_the_models_that_know_it() {
         let model = Model {
             provider_id: "openai".to_owned(),
             model_id: model_id.to_owned(),
+            ..Model::default()
         };
         let offer = Offer {
             workspace: &workspace,

@@ -127,6 +127,7 @@ impl Inside {
             trusted: false,
             primary_tools: Vec::new(),
             truncation: Default::default(),
+            packages: Default::default(),
         };
         let limits = Limits {
             max_running_calls: 8,

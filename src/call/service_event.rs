@@ -1,0 +1,94 @@
+//! What happens in the service, for whoever watches it rather than one call.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CallId, CallState, PromptId, PromptState, SessionId, Timestamp, Todo};
+
+/// Something that happened in a workspace, for `WatchEvents`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceEvent {
+    /// The workspace.
+    pub workspace: String,
+    /// The session, or none if it concerns all.
+    #[serde(default)]
+    pub session: Option<SessionId>,
+    /// When.
+    pub time: Timestamp,
+    /// What.
+    pub kind: ServiceEventKind,
+}
+
+/// What a service event says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceEventKind {
+    /// A call entered a state.
+    Call {
+        /// Which.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+        /// The state.
+        state: CallState,
+    },
+    /// A tool changed a file.
+    FileEdited {
+        /// Absolute path.
+        path: String,
+        /// The call that did it.
+        call: CallId,
+    },
+    /// A prompt was opened.
+    PromptAdded {
+        /// Which.
+        prompt: PromptId,
+        /// Whose.
+        call: CallId,
+    },
+    /// A prompt ended.
+    PromptResolved {
+        /// Which.
+        prompt: PromptId,
+        /// Whose.
+        call: CallId,
+        /// How.
+        state: PromptState,
+    },
+    /// A session's list of tasks was replaced.
+    TodosUpdated {
+        /// The new list.
+        todos: Vec<Todo>,
+        /// The call that did it.
+        call: CallId,
+    },
+    /// A session was ended.
+    SessionEnded,
+    /// Tools came, went, or are other ones than before.
+    ToolsChanged {
+        /// Those that came.
+        added: Vec<String>,
+        /// Those that went.
+        removed: Vec<String>,
+        /// Those that are others now.
+        changed: Vec<String>,
+    },
+}
+
+/// How something that tools come from is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceState {
+    /// It is being started or connected to.
+    Connecting,
+    /// It offers what it has.
+    Ready,
+    /// It is switched off.
+    Disabled,
+    /// It does not work.
+    Failed,
+    /// Somebody has to log in.
+    NeedsAuth,
+    /// Somebody has to register this client with it.
+    NeedsClientRegistration,
+    /// It is not run, because the workspace is not trusted.
+    Untrusted,
+}
