@@ -217,6 +217,7 @@ fn the_list_is_the_agents_and_the_models() {
                 model: Some(ModelRef {
                     provider_id: "p".to_owned(),
                     model_id: model.to_owned(),
+                    ..Default::default()
                 }),
                 ..Default::default()
             };
