@@ -8,20 +8,20 @@
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
 mod sandbox;
+mod socket;
 mod upkeep;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use async_trait::async_trait;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
@@ -86,6 +86,7 @@ pub struct App {
     shared: Arc<Shared>,
     services: Services,
     listen: crate::config::service::ListenConfig,
+    socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
     retention: OutputSweep,
     drain_grace: Duration,
@@ -210,6 +211,7 @@ impl App {
             shared,
             services,
             listen: config.listen.clone(),
+            socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             tls,
             retention: OutputSweep {
                 keep: config.retention,
@@ -238,6 +240,14 @@ impl App {
         Ok(())
     }
 
+    /// Returns the tools of the first workspace as they are now.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let registries = self.engine.places().iter().take(1).map(|place| place.tools.current());
+        registries
+            .flat_map(|registry| registry.tools().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Binds the listeners and serves.
     ///
     /// # Errors
@@ -255,7 +265,8 @@ impl App {
         }
         let unix = self.listen.unix.clone();
         if let Some(path) = &unix {
-            let listener = bind_socket(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+            let listener = socket::bind(path, self.socket_group.as_deref())
+                .with_context(|| format!("cannot listen on {}", path.display()))?;
             servers.spawn(
                 self.services
                     .clone()
@@ -418,6 +429,7 @@ async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>
             leeway: jwt.leeway,
         }),
         certificates: config.certificates.iter().map(rule).collect(),
+        member_scopes: config.unix.as_ref().map(|unix| unix.scopes.clone()),
     };
     let loaded = tokio::task::spawn_blocking(move || Authenticator::load(settings)).await?;
     loaded.context("cannot set up authentication")
@@ -557,32 +569,4 @@ fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
         max_lines: or(limits.max_lines, default.max_lines),
         max_bytes: or(limits.max_bytes, default.max_bytes),
     }
-}
-
-/// Binds a Unix socket that only its owner can use. A socket that nobody listens on any more is replaced; anything else
-/// at the path is left alone.
-fn bind_socket(path: &Path) -> anyhow::Result<UnixListener> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.file_type().is_socket() => bail!("something else than a socket is there"),
-        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => bail!("another service listens there"),
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error.into()),
-    }
-    // Bound in a folder that only we can enter and then moved, so that nobody can connect before the mode is set.
-    let private = tempfile::Builder::new()
-        .prefix(".tg-")
-        .rand_bytes(4)
-        .tempdir_in(folder)?;
-    let bound = private.path().join("s");
-    let listener = UnixListener::bind(&bound)?;
-    std::fs::set_permissions(&bound, std::fs::Permissions::from_mode(0o600))?;
-    std::fs::rename(&bound, path)?;
-    Ok(listener)
 }

@@ -113,7 +113,7 @@ pub struct Fact {
     /// Who made the call: the principal, or empty without authentication.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub requester: String,
-    /// Who decided: the approver, or empty.
+    /// Who decided or took back: the principal, or what it calls itself without authentication; empty if it was nobody.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// SHA-256 of the frozen input, hexadecimal.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{Fact, Kind};
 use crate::call::{
-    Ask, CallRecord, Decision, EndReason, Grant, GrantId, Origin, Outcome, Prompt, PromptOutcome, PromptRequest, Reply,
-    Rule, Timestamp, ToolCall,
+    Approval, Ask, CallRecord, Decision, EndReason, Grant, GrantId, Origin, Outcome, Prompt, PromptOutcome,
+    PromptRequest, Reply, Rule, Timestamp, ToolCall,
 };
 
 impl Fact {
@@ -118,9 +118,9 @@ impl Fact {
     }
 
     /// A reply to a prompt was not taken; `reason` is a word.
-    pub fn not_taken(prompt: &Prompt, by: &str, reason: &'static str) -> Self {
+    pub fn not_taken(prompt: &Prompt, (principal, own_words): (&str, &str), reason: &'static str) -> Self {
         Self {
-            by: by.to_owned(),
+            by: who(principal, own_words),
             reason: reason.to_owned(),
             ..Self::from_prompt(Kind::Refused, prompt)
         }
@@ -154,9 +154,9 @@ impl Fact {
     }
 
     /// Somebody approved a prompt that takes two.
-    pub fn approved(prompt: &Prompt, by: &str) -> Self {
+    pub fn approved(prompt: &Prompt, approval: &Approval) -> Self {
         Self {
-            by: by.to_owned(),
+            by: who(&approval.principal, &approval.by),
             ..Self::from_prompt(Kind::Approved, prompt)
         }
     }
@@ -174,7 +174,7 @@ impl Fact {
     }
 
     fn decide(&mut self, decision: &Decision) {
-        self.by.clone_from(&decision.by);
+        self.by = who(&decision.principal, &decision.by);
         self.because_of.clone_from(&decision.because_of);
         let (word, reason) = match &decision.outcome {
             PromptOutcome::Replied(Reply::Once) => ("once", ""),
@@ -189,9 +189,10 @@ impl Fact {
         self.reason = reason.to_owned();
     }
 
-    /// A grant was taken back.
-    pub fn revoked(grant: &Grant) -> Self {
+    /// A grant was taken back, by a principal if one is known.
+    pub fn revoked(grant: &Grant, by: &str) -> Self {
         Self {
+            by: by.to_owned(),
             instance: Some(grant.owner.clone()),
             workspace: grant.workspace.clone(),
             prompt: Some(grant.prompt.clone()),
@@ -201,6 +202,11 @@ impl Fact {
             ..Self::of(Kind::Revoked)
         }
     }
+}
+
+/// Returns who did something: the principal, or what it calls itself where nobody need be known.
+fn who(principal: &str, own_words: &str) -> String {
+    if principal.is_empty() { own_words } else { principal }.to_owned()
 }
 
 fn end_reason(reason: EndReason) -> &'static str {

@@ -15,6 +15,8 @@ pub enum PrincipalKind {
     Anonymous,
     /// By the user that the system names as the peer of a Unix socket.
     Owner,
+    /// In the same way; but it is one of the group that may use the socket as well.
+    Member,
     /// By a bearer token of the tokens file.
     Token,
     /// By a signed token of an issuer.
@@ -40,7 +42,11 @@ impl Principal {
     pub fn new(kind: PrincipalKind, name: impl Into<String>) -> Self {
         match kind {
             PrincipalKind::Anonymous => Self::anonymous(),
-            PrincipalKind::Owner | PrincipalKind::Token | PrincipalKind::Jwt | PrincipalKind::Certificate => Self {
+            PrincipalKind::Owner
+            | PrincipalKind::Member
+            | PrincipalKind::Token
+            | PrincipalKind::Jwt
+            | PrincipalKind::Certificate => Self {
                 kind,
                 name: name.into(),
             },
@@ -62,6 +68,7 @@ impl Principal {
         match self.kind {
             PrincipalKind::Anonymous => String::new(),
             PrincipalKind::Owner => format!("unix:{}", self.name),
+            PrincipalKind::Member => format!("user:{}", self.name),
             PrincipalKind::Token => format!("token:{}", self.name),
             PrincipalKind::Jwt => format!("jwt:{}", self.name),
             PrincipalKind::Certificate => format!("certificate:{}", self.name),
@@ -83,9 +90,11 @@ impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             PrincipalKind::Anonymous => f.write_str("anonymous"),
-            PrincipalKind::Owner | PrincipalKind::Token | PrincipalKind::Jwt | PrincipalKind::Certificate => {
-                f.write_str(&self.id())
-            }
+            PrincipalKind::Owner
+            | PrincipalKind::Member
+            | PrincipalKind::Token
+            | PrincipalKind::Jwt
+            | PrincipalKind::Certificate => f.write_str(&self.id()),
         }
     }
 }

@@ -363,6 +363,9 @@ pub struct Decision {
     /// Who replied: the approver's name, or empty.
     #[serde(default)]
     pub by: String,
+    /// Who that was: [`super::Principal::id`]; empty without authentication, and when nobody replied.
+    #[serde(default)]
+    pub principal: String,
     /// The prompt whose reply settled this one too.
     #[serde(default)]
     pub because_of: Option<PromptId>,

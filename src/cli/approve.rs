@@ -23,7 +23,7 @@ use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
-use super::scope::RawScope;
+use super::scope::{self, RawScope};
 use super::terminal::{Look, Terminal};
 use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
@@ -84,6 +84,7 @@ impl ApproveArgs {
                 return Err(lost.into());
             }
             attempt += 1;
+            approver.is_back = true;
             if attempt == 1 {
                 terminal.note("lost the connection; trying to open it again");
             }
@@ -179,6 +180,8 @@ struct Approver {
     asking: Option<Asking>,
     /// Replies whose results are still to come, by their ids.
     unanswered: HashMap<String, PromptReply>,
+    /// Whether a connection was lost before this one.
+    is_back: bool,
     at_end: bool,
 }
 
@@ -198,6 +201,7 @@ impl Approver {
             open: VecDeque::new(),
             asking: None,
             unanswered: HashMap::new(),
+            is_back: false,
             at_end: false,
         }
     }
@@ -265,11 +269,12 @@ impl Approver {
         }
         match message.message {
             Some(Message::PromptAdded(added)) => self.add(added.prompt),
+            Some(Message::Opened(_)) => {
+                let again = if self.is_back { " again" } else { "" };
+                self.terminal.note(&format!("connected{again} as {}", self.name));
+            }
             Some(Message::SnapshotEnd(end)) if end.prompts == 0 => {
-                let name = &self.name;
-                self.terminal.note(&format!(
-                    "connected as {name}; nothing waits. Prompts appear as they come."
-                ));
+                self.terminal.note("nothing waits; prompts appear as they come");
             }
             Some(Message::PromptResolved(resolved)) => {
                 resolved.prompt.iter().for_each(|prompt| self.resolved(prompt));
@@ -278,7 +283,7 @@ impl Approver {
                 updated.prompt.into_iter().for_each(|prompt| self.updated(prompt));
             }
             Some(Message::ReplyResult(result)) => self.replied(&result),
-            Some(Message::Opened(_) | Message::SnapshotEnd(_) | Message::Heartbeat(_)) | None => {}
+            Some(Message::SnapshotEnd(_) | Message::Heartbeat(_)) | None => {}
         }
         Ok(())
     }
@@ -288,17 +293,23 @@ impl Approver {
         let Some(prompt) = prompt else { return };
         let id = &prompt.prompt_id;
         let replied = self.unanswered.values().any(|reply| reply.prompt_id == *id);
-        if !replied && self.open.iter().all(|open| open.prompt_id != *id) {
-            self.open.push_back(prompt);
+        if replied || self.open.iter().any(|open| open.prompt_id == *id) {
+            return;
         }
+        if self.asking.is_some() {
+            self.dim(&format!("  waits behind this one: {}", prompt::subject(&prompt)));
+        }
+        self.open.push_back(prompt);
     }
 
     /// Takes a prompt as it is now, and says who has approved it so far.
     fn updated(&mut self, prompt: Prompt) {
         let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
-        let text = format!("{} approved by {}; it takes one more", prompt.prompt_id, by.join(", "));
-        self.terminal
-            .note(&self.terminal.err.text(Look::Dim, &super::terminal::visible(&text)));
+        let by = super::terminal::visible(&by.join(", ")).into_owned();
+        self.dim(&format!(
+            "{}: approved by {by}; it takes one more",
+            prompt::subject(&prompt)
+        ));
         if let Some(open) = self.open.iter_mut().find(|open| open.prompt_id == prompt.prompt_id) {
             *open = prompt;
         }
@@ -314,12 +325,11 @@ impl Approver {
         }
         self.open.remove(position);
         let outcome = prompt::outcome(prompt.state, prompt.resolution.as_ref());
-        self.terminal.note(
-            &self
-                .terminal
-                .err
-                .text(Look::Dim, &format!("{} {outcome}", prompt.prompt_id)),
-        );
+        self.dim(&format!("no longer asked: {} ({outcome})", prompt::subject(prompt)));
+    }
+
+    fn dim(&self, text: &str) {
+        self.terminal.note(&self.terminal.err.text(Look::Dim, text));
     }
 
     fn replied(&mut self, result: &PromptReplyResult) {
@@ -355,7 +365,10 @@ impl Approver {
     fn decided(&mut self, answer: &Answer) -> PromptReply {
         self.asking = None;
         let prompt = self.open.pop_front().unwrap_or_default();
-        let word = json::prompt_decision(answer.decision.into());
+        let mut word = json::prompt_decision(answer.decision.into());
+        if let Some(scope) = &answer.scope {
+            word += &format!(" ({})", scope::words(scope));
+        }
         self.terminal.note(&format!("  {word}"));
         answer.reply_to(&prompt)
     }

@@ -10,13 +10,32 @@ use serde_json::Value;
 use super::json;
 use super::keyboard::Keyboard;
 use super::scope;
-use super::terminal::{Look, Paint, Terminal, visible};
+use super::terminal::{Look, Paint, Terminal, short, visible};
 use crate::grpc::proto::{
     GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
     PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
 };
 
 const OTHER_METADATA: usize = 400;
+
+/// Characters of a prompt's subject.
+const SUBJECT: usize = 60;
+
+/// Characters of an input up to which it is shown to whoever writes another one. A longer one is no help on one line.
+const EDITABLE: usize = 2_000;
+
+/// What the keys do, beyond what is always shown.
+const HELP: &str = "  \
+o  allow this once
+  r  refuse; what else waits in the session is refused too
+  m  refuse, and tell the model why: it goes on with that
+  a  allow, and what is listed under \"always would allow\" while the service runs
+  s  the same, but only in this session
+  f  the same for good: until you take it back (toolgate grants --revoke ID)
+  t  the same for as long as you say, also in later runs of the service
+  n  the same for as many requests as you say, also in later runs of the service
+  e  write another input, which runs in place of this one (where that is possible)
+  Ctrl-C leaves; what waits goes on waiting";
 
 /// A decision and, with a rejection, what the model is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,6 +236,19 @@ fn diff_line(line: &str, paint: Paint) -> String {
     }
 }
 
+/// Returns what a prompt is about, in a few words.
+pub(super) fn subject(prompt: &Prompt) -> String {
+    let about = match &prompt.request {
+        Some(prompt::Request::Permission(request)) => request.patterns.join(", "),
+        Some(prompt::Request::Questions(request)) => {
+            let headers: Vec<&str> = request.questions.iter().map(|one| one.header.as_str()).collect();
+            headers.join(", ")
+        }
+        None => String::new(),
+    };
+    short(&format!("{} {about}", prompt.tool), SUBJECT)
+}
+
 /// Asks for what the prompt needs: a decision by one key, or a line for each question.
 pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
     let editable = prompt.editable.then_some(prompt.input_json);
@@ -283,7 +315,7 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
 /// Asks until a key that means something is pressed.
 async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
     let keys = [
-        "[o]nce  [r]eject  reject with a [m]essage",
+        "[o]nce  [r]eject  reject with a [m]essage  [?] what the keys do",
         "always: [a] while the service runs  [s]ession  [f]or good  for a [t]ime  a [n]umber of times",
     ];
     let edit = editable.as_ref().map(|_| "[e]dit: run something else instead");
@@ -300,6 +332,9 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
             'e' => {
                 let Some(input) = &editable else { continue };
                 let is_command = command_of(input).is_some();
+                if !is_command && input.chars().count() <= EDITABLE {
+                    terminal.note(&format!("  The input is {}", visible(input)));
+                }
                 let what = if is_command {
                     "Which command"
                 } else {
@@ -329,6 +364,10 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                     Some(scope) => Answer::always(scope),
                     None => continue,
                 }
+            }
+            '?' | 'h' => {
+                terminal.note(HELP);
+                continue;
             }
             'm' => {
                 terminal.note("  What should the model be told? (end with Enter)");

@@ -65,7 +65,8 @@ pub(super) fn lasting(text: &str) -> Option<GrantScope> {
     let end = SystemTime::now().checked_add(duration)?;
     Some(GrantScope {
         expire_time: Some(end.into()),
-        ..GrantScope::default()
+        // What has an end of its own need not end with the service.
+        ..of(GrantReach::Workspace)
     })
 }
 
@@ -74,7 +75,7 @@ pub(super) fn times(text: &str) -> Option<GrantScope> {
     let max_uses = text.parse().ok().filter(|&uses: &i32| uses > 0)?;
     Some(GrantScope {
         max_uses,
-        ..GrantScope::default()
+        ..of(GrantReach::Workspace)
     })
 }
 
@@ -139,11 +140,11 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        assert_eq!(times("3").map(|scope| scope.max_uses), Some(3));
+        assert_eq!(times("3").map(|scope| words(&scope)).as_deref(), Some("3 uses"));
         for text in ["0", "-1", "x", ""] {
             assert_eq!(times(text), None, "{text}");
         }
-        assert!(lasting("30m").is_some_and(|scope| scope.expire_time.is_some()));
+        assert!(lasting("30m").is_some_and(|scope| words(&scope).starts_with("until ")));
         for text in ["0s", "", "soon", "1e300h"] {
             assert_eq!(lasting(text), None, "{text}");
         }

@@ -25,7 +25,8 @@ mod secrets;
 mod variables;
 
 pub use auth::{
-    AuthConfig, CertificateConfig, ClientAuth, JwtConfig, RawAuth, RawCertificate, RawJwt, RawTls, TlsConfig,
+    AuthConfig, CertificateConfig, ClientAuth, JwtConfig, RawAuth, RawCertificate, RawJwt, RawTls, RawUnix, TlsConfig,
+    UnixGroupConfig,
 };
 
 /// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.

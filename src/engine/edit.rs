@@ -41,9 +41,9 @@ impl Engine {
                 }
             }
         }
-        let by = given.by.clone();
+        let (principal, own_words) = (given.principal.id(), given.by.clone());
         let replied = self.broker.reply(given).await?;
-        self.record_reply(&replied, &by);
+        self.record_reply(&replied, (&principal, &own_words));
         Ok(replied)
     }
 

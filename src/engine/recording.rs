@@ -17,8 +17,8 @@ impl Engine {
         }
     }
 
-    /// Records a reply that was refused; who replied is `by`.
-    pub(super) fn record_reply(&self, replied: &Replied, by: &str) {
+    /// Records a reply that was refused; `by` is who replied, as principal and in its own words.
+    pub(super) fn record_reply(&self, replied: &Replied, by: (&str, &str)) {
         let (prompt, reason) = match replied {
             Replied::DigestMismatch(prompt) => (prompt, "digest_mismatch"),
             Replied::NotAllowed(prompt) => (prompt, "self_approval"),

@@ -30,7 +30,7 @@ use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo, UdsConnectInfo};
 
 pub(crate) use self::caller::Caller;
-use self::caller::Secret;
+use self::caller::{Reach, Scopes, Secret};
 pub use self::certificates::CertificateRule;
 use self::certificates::Certificates;
 use self::files::{Kept, Readers, Source};
@@ -77,6 +77,9 @@ pub enum AuthError {
     /// The settings for signed tokens cannot be used.
     #[error("auth.jwt.algorithms: {0}")]
     Algorithms(String),
+    /// The scopes of the group of the Unix socket cannot be used.
+    #[error("auth.unix.scopes: {0}")]
+    Group(String),
     /// The descriptors that the build wrote cannot be read.
     #[error("cannot read the service's own descriptors")]
     Descriptors(#[from] prost::DecodeError),
@@ -91,6 +94,8 @@ pub struct AuthSettings {
     pub jwt: Option<JwtSettings>,
     /// Owners of client certificates.
     pub certificates: Vec<CertificateRule>,
+    /// What users may do that can use the Unix socket beside its owner; none if nobody can.
+    pub member_scopes: Option<Vec<String>>,
 }
 
 struct Jwt {
@@ -107,6 +112,8 @@ pub struct Authenticator {
     certificates: Certificates,
     /// The user that the service runs as.
     owner: u32,
+    /// What other users may do that the mode of the Unix socket lets in.
+    members: Option<Scopes>,
     /// Counts the changes of the files.
     generation: watch::Sender<u64>,
 }
@@ -130,7 +137,12 @@ impl Authenticator {
         if tokens.as_ref().is_some_and(|tokens| tokens.current().len() == 0) {
             tracing::warn!("the file of tokens has none");
         }
+        let members = settings.member_scopes.map(|names| {
+            let names = names.iter().map(String::as_str);
+            Scopes::parse(names).map_err(AuthError::Group)
+        });
         Ok(Arc::new(Self {
+            members: members.transpose()?,
             needs: Needs::read()?,
             tokens,
             jwt: settings.jwt.map(Jwt::load).transpose()?,
@@ -142,7 +154,7 @@ impl Authenticator {
 
     /// Says whether callers must say who they are.
     pub fn is_configured(&self) -> bool {
-        self.tokens.is_some() || self.jwt.is_some() || !self.certificates.is_empty()
+        self.tokens.is_some() || self.jwt.is_some() || !self.certificates.is_empty() || self.members.is_some()
     }
 
     /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
@@ -163,9 +175,9 @@ impl Authenticator {
 
     fn identify<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
         let extensions = request.extensions();
-        if let Some(peer) = extensions.get::<UdsConnectInfo>() {
-            self.check_peer(peer)?;
-        }
+        let peer = extensions.get::<UdsConnectInfo>();
+        let user = peer.map(|peer| self.user(peer.peer_cred.map(|user| user.uid())));
+        let user = user.transpose()?;
         if (self.tokens.is_some() || self.jwt.is_some())
             && let Some(token) = bearer(request.headers())?
         {
@@ -182,9 +194,8 @@ impl Authenticator {
         if !self.is_configured() {
             return Ok(Caller::trusted(Principal::anonymous()));
         }
-        if let Some(user) = extensions.get::<UdsConnectInfo>().and_then(|peer| peer.peer_cred) {
-            let principal = Principal::new(PrincipalKind::Owner, user.uid().to_string());
-            return Ok(Caller::trusted(principal));
+        if let Some(user) = user {
+            return Ok(user);
         }
         Err(status::unauthenticated(
             "NO_CREDENTIALS",
@@ -196,15 +207,22 @@ impl Authenticator {
         ))
     }
 
-    /// The socket's mode keeps other users out; this does so where a mode is not enough.
-    fn check_peer(&self, peer: &UdsConnectInfo) -> Result<(), Status> {
-        if is_trusted(peer.peer_cred.map(|user| user.uid()), self.owner) {
-            return Ok(());
+    /// Returns who a user is that has connected to the Unix socket. Its mode keeps others out; this does so where a mode
+    /// is not enough. The mode alone tells who is in the group: the kernel names one group of a peer only.
+    fn user(&self, user: Option<u32>) -> Result<Caller, Status> {
+        match (user, self.members) {
+            (Some(user), _) if is_trusted(user, self.owner) => {
+                Ok(Caller::trusted(Principal::new(PrincipalKind::Owner, user.to_string())))
+            }
+            (Some(user), Some(scopes)) => {
+                let principal = Principal::new(PrincipalKind::Member, user.to_string());
+                Ok(Caller::new(principal, scopes, Reach::All))
+            }
+            (Some(_) | None, _) => Err(status::unauthenticated(
+                "FOREIGN_USER",
+                "this socket is for the user that the service runs as",
+            )),
         }
-        Err(status::unauthenticated(
-            "FOREIGN_USER",
-            "this socket is for the user that the service runs as",
-        ))
     }
 
     fn bearer(&self, token: &Secret) -> Result<Caller, Status> {
@@ -297,9 +315,9 @@ impl Jwt {
     }
 }
 
-/// Says whether a user may use the Unix socket: the one that the service runs as, and root. Nobody if it is not known.
-fn is_trusted(user: Option<u32>, owner: u32) -> bool {
-    user.is_some_and(|user| user == owner || user == 0)
+/// Says whether the Unix socket is a user's own: that of the one that the service runs as, and root's.
+fn is_trusted(user: u32, owner: u32) -> bool {
+    user == owner || user == 0
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
@@ -353,14 +371,50 @@ pub async fn keep_fresh(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grpc::proto::Scope;
 
     #[test]
     fn the_socket_is_for_its_owner() {
-        assert!(is_trusted(Some(1000), 1000));
-        assert!(is_trusted(Some(0), 1000));
-        assert!(!is_trusted(Some(1001), 1000));
-        assert!(!is_trusted(Some(1000), 0));
-        assert!(!is_trusted(None, 0));
+        assert!(is_trusted(1000, 1000));
+        assert!(is_trusted(0, 1000));
+        assert!(!is_trusted(1001, 1000));
+        assert!(!is_trusted(1000, 0));
+    }
+
+    #[test]
+    fn others_come_in_by_their_group_only() {
+        let check = |scopes: Option<&[&str]>, user: Option<u32>, expected: Option<(&str, bool, bool)>| {
+            let settings = AuthSettings {
+                member_scopes: scopes.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
+                ..AuthSettings::default()
+            };
+            let authenticator = Authenticator {
+                owner: 1000,
+                ..Arc::into_inner(Authenticator::load(settings).unwrap()).unwrap()
+            };
+            assert_eq!(authenticator.is_configured(), scopes.is_some());
+            let found = authenticator.user(user).ok();
+            let found = found.map(|caller| {
+                let has = |scope| caller.scopes.has(scope);
+                (caller.principal.id(), has(Scope::CallsRead), has(Scope::PromptsReply))
+            });
+            let found = found
+                .as_ref()
+                .map(|(id, reads, replies)| (id.as_str(), *reads, *replies));
+            assert_eq!(found, expected, "{scopes:?} {user:?}");
+        };
+        for scopes in [None, Some(["calls.read"].as_slice())] {
+            check(scopes, Some(1000), Some(("unix:1000", true, true)));
+            check(scopes, Some(0), Some(("unix:0", true, true)));
+            check(scopes, None, None);
+        }
+        check(None, Some(1001), None);
+        check(Some(&["calls.read"]), Some(1001), Some(("user:1001", true, false)));
+        let wrong = AuthSettings {
+            member_scopes: Some(vec!["everything".to_owned()]),
+            ..AuthSettings::default()
+        };
+        assert!(matches!(Authenticator::load(wrong), Err(AuthError::Group(_))));
     }
 
     #[test]

@@ -313,7 +313,9 @@ impl PermissionService for Permissions {
         {
             return Err(status::not_found("grant", id.as_str()));
         }
-        let grant = self.0.engine.broker().revoke(&id).await.map_err(status::store)?;
+        let by = caller.principal().id();
+        let revoked = self.0.engine.broker().revoke(&id, &by).await;
+        let grant = revoked.map_err(status::store)?;
         let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
         Ok(Response::new(RevokeGrantResponse {
             grant: Some(grant.into()),

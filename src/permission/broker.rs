@@ -352,6 +352,7 @@ impl Broker {
             time: Timestamp::now(),
             reply_id: given.reply_id.clone(),
             by: given.by.clone(),
+            principal: given.principal.id(),
             because_of: None,
         };
         let first = Settlement {
@@ -443,6 +444,7 @@ impl Broker {
             time: Timestamp::now(),
             reply_id: String::new(),
             by: String::new(),
+            principal: String::new(),
             because_of: None,
         };
         let first = Settlement {

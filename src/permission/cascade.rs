@@ -94,6 +94,7 @@ fn settlement(other: &Prompt, reply: Reply, because_of: &Prompt, uses: Vec<Grant
             time: Timestamp::now(),
             reply_id: String::new(),
             by: String::new(),
+            principal: String::new(),
             because_of: Some(because_of.id.clone()),
         },
         uses,

@@ -92,14 +92,14 @@ impl Broker {
         self.state().grants.list(workspace, Timestamp::now())
     }
 
-    /// Takes a standing approval back.
+    /// Takes a standing approval back, in the name of a principal if one is known.
     ///
     /// # Errors
     /// The store failed; the approval stands.
-    pub async fn revoke(self: &Arc<Self>, id: &GrantId) -> Result<Option<Grant>, StoreError> {
-        let id = id.clone();
+    pub async fn revoke(self: &Arc<Self>, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+        let (id, by) = (id.clone(), by.to_owned());
         self.change(|broker| async move {
-            let revoked = broker.store.revoke(&id).await?;
+            let revoked = broker.store.revoke(&id, &by).await?;
             let known = broker.state().grants.remove(&id);
             Ok(revoked.or(known))
         })
@@ -113,7 +113,7 @@ impl Broker {
     pub async fn end_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
         let of_session = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == *session;
         for grant in self.grants(None).into_iter().filter(of_session) {
-            self.revoke(&grant.id).await?;
+            self.revoke(&grant.id, "").await?;
         }
         Ok(())
     }

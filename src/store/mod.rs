@@ -290,8 +290,8 @@ pub trait Prompts: Send + Sync + 'static {
     /// may have ended by time.
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>;
 
-    /// Deletes a grant; returns it, or `None` if there is none.
-    async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError>;
+    /// Deletes a grant, which `by` takes back; returns it, or `None` if there is none. `by` may be empty.
+    async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
 }
 
 /// Facts of sessions that outlive a call.

@@ -137,7 +137,7 @@ pub(crate) async fn prompt(plan: Plan) -> Result<Vec<Row>> {
     let mut client = service.tools().await?;
     let mut approver = Approver::open(&service).await?;
     let rounds = plan.samples(500, 50);
-    let (mut whole, mut seen) = (Vec::new(), Vec::new());
+    let (mut whole, mut seen, mut taken, mut resumes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds + 10 {
         let input = json!({"filePath": FILES[round % 2]});
         let begin = Instant::now();
@@ -151,24 +151,33 @@ pub(crate) async fn prompt(plan: Plan) -> Result<Vec<Row>> {
             }
             resumed.context("the call was not resumed")
         };
-        let (resumed, asked) = tokio::try_join!(call, approver.approve(begin))?;
+        let (resumed, approval) = tokio::try_join!(call, approver.approve(begin))?;
         if round >= 10 {
             whole.push(resumed);
-            seen.push(asked);
+            seen.push(approval.seen);
+            taken.push(approval.taken.saturating_sub(approval.seen));
+            resumes.push(resumed.saturating_sub(approval.seen));
         }
     }
     service.stop().await?;
-    let (whole, seen) = (Samples::new(whole)?, Samples::new(seen)?);
     let limit = Duration::from_millis(5);
-    Ok(vec![
-        Row::time(
-            "call, prompt, approver, reply, call resumes",
-            &whole,
-            whole.median(),
-            limit,
-        ),
-        Row::time("of which until the approver sees it", &seen, seen.median(), limit),
-    ])
+    let stages = [
+        ("call, prompt, approver, reply, call resumes", whole),
+        ("asked: from the call until the approver sees it", seen),
+        ("answered: from then until its reply is taken", taken),
+        ("resumed: from the same moment until the call goes on", resumes),
+    ];
+    let row = |(what, times)| {
+        let times = Samples::new(times)?;
+        Ok(Row::time(what, &times, times.median(), limit))
+    };
+    stages.into_iter().map(row).collect()
+}
+
+/// When an approver saw a prompt, and when its reply was taken.
+struct Approval {
+    seen: Duration,
+    taken: Duration,
 }
 
 struct Approver {
@@ -190,8 +199,8 @@ impl Approver {
         Ok(Self { incoming, outgoing })
     }
 
-    /// Allows the next prompt, waits until that is taken, and returns when the prompt was seen.
-    async fn approve(&mut self, begin: Instant) -> Result<Duration> {
+    /// Allows the next prompt and waits until that is taken.
+    async fn approve(&mut self, begin: Instant) -> Result<Approval> {
         let mut seen = Duration::ZERO;
         loop {
             let message = self.incoming.message().await?.and_then(|message| message.message);
@@ -213,7 +222,10 @@ impl Approver {
                     if seen.is_zero() {
                         bail!("a reply was answered that was not given: {}", result.message);
                     }
-                    return Ok(seen);
+                    return Ok(Approval {
+                        seen,
+                        taken: begin.elapsed(),
+                    });
                 }
                 channel_response::Message::Opened(_)
                 | channel_response::Message::SnapshotEnd(_)

@@ -208,7 +208,7 @@ fn a_thousand_tamperings_are_found() {
 }
 
 /// The audit has each call's admission and end, and each prompt's beginning and decision, once and no others.
-async fn agrees(server: &Server) -> usize {
+pub(crate) async fn agrees(server: &Server) -> usize {
     let mut calls = BTreeMap::new();
     let mut page = String::new();
     loop {
@@ -269,7 +269,10 @@ async fn agrees(server: &Server) -> usize {
                 assert!(ended.insert(call), "ended once");
             }
             Kind::Prompted => assert!(opened.insert(prompt), "asked once"),
-            Kind::Decided => assert!(decided.insert(prompt, fact.decision).is_none(), "decided once"),
+            Kind::Decided => {
+                let decision = (fact.decision, fact.by);
+                assert!(decided.insert(prompt, decision).is_none(), "decided once");
+            }
             _ => {}
         }
     }
@@ -282,7 +285,7 @@ async fn agrees(server: &Server) -> usize {
     assert_eq!(ended, ends.collect());
     assert_eq!(opened, prompts.keys().cloned().collect());
     let decisions = prompts.iter().filter(|(_, prompt)| prompt.state() != PromptState::Open);
-    let decisions: BTreeMap<String, String> = decisions
+    let decisions: BTreeMap<String, (String, String)> = decisions
         .map(|(id, prompt)| {
             let word = match (prompt.state(), prompt.resolution.as_ref().map(|end| end.decision())) {
                 (PromptState::Expired, _) => "expired",
@@ -290,9 +293,12 @@ async fn agrees(server: &Server) -> usize {
                 (_, Some(PromptDecision::Once)) => "once",
                 (_, Some(PromptDecision::Always)) => "always",
                 (_, Some(PromptDecision::Reject)) => "reject",
+                (_, Some(PromptDecision::Instead)) => "instead",
+                (_, Some(PromptDecision::Answer)) => "answers",
                 other => panic!("{other:?}"),
             };
-            (id.clone(), word.to_owned())
+            let by = prompt.resolution.as_ref().map(|end| end.resolved_by.clone());
+            (id.clone(), (word.to_owned(), by.unwrap_or_default()))
         })
         .collect();
     assert_eq!(decided, decisions);

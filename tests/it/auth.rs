@@ -3,6 +3,8 @@
 //! *Invariant:* each service has its own folder and listens on a free port of this machine.
 
 mod approvals;
+mod audit;
+mod group;
 mod isolation;
 mod jwt;
 mod setup;

@@ -1,7 +1,10 @@
 //! Calls on behalf of others: whatever their own agent may do, they may no more than those above them.
 
-use serde_json::json;
+use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
+use toolgate::grpc::proto::call_event::Event;
 use toolgate::grpc::proto::*;
 
 use crate::support::*;
@@ -84,5 +87,183 @@ fn a_child_has_its_parents_limits() {
             other => panic!("{other:?}"),
         }
         assert!(!server.work().join("x").exists());
+    });
+}
+
+/// What becomes of a request: it runs, it waits for a person, or it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Runs,
+    Asks,
+    Refused,
+}
+
+async fn outcome(server: &Server, request: ExecuteToolRequest) -> Outcome {
+    let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
+    let ending = next_such(&mut stream, |event| {
+        matches!(event, Event::Waiting(_) | Event::Completed(_) | Event::Failed(_))
+    });
+    match ending.await.event.unwrap() {
+        Event::Waiting(_) => Outcome::Asks,
+        Event::Failed(failed) if failed.reason() == FailureReason::Denied => Outcome::Refused,
+        Event::Completed(completed) if completed.output.contains("unavailable tool") => Outcome::Refused,
+        Event::Completed(_) => Outcome::Runs,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Rules for commands, in any order, and perhaps one for all of them.
+fn any_rules(random: &mut Random) -> Value {
+    let mut patterns = vec!["*", "echo *", "printf *", "true *", "echo a"];
+    let mut rules = serde_json::Map::new();
+    for _ in 0..1 + random.below(4) {
+        let pattern = patterns.swap_remove(random.below(patterns.len() as u64) as usize);
+        rules.insert(
+            pattern.to_owned(),
+            json!(random.pick(&["allow", "allow", "ask", "deny"])),
+        );
+    }
+    Value::Object(rules)
+}
+
+#[test]
+fn no_tree_of_calls_gives_a_child_more_than_its_parent() {
+    const AGENTS: u64 = 6;
+    const COMMANDS: [&str; 3] = ["echo a", "printf b", "true c"];
+    test(async {
+        let mut random = Random::new(23);
+        let mut seen = BTreeSet::new();
+        for _ in 0..3 {
+            let agents: serde_json::Map<String, Value> = (0..AGENTS)
+                .map(|agent| {
+                    let rules = json!({ "bash": any_rules(&mut random), "glob": "allow" });
+                    (format!("a{agent}"), json!({ "mode": "all", "permission": rules }))
+                })
+                .collect();
+            let setup = Setup {
+                config: Some(json!({ "permission": { "bash": any_rules(&mut random) }, "agent": agents })),
+                ..Setup::default()
+            };
+            let server = Server::with(setup.env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2000")).await;
+            // Some commands are approved for good, by whichever agent is asked for them.
+            for agent in 0..2 {
+                let command = random.pick(&COMMANDS[..2]);
+                let request = by(&format!("a{agent}"), "", &format!("grant{agent}"), bash(command));
+                let request = in_session(&format!("grant{agent}"), request);
+                let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
+                let event = next_such(&mut stream, |event| {
+                    !matches!(event, Event::Pending(_) | Event::Running(_))
+                });
+                if let Some(Event::Waiting(waiting)) = event.await.event {
+                    let always = ReplyPromptRequest {
+                        reply: Some(reply(&waiting.prompt.unwrap().prompt_id, PromptDecision::Always)),
+                        name: String::new(),
+                    };
+                    server.permissions().reply_prompt(always).await.unwrap();
+                }
+            }
+            // Of each call in the tree, what it gets for each command; the first three have no parent.
+            let mut tree: Vec<[Outcome; 3]> = Vec::new();
+            for at in 0..30_usize {
+                let parent = (at >= 3).then(|| random.below(at as u64) as usize);
+                let parent_id = parent.map(|parent| format!("n{parent}")).unwrap_or_default();
+                let agent = format!("a{}", random.below(AGENTS));
+                let own = |id: String, request| in_session(&id, by(&agent, &parent_id, &id, request));
+                end(
+                    &server,
+                    own(format!("n{at}"), request("glob", json!({ "pattern": "*" }))),
+                )
+                .await;
+                let mut outcomes = [Outcome::Runs; 3];
+                for (index, command) in COMMANDS.iter().enumerate() {
+                    outcomes[index] = outcome(&server, own(format!("n{at}-{index}"), bash(command))).await;
+                }
+                if let Some(parent) = parent {
+                    for (child, above) in outcomes.iter().zip(tree[parent]) {
+                        assert!(
+                            *child >= above,
+                            "n{at} below n{parent}: {outcomes:?} {:?}",
+                            tree[parent]
+                        );
+                        seen.insert((above, *child));
+                    }
+                }
+                tree.push(outcomes);
+            }
+        }
+        // Every way to keep or to lose a right was there.
+        assert_eq!(seen.len(), 6, "{seen:?}");
+    });
+}
+
+#[test]
+fn the_list_is_the_agents_and_the_models() {
+    test(async {
+        let config = json!({
+            "permission": { "list": "deny" },
+            "agent": {
+                "reader": { "mode": "all", "permission": { "edit": "deny", "bash": { "*": "ask", "rm *": "deny" } } },
+                "hands": { "mode": "all", "tools": { "bash": false, "list": true }, "permission": { "list": "allow" } },
+            },
+        });
+        let server = Server::with(Setup {
+            config: Some(config),
+            ..Setup::default()
+        })
+        .await;
+        let names = async |agent: &str, model: &str| {
+            let request = ListToolsRequest {
+                agent: agent.to_owned(),
+                model: Some(ModelRef {
+                    provider_id: "p".to_owned(),
+                    model_id: model.to_owned(),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            };
+            let tools = server.tools().list_tools(request).await.unwrap().into_inner().tools;
+            tools.into_iter().map(|tool| tool.name).collect::<BTreeSet<String>>()
+        };
+        const EDITS: [&str; 3] = ["edit", "write", "apply_patch"];
+        let check = async |agent: &str, model: &str, present: &[&str], absent: &[&str]| {
+            let names = names(agent, model).await;
+            assert!(
+                present.iter().all(|name| names.contains(*name)),
+                "{agent} {model}: {names:?}"
+            );
+            assert!(
+                !absent.iter().any(|name| names.contains(*name)),
+                "{agent} {model}: {names:?}"
+            );
+        };
+        check(
+            "build",
+            "claude",
+            &["edit", "write", "bash", "read"],
+            &["apply_patch", "list", "invalid"],
+        )
+        .await;
+        check(
+            "build",
+            "gpt-5",
+            &["apply_patch", "bash", "read"],
+            &["edit", "write", "list"],
+        )
+        .await;
+        check("build", "gpt-4o", &["edit", "write"], &["apply_patch"]).await;
+        for model in ["claude", "gpt-5"] {
+            check("reader", model, &["bash", "read"], &EDITS).await;
+            check("hands", model, &["read"], &["bash"]).await;
+        }
+        // What is not listed cannot be called, neither by its own name nor in another case.
+        for name in ["bash", "BASH"] {
+            let request = by(
+                "hands",
+                "",
+                name,
+                request(name, json!({ "command": "true", "description": "d" })),
+            );
+            assert_eq!(outcome(&server, request).await, Outcome::Refused);
+        }
     });
 }

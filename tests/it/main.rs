@@ -5,10 +5,12 @@
 #![allow(clippy::unwrap_used)] // what a test needs is there, or the test fails
 
 mod approvals;
+mod approve;
 mod audit;
 mod auth;
 mod background;
 mod batch;
+mod builtins;
 mod calls;
 mod cancel;
 mod commands;

@@ -15,6 +15,7 @@ use toolgate::grpc::proto::channel_response::Message;
 use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
 use toolgate::grpc::proto::*;
 
+use crate::audit;
 use crate::support::*;
 
 fn asks() -> Setup {
@@ -311,6 +312,7 @@ fn one_decision_each_in_a_crowd() {
             heard += 1;
         }
         assert!(heard > 200 && accepted.len() > 20, "{heard} {}", accepted.len());
+        assert!(audit::agrees(&server).await >= first_prompts.len());
         server.stop().await;
     });
 }
@@ -318,24 +320,28 @@ fn one_decision_each_in_a_crowd() {
 #[test]
 fn open_prompts_are_there_at_once_after_reconnecting() {
     test(async {
-        let server = Server::with(asks()).await;
+        let mut server = Server::with(asks()).await;
         for index in 0..100 {
             ask(&server, &format!("s{index}"), &format!("c{index}"), "true").await;
         }
-        let mut times = Vec::new();
-        for _ in 0..9 {
-            let begin = Instant::now();
-            let approver = Approver::open(server.connect().await, "back").await.unwrap();
-            times.push(begin.elapsed());
-            assert_eq!(approver.snapshot.len(), 100);
+        for after in ["a lost connection", "a crash of the server"] {
+            let mut times = Vec::new();
+            for _ in 0..9 {
+                let begin = Instant::now();
+                let approver = Approver::open(server.connect().await, "back").await.unwrap();
+                times.push(begin.elapsed());
+                assert_eq!(approver.snapshot.len(), 100);
+            }
+            times.sort();
+            println!(
+                "100 open prompts after {after}: {:?}, at worst {:?}",
+                times[4], times[8]
+            );
+            // The best of them: what else the machine does meanwhile is no reason to fail.
+            assert!(times[0] < Duration::from_millis(200), "{times:?}");
+            server.kill9().await;
+            server.restart().await;
         }
-        times.sort();
-        println!(
-            "100 open prompts after reconnecting: {:?}, at worst {:?}",
-            times[4], times[8]
-        );
-        // 200 ms are promised; a loaded machine is no reason to fail.
-        assert!(times[0] < Duration::from_secs(2), "{times:?}");
     });
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 use toolgate::call::{
-    Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin, Outcome,
-    Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, json_map,
+    Approval, Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin,
+    Outcome, Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, json_map,
 };
 use toolgate::store::{CallLog, Created, Store};
 
@@ -50,13 +50,13 @@ mod on_local {
         calls: create_and_take, append_continues_the_log, append_refuses_what_does_not_fit, two_writers_race,
             a_restart_finds_calls, orphans_change_owner_once, orphans_of_the_living_stay, events_by_pages, long_log,
             filters, pages_while_calls_arrive, bad_pages, sweeping_calls, hostile_ids_of_calls, many_at_once;
-        prompts: open_and_list, first_reply_wins, two_stores_settle_once, cascades, grants_live_and_go, uses_are_counted, unknown_prompts,
+        prompts: open_and_list, first_reply_wins, two_stores_settle_once, approvals_count_once, cascades, grants_live_and_go, uses_are_counted, unknown_prompts,
             hostile_ids_of_prompts;
         records: facts_are_seen_at_once, the_last_fact_wins, facts_before_appends, forgetting, hostile_facts,
             journal_is_ordered, journal_wakes_readers, journal_of_two_stores, sweeping_the_journal;
         outputs: written_and_read, ranges, read_while_written, dropped_writer, never_written, listed, deleted,
             kept_after_restart, swept_by_age, swept_by_size, unknown_outputs;
-        audit: each_thing_is_recorded_once, facts_are_recorded_before_appends, two_stores_keep_one_chain, sweeping_the_audit;
+        audit: each_thing_is_recorded_once, people_are_recorded, facts_are_recorded_before_appends, two_stores_keep_one_chain, sweeping_the_audit;
         changes: contents_are_kept, changes_are_kept_in_order, changes_go_with_their_call;
     }
 }
@@ -178,6 +178,16 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
             verdicts: Vec::new(),
         },
         decision: None,
+    }
+}
+
+pub(crate) fn approval(principal: &str) -> Approval {
+    Approval {
+        principal: principal.to_owned(),
+        by: format!("the one with {principal}"),
+        always: None,
+        time: Timestamp(1_500),
+        reply_id: format!("reply of {principal}"),
     }
 }
 

@@ -6,6 +6,7 @@
 mod approver;
 mod engine;
 mod proxy;
+mod pty;
 mod random;
 
 use std::fs::{self, File};
@@ -42,6 +43,7 @@ use toolgate::grpc::proto::*;
 pub(crate) use approver::{Approver, reply};
 pub(crate) use engine::Inside;
 pub(crate) use proxy::Proxy;
+pub(crate) use pty::Pty;
 pub(crate) use random::Random;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");

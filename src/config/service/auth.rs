@@ -38,6 +38,18 @@ pub struct RawAuth {
     pub jwt: RawJwt,
     /// Who the owners of client certificates are.
     pub certificates: Option<Vec<RawCertificate>>,
+    /// Who else may use the Unix socket.
+    pub unix: RawUnix,
+}
+
+/// The part `auth.unix`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawUnix {
+    /// The group whose members may use the socket: its name or number.
+    pub group: Option<String>,
+    /// Their scopes.
+    pub scopes: Option<Vec<String>>,
 }
 
 /// The part `auth.jwt`.
@@ -110,13 +122,29 @@ pub struct AuthConfig {
     pub jwt: Option<JwtConfig>,
     /// Who the owners of client certificates are.
     pub certificates: Vec<CertificateConfig>,
+    /// Who else may use the Unix socket.
+    pub unix: Option<UnixGroupConfig>,
 }
 
 impl AuthConfig {
-    /// Says whether callers must say who they are.
+    /// Says whether it is known who calls.
     pub fn is_configured(&self) -> bool {
+        self.has_credentials() || self.unix.is_some()
+    }
+
+    /// Says whether there is anything that callers over TCP can show.
+    fn has_credentials(&self) -> bool {
         self.tokens_file.is_some() || self.jwt.is_some() || !self.certificates.is_empty()
     }
+}
+
+/// The users that may use the Unix socket beside its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixGroupConfig {
+    /// Their group: its name or number.
+    pub group: String,
+    /// Their scopes.
+    pub scopes: Vec<String>,
 }
 
 /// Signed tokens.
@@ -201,11 +229,39 @@ impl Pick<'_> {
         let tokens_file = self.file("auth.tokens_file", |raw| &raw.auth.tokens_file)?;
         let jwt = self.jwt()?;
         let certificates = self.certificates()?;
+        let unix = self.unix_group()?;
         Ok(AuthConfig {
             tokens_file,
             jwt,
             certificates,
+            unix,
         })
+    }
+
+    fn unix_group(&mut self) -> Result<Option<UnixGroupConfig>, ConfigError> {
+        let group = self.word("auth.unix.group", |raw| &raw.auth.unix.group, None)?;
+        let scopes = self.value(
+            "auth.unix.scopes",
+            |raw| &raw.auth.unix.scopes,
+            |list, _| Ok(list.clone()),
+            Vec::new,
+            |list| match list.is_empty() {
+                true => MISSING.to_owned(),
+                false => list.join(","),
+            },
+        )?;
+        match (group, scopes.is_empty()) {
+            (Some(group), false) => Ok(Some(UnixGroupConfig { group, scopes })),
+            (None, true) => Ok(None),
+            (Some(_), true) => {
+                let message = "it is not said what the group may do: set auth.unix.scopes".to_owned();
+                Err(self.conflict("auth.unix.group", |raw| &raw.auth.unix.group, message))
+            }
+            (None, false) => {
+                let message = "it is not said who has them: set auth.unix.group".to_owned();
+                Err(self.conflict("auth.unix.scopes", |raw| &raw.auth.unix.scopes, message))
+            }
+        }
     }
 
     fn jwt(&mut self) -> Result<Option<JwtConfig>, ConfigError> {
@@ -282,11 +338,23 @@ impl Pick<'_> {
             let message = "nobody can show a certificate: set listen.tls.client_ca to the authority that signs them";
             return Err(self.conflict("auth.certificates", |raw| &raw.auth.certificates, message.to_owned()));
         }
+        let of_group =
+            |message: &str| Err(self.conflict("auth.unix.group", |raw| &raw.auth.unix.group, message.to_owned()));
+        match (&auth.unix, &listen.unix, listen.tcp) {
+            (Some(_), None, _) => return of_group("there is no socket for it: listen.unix is none"),
+            (Some(_), Some(_), Some(_)) if !auth.has_credentials() => {
+                return of_group(
+                    "its members would be asked who they are, but nobody could say so over TCP: set listen.tcp to \
+                     none, or auth.tokens_file, auth.jwt or auth.certificates",
+                );
+            }
+            (Some(_) | None, _, _) => {}
+        }
         let Some(address) = listen.tcp.filter(|_| !listen.is_local()) else {
             return Ok(());
         };
         let encrypted = listen.tls.is_some() || listen.insecure;
-        let missing = match (encrypted, auth.is_configured()) {
+        let missing = match (encrypted, auth.has_credentials()) {
             (true, true) => return Ok(()),
             (false, true) => {
                 "the line is not encrypted: set listen.tls.certificate and listen.tls.key, or listen.insecure \

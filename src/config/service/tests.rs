@@ -233,6 +233,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_JWT_SCOPE_CLAIM", "s"),
         ("TOOLGATE_AUTH_JWT_WORKSPACE_CLAIM", "w"),
         ("TOOLGATE_AUTH_JWT_LEEWAY", "1s"),
+        ("TOOLGATE_AUTH_UNIX_GROUP", "staff"),
+        ("TOOLGATE_AUTH_UNIX_SCOPES", "calls.read"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
     ];
@@ -350,6 +352,22 @@ fn what_needs_something_else_says_so() {
     check(
         "[[auth.certificates]]\nsubject = \"a\"\nname = \"a\"\nscopes = []",
         "listen.tls.client_ca",
+    );
+    check("[auth.unix]\ngroup = \"staff\"", "auth.unix.scopes");
+    check("[auth.unix]\nscopes = [\"admin\"]", "auth.unix.group");
+    let group = "[auth.unix]\ngroup = \"staff\"\nscopes = [\"admin\"]\n[listen]\n";
+    check(group, "listen.tcp to none");
+    check(&format!("{group}unix = \"none\""), "listen.unix is none");
+    check(
+        &format!("{group}tcp = \"0.0.0.0:1\"\ninsecure = true"),
+        "listen.tcp to none",
+    );
+    assert!(plain(&format!("{group}tcp = \"none\"")).auth.is_configured());
+    assert!(
+        plain(&format!("[auth]\ntokens_file = \"t\"\n{group}"))
+            .auth
+            .unix
+            .is_some()
     );
     check("[permission]\nself_approval = false", "needs authentication");
     check("[permission]\nsecond_approver = [\"bash\"]", "needs authentication");

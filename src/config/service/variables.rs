@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{
     RawAudit, RawAuth, RawConfig, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact, RawRetention,
-    RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawWorkspace,
+    RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -51,6 +51,10 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
                 leeway: text("auth.jwt.leeway"),
             },
             certificates: None,
+            unix: RawUnix {
+                group: text("auth.unix.group"),
+                scopes: list("auth.unix.scopes"),
+            },
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {

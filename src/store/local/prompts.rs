@@ -78,7 +78,7 @@ fn approve(
     };
     let known = |earlier: &Approval| earlier.principal == approval.principal;
     if !prompt.approvals.iter().any(known) {
-        let fact = Fact::approved(&prompt, &approval.by);
+        let fact = Fact::approved(&prompt, &approval);
         prompt.approvals.push(approval);
         replace(db, &prompt)?;
         audit::append(db, recorder, [fact])?;
@@ -249,13 +249,13 @@ pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(),
     Ok(())
 }
 
-fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId) -> Result<Option<Grant>, StoreError> {
+fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
     let json: Option<String> = db
         .prepare_cached("DELETE FROM grants WHERE id = ? RETURNING content")
         .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
         .doing(db, "delete a grant")?;
     let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
-    audit::append(db, recorder, grant.as_ref().map(Fact::revoked))?;
+    audit::append(db, recorder, grant.as_ref().map(|grant| Fact::revoked(grant, by)))?;
     Ok(grant)
 }
 
@@ -307,9 +307,9 @@ impl Prompts for LocalStore {
         self.readers.read(move |db| grants(db, &owner)).await
     }
 
-    async fn revoke(&self, id: &GrantId) -> Result<Option<Grant>, StoreError> {
-        let id = id.clone();
+    async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+        let (id, by) = (id.clone(), by.to_owned());
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| revoke(db, &recorder, &id)).await
+        self.writer.ask(move |db| revoke(db, &recorder, &id, &by)).await
     }
 }

@@ -1,5 +1,6 @@
 //! Nobody answers for themselves, and some things take two.
 
+use futures_util::future::join_all;
 use serde_json::json;
 use tonic::Code;
 
@@ -172,32 +173,88 @@ fn without_authentication_everybody_answers() {
     });
 }
 
+/// A bearer token of somebody who may have several.
+struct Card {
+    token: &'static str,
+    principal: String,
+    executes: bool,
+    replies: bool,
+    /// Whether it is good for the workspace of the test.
+    sees: bool,
+}
+
+/// Tokens of ten people, who all have one of each kind; with the file that lists them.
+fn cards() -> (Vec<Card>, String) {
+    const KINDS: [(&str, bool, bool, bool); 4] = [
+        ("* a", true, true, true),
+        ("calls.execute,calls.read", true, false, true),
+        ("prompts.reply,calls.read a,b", false, true, true),
+        ("calls.execute,prompts.reply b", true, true, false),
+    ];
+    let (mut cards, mut file) = (Vec::new(), String::new());
+    for person in 0..10 {
+        for (kind, (rights, executes, replies, sees)) in KINDS.into_iter().enumerate() {
+            let token = format!("the-{kind}th-token-of-person-{person}");
+            file += &format!("p{person} {token} {rights}\n");
+            cards.push(Card {
+                // A client borrows its token for as long as it likes.
+                token: token.leak(),
+                principal: format!("token:p{person}"),
+                executes,
+                replies,
+                sees,
+            });
+        }
+    }
+    (cards, file)
+}
+
 #[test]
 fn no_tree_of_calls_lets_anybody_answer_for_themselves() {
-    const PEOPLE: [(&str, &str); 3] = [(ALICE, "token:alice"), (BOB, "token:bob"), (CAROL, "token:carol")];
+    const CALLS: usize = 250;
     test(async {
+        let (cards, file) = cards();
         let folder = Folder::new();
-        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        folder.put("tokens", &file);
+        let settings = format!("{ON_A_PORT}\nauth.tokens_file = \"tokens\"\nlimits.max_running_calls = 1000");
+        let service = folder.start(&settings).await.unwrap();
         let channel = service.connect().await;
         let mut random = Random::new(7);
+        let makers: Vec<&Card> = cards.iter().filter(|card| card.executes && card.sees).collect();
         // Who stands behind each call, itself included.
         let mut behind: Vec<Vec<&str>> = Vec::new();
-        for at in 0..40 {
-            let (token, id) = PEOPLE[random.below(3) as usize];
-            let parent = (at > 0 && random.below(3) > 0).then(|| random.below(at) as usize);
+        let (mut tried, mut answered) = (0, 0);
+        for at in 0..CALLS {
+            let maker = *random.pick(&makers);
+            let parent = (at > 0 && random.below(4) > 0).then(|| random.below(at as u64) as usize);
             let parent_id = parent.map(|parent| format!("tree-{parent}")).unwrap_or_default();
-            let prompt = ask(&channel, token, "a", &format!("tree-{at}"), &parent_id).await;
+            let prompt = ask(&channel, maker.token, "a", &format!("tree-{at}"), &parent_id).await;
             let mut all = parent.map(|parent| behind[parent].clone()).unwrap_or_default();
-            all.push(id);
-            let (answering, who) = PEOPLE[random.below(3) as usize];
-            let result = answer(&channel, answering, &prompt, PromptDecision::Once).await;
-            if all.contains(&who) {
-                refused(result, Code::PermissionDenied, "SELF_APPROVAL");
-            } else {
-                assert_eq!(result.unwrap().result(), ReplyResult::Accepted);
+            all.push(&maker.principal);
+            let may = |card: &&Card| card.replies && card.sees && !all.contains(&card.principal.as_str());
+            // Whoever may not answer comes first: with an answer the prompt is gone.
+            let (may, may_not): (Vec<&Card>, Vec<&Card>) = cards.iter().partition(may);
+            let once = async |card: &Card| answer(&channel, card.token, &prompt, PromptDecision::Once).await;
+            for result in join_all(may_not.iter().map(|card| async { (*card, once(card).await) })).await {
+                match result {
+                    (card, result) if !card.replies => refused(result, Code::PermissionDenied, "SCOPE_MISSING"),
+                    (card, result) if !card.sees => refused(result, Code::NotFound, "NOT_FOUND"),
+                    (_, result) => refused(result, Code::PermissionDenied, "SELF_APPROVAL"),
+                };
+            }
+            tried += may_not.len();
+            if !may.is_empty() {
+                let results = join_all(may.iter().map(|card| once(card))).await;
+                let taken = |result: &ReplyPromptResponse| result.result() == ReplyResult::Accepted;
+                let results: Vec<ReplyPromptResponse> = results.into_iter().map(Result::unwrap).collect();
+                assert_eq!(results.iter().filter(|result| taken(result)).count(), 1, "one decision");
+                tried += may.len();
+                answered += 1;
             }
             behind.push(all);
         }
+        assert_eq!(tried, CALLS * cards.len());
+        assert!(tried >= 10_000 && answered > CALLS / 2, "{tried} {answered}");
         service.stop().await;
     });
 }

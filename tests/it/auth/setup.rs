@@ -169,6 +169,18 @@ pub(super) async fn ask_for(
     parent: &str,
     command: &str,
 ) -> Prompt {
+    ask_with(channel, token, workspace, id, parent, support::bash(command)).await
+}
+
+/// As [`ask`], for any request.
+pub(super) async fn ask_with(
+    channel: &Channel,
+    token: &'static str,
+    workspace: &str,
+    id: &str,
+    parent: &str,
+    request: ExecuteToolRequest,
+) -> Prompt {
     let request = ExecuteToolRequest {
         context: Some(CallContext {
             workspace: workspace.to_owned(),
@@ -176,7 +188,7 @@ pub(super) async fn ask_for(
             parent_call_id: parent.to_owned(),
             ..CallContext::default()
         }),
-        ..support::kept(id, support::bash(command))
+        ..support::kept(id, request)
     };
     let mut stream = tools(channel, token).execute_tool(request).await.unwrap().into_inner();
     support::waiting(&mut stream).await

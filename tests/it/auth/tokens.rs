@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use prost_types::FileDescriptorSet;
+use rustix::process::Signal;
 use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -17,7 +18,7 @@ use prost::Message as _;
 use toolgate::grpc::proto::*;
 
 use super::setup::*;
-use crate::support::{self, refused, test};
+use crate::support::{self, Server, Setup, refused, test};
 
 const SCOPES: [&str; 6] = [
     "calls.execute",
@@ -229,6 +230,40 @@ fn a_token_that_is_taken_back_ends_its_streams() {
         assert_eq!(shown.prompt_id, prompt.prompt_id);
         assert_eq!(shown.requester, "token:bob");
         service.stop().await;
+    });
+}
+
+#[test]
+fn a_hangup_reads_the_files_at_once() {
+    test(async {
+        let folder = Folder::new();
+        folder.put("tokens", TOKENS);
+        let tokens = folder.path("tokens").display().to_string();
+        let mut server = Server::with(Setup::default().env("TOOLGATE_AUTH_TOKENS_FILE", &tokens)).await;
+        let channel = server.channel();
+        let is_known = async |token| {
+            let listed = tools(&channel, token).list_tools(ListToolsRequest::default()).await;
+            listed.is_ok()
+        };
+        let mut times = Vec::new();
+        for round in 0..6 {
+            let is_in = round % 2 == 1;
+            let text = if is_in {
+                TOKENS.to_owned()
+            } else {
+                TOKENS.replace(ALICE, "nobody-nobody-nobody")
+            };
+            folder.put("tokens", &text);
+            let begin = Instant::now();
+            server.signal(Signal::HUP);
+            support::eventually("the file was read", async || is_known(ALICE).await == is_in).await;
+            times.push(begin.elapsed());
+            assert!(is_known(BOB).await);
+        }
+        // The files are looked at by themselves as well: that takes longer than this in most of so many rounds.
+        times.sort();
+        assert!(times[3] < Duration::from_millis(250), "{times:?}");
+        server.stop().await;
     });
 }
 

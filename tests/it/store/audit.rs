@@ -1,10 +1,13 @@
 //! The audit: one chain, in step with everything else that is stored.
 
 use toolgate::audit::{Fact, Kind, Record, Verifier};
-use toolgate::call::{InstanceId, Timestamp};
-use toolgate::store::{Created, Store};
+use toolgate::call::{
+    Decision, Grant, GrantId, GrantScope, InputEdit, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply,
+    SessionId, Timestamp,
+};
+use toolgate::store::{Created, Settlement, Store};
 
-use super::{Fixture, create, end, grow, prompt, record};
+use super::{Fixture, approval, create, end, grow, prompt, record};
 
 /// The records of a store, verified.
 async fn records(store: &dyn Store) -> Vec<Record> {
@@ -54,6 +57,113 @@ pub(crate) async fn each_thing_is_recorded_once(fixture: &dyn Fixture) {
     assert_eq!(
         kinds(&*store).await,
         [Kind::Genesis, Kind::Admitted, Kind::Prompted, Kind::Ended]
+    );
+}
+
+/// The end of a prompt by a principal that calls itself something else.
+fn settled(prompt: &str, principal: &str, reply: Reply) -> Settlement {
+    Settlement {
+        prompt: PromptId::from(prompt),
+        state: PromptState::Resolved,
+        decision: Decision {
+            outcome: PromptOutcome::Replied(reply),
+            time: Timestamp(2_000),
+            reply_id: String::new(),
+            by: "in own words".to_owned(),
+            principal: principal.to_owned(),
+            because_of: None,
+        },
+        uses: Vec::new(),
+    }
+}
+
+pub(crate) async fn people_are_recorded(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    for id in ["two", "instead", "anonymous"] {
+        let open = Prompt {
+            requester: "token:asks".to_owned(),
+            ..prompt(id, "c", &instance)
+        };
+        store.open(open).await.unwrap();
+    }
+    let two = PromptId::from("two");
+    for principal in ["token:ann", "token:ann", "token:bob"] {
+        store.approve(&two, approval(principal)).await.unwrap();
+    }
+    let grant = Grant {
+        id: GrantId::from("g"),
+        owner: instance.clone(),
+        workspace: "main".to_owned(),
+        session: SessionId::from("s"),
+        scope: GrantScope::default(),
+        permission: "bash".to_owned(),
+        pattern: "ls *".to_owned(),
+        prompt: two.clone(),
+        approvers: Vec::new(),
+        title: String::new(),
+        by: String::new(),
+        created: Timestamp(2_000),
+        uses: 0,
+        last_used: None,
+    };
+    let edit = InputEdit {
+        input_json: "{}".to_owned(),
+        input_digest: "22".to_owned(),
+    };
+    for (settlement, grants) in [
+        (settled("two", "token:bob", Reply::Once), vec![grant]),
+        (settled("instead", "token:bob", Reply::Instead(edit)), Vec::new()),
+        (settled("anonymous", "", Reply::Once), Vec::new()),
+    ] {
+        store.settle(settlement, Vec::new(), grants).await.unwrap();
+    }
+    assert_eq!(store.approve(&two, approval("token:late")).await.unwrap(), None);
+    let granted = GrantId::from("g");
+    for _ in 0..2 {
+        store.revoke(&granted, "token:carol").await.unwrap();
+    }
+    let facts: Vec<Fact> = records(&*store)
+        .await
+        .into_iter()
+        .map(|record| record.fact)
+        .skip_while(|fact| matches!(fact.kind, Kind::Genesis | Kind::Prompted))
+        .collect();
+    let said: Vec<(Kind, &str, &str, &str)> = facts
+        .iter()
+        .map(|fact| {
+            (
+                fact.kind,
+                fact.by.as_str(),
+                fact.decision.as_str(),
+                fact.reason.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (Kind::Approved, "token:ann", "", ""),
+            (Kind::Approved, "token:bob", "", ""),
+            (Kind::Decided, "token:bob", "once", ""),
+            (Kind::Decided, "token:bob", "instead", "22"),
+            (Kind::Decided, "in own words", "once", ""),
+            (Kind::Revoked, "token:carol", "", ""),
+        ]
+    );
+    for fact in &facts[..5] {
+        assert_eq!(
+            (fact.requester.as_str(), fact.input_digest.as_str()),
+            ("token:asks", "11")
+        );
+        assert_eq!(
+            (fact.permission.as_str(), fact.patterns.as_slice()),
+            ("bash", ["ls".to_owned()].as_slice())
+        );
+    }
+    assert_eq!(
+        (&facts[2].grants, &facts[5].grants),
+        (&vec![granted.clone()], &vec![granted])
     );
 }
 

@@ -8,7 +8,7 @@ use toolgate::call::{
 };
 use toolgate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
-use super::{Fixture, hostile, prompt};
+use super::{Fixture, approval, hostile, prompt};
 
 fn settlement(prompt: &str, by: &str) -> Settlement {
     Settlement {
@@ -19,6 +19,7 @@ fn settlement(prompt: &str, by: &str) -> Settlement {
             time: Timestamp(2_000),
             reply_id: format!("reply of {by}"),
             by: by.to_owned(),
+            principal: String::new(),
             because_of: None,
         },
         uses: Vec::new(),
@@ -210,6 +211,43 @@ pub(crate) async fn two_stores_settle_once(fixture: &dyn Fixture) {
     race(&stores, 8).await;
 }
 
+pub(crate) async fn approvals_count_once(fixture: &dyn Fixture) {
+    let (one, two) = (InstanceId::generate(), InstanceId::generate());
+    let stores = [fixture.open(&one).await, fixture.open(&two).await];
+    stores[0].open(prompt("p", "c", &one)).await.unwrap();
+    let id = PromptId::from("p");
+    // Five principals say so eight times each, through two services on the same data.
+    let attempts = (0..40).map(|number| stores[number % 2].approve(&id, approval(&format!("token:{}", number % 5))));
+    for approved in futures_util::future::join_all(attempts).await {
+        let approved = approved.unwrap().unwrap();
+        assert_eq!((approved.state, approved.decision.as_ref()), (PromptState::Open, None));
+        assert!((1..=5).contains(&approved.approvals.len()));
+    }
+    let found = stores[1].prompt(&id).await.unwrap().unwrap();
+    let mut principals: Vec<&str> = found.approvals.iter().map(|one| one.principal.as_str()).collect();
+    principals.sort_unstable();
+    assert_eq!(principals, ["token:0", "token:1", "token:2", "token:3", "token:4"]);
+
+    stores[0]
+        .settle(settlement("p", "ann"), Vec::new(), Vec::new())
+        .await
+        .unwrap();
+    for id in [&id, &PromptId::from("unknown")] {
+        assert_eq!(stores[1].approve(id, approval("token:late")).await.unwrap(), None);
+    }
+    drop(stores);
+    fixture.stop(&one).await;
+    let store = fixture.open(&InstanceId::generate()).await;
+    let settled = store.prompt(&id).await.unwrap().unwrap();
+    assert_eq!(settled.approvals, found.approvals, "they stay with what was decided");
+    for text in hostile() {
+        store.open(prompt(&text, "c", &two)).await.unwrap();
+        let id = PromptId::from(text.as_str());
+        let approved = store.approve(&id, approval(&text)).await.unwrap().unwrap();
+        assert_eq!(approved.approvals, [approval(&text)]);
+    }
+}
+
 pub(crate) async fn cascades(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
@@ -274,10 +312,10 @@ pub(crate) async fn grants_live_and_go(fixture: &dyn Fixture) {
     assert_eq!(store.grants(&one).await.unwrap(), grants[..2]);
     assert_eq!(store.grants(&two).await.unwrap(), grants[2..]);
     assert_eq!(
-        store.revoke(&GrantId::from("b")).await.unwrap(),
+        store.revoke(&GrantId::from("b"), "ann").await.unwrap(),
         Some(grants[0].clone())
     );
-    assert_eq!(store.revoke(&GrantId::from("b")).await.unwrap(), None);
+    assert_eq!(store.revoke(&GrantId::from("b"), "ann").await.unwrap(), None);
     assert_eq!(store.grants(&one).await.unwrap(), grants[1..2]);
     assert_eq!(store.grants(&InstanceId::generate()).await.unwrap(), []);
 }
@@ -375,6 +413,9 @@ pub(crate) async fn hostile_ids_of_prompts(fixture: &dyn Fixture) {
             .await
             .unwrap();
         assert!(matches!(settled, Settled::Now { .. }), "{settled:?}");
-        assert_eq!(store.revoke(&grants[0].id).await.unwrap().as_ref(), Some(&grants[0]));
+        assert_eq!(
+            store.revoke(&grants[0].id, &text).await.unwrap().as_ref(),
+            Some(&grants[0])
+        );
     }
 }

@@ -55,6 +55,7 @@ fn anybody() -> impl Strategy<Value = Principal> {
     let kinds = prop_oneof![
         Just(PrincipalKind::Anonymous),
         Just(PrincipalKind::Owner),
+        Just(PrincipalKind::Member),
         Just(PrincipalKind::Token),
         Just(PrincipalKind::Jwt),
         Just(PrincipalKind::Certificate),
