@@ -46,6 +46,7 @@ async fn builtins() -> Vec<(Arc<dyn Tool>, Definition)> {
         agent: "build",
         model: &Model::default(),
         client: "cli",
+        rights: None,
     };
     let tools: Vec<(Arc<dyn Tool>, Definition)> = app
         .tools()
