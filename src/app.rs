@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod mcp;
 mod sandbox;
 mod upkeep;
 
@@ -35,6 +36,8 @@ use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::mcp::Servers;
+use crate::net;
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
@@ -79,6 +82,7 @@ pub struct App {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -105,6 +109,7 @@ struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -162,7 +167,8 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &dyn_store, &tools)?;
+        let mcp = Servers::new(programs.clone(), net::client()?);
+        let places = places(config, &data_dir, environment, &dyn_store, &tools, &mcp)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -203,6 +209,7 @@ impl App {
             store,
             engine,
             programs,
+            mcp,
             sandbox,
             shared,
             services,
@@ -268,6 +275,7 @@ impl App {
             store: self.store,
             engine: self.engine,
             programs: self.programs,
+            mcp: self.mcp,
             sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
@@ -350,6 +358,7 @@ impl Running {
             store,
             engine,
             programs,
+            mcp,
             sandbox,
             shared,
             services,
@@ -368,6 +377,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        mcp.stop().await;
         let survivors = programs.shutdown().await;
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");
@@ -486,6 +496,7 @@ fn places(
     environment: &Environment,
     store: &Arc<dyn Store>,
     builtin: &[Arc<dyn Tool>],
+    servers: &Servers,
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let folders = Folders {
@@ -507,14 +518,20 @@ fn places(
             Arc::new(Invalid),
             builtin.iter().cloned(),
         )?;
-        Ok(Place {
+        let named = mcp::Named {
+            servers: tools.mcp_servers(workspace.trust),
+            call_limit: tools.experimental.mcp_timeout,
+        };
+        let place = Place {
             workspace: Arc::new(opened),
             agents: Agents::new(&tools.agents, folders),
             tools: Arc::new(catalog),
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
-        })
+        };
+        mcp::start(servers, &place, named, environment);
+        Ok(place)
     };
     config.workspaces.iter().map(place).collect()
 }

@@ -5,11 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::registry::{Entry, Registry, SchemaError};
 use crate::call::{ServiceEvent, ServiceEventKind, SourceState, Timestamp};
 use crate::store::Store;
 use crate::tool::{Hook, Tool};
+
+/// How long after the start of the service lists and calls wait for sources that are still being connected to. An agent's
+/// first step should see its tools; a source that never answers holds up nobody for longer, and later ones nobody at all.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +78,8 @@ pub struct Catalog {
     state: Mutex<State>,
     /// Counts changes, of tools and of states.
     changes: tokio::sync::watch::Sender<u64>,
+    /// From then on nobody waits for sources.
+    settled: Instant,
 }
 
 impl Catalog {
@@ -100,6 +109,7 @@ impl Catalog {
             invalid,
             state: Mutex::new(State { parts, current }),
             changes: tokio::sync::watch::Sender::new(0),
+            settled: Instant::now() + SETTLE,
         })
     }
 
@@ -183,6 +193,30 @@ impl Catalog {
     /// Returns what counts up with every change; ask for the state after a change was seen.
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Waits for sources that are being connected to for the first time, right after the start and not for long.
+    pub async fn settled(&self) {
+        self.connected(self.settled.saturating_duration_since(Instant::now()))
+            .await;
+    }
+
+    /// Waits until no source is being connected to, at most for `limit`. Returns whether that is so.
+    pub(super) async fn connected(&self, limit: Duration) -> bool {
+        let mut changes = self.changes();
+        let settle = async {
+            while self.is_connecting() {
+                // The sender lives as long as this catalog.
+                let _ = changes.changed().await;
+            }
+        };
+        tokio::time::timeout(limit, settle).await.is_ok()
+    }
+
+    /// Says whether a source is being connected to.
+    pub(super) fn is_connecting(&self) -> bool {
+        let state = self.state();
+        state.parts.values().any(|part| part.state == SourceState::Connecting)
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<(Rank, String), Part>)) {

@@ -97,6 +97,7 @@ impl Place {
 
     /// Returns what the model of an agent with these rights is told of the tools.
     pub async fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        self.tools.settled().await;
         let registry = self.tools.current();
         registry.hooks().definitions(registry.offered(offer, rights)).await
     }
