@@ -11,7 +11,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("framework/batch/*", "no tool batch"),
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
-    ("mcp/*", "no MCP servers"),
     ("schema/*", "schemas are not transformed for providers"),
     ("skill/*", "no tool skill"),
     ("task/*", "no tool task"),
