@@ -38,6 +38,8 @@ impl Shelf for OfCatalog {
 /// Begins to connect to the servers of a workspace; waits for none.
 pub(super) fn start(servers: &Servers, place: &Place, named: Named, environment: &Environment) {
     let shelf: Arc<dyn Shelf> = Arc::new(OfCatalog(place.tools.clone()));
+    let names = named.servers.iter().map(|server| server.name.clone());
+    place.tools.arrange(Rank::Mcp, names);
     for server in named.servers {
         let kind = match server.kind {
             McpKind::Disabled => {

@@ -66,6 +66,8 @@ struct Part {
 
 struct State {
     parts: BTreeMap<(Rank, String), Part>,
+    /// Sources whose order is not that of their names.
+    order: Vec<(Rank, String)>,
     current: Arc<Registry>,
 }
 
@@ -102,12 +104,16 @@ impl Catalog {
             problem: String::new(),
         };
         let parts = BTreeMap::from([((Rank::Builtin, String::new()), part)]);
-        let current = Arc::new(assemble(&invalid, &parts));
+        let current = Arc::new(assemble(&invalid, &parts, &[]));
         Ok(Self {
             workspace: workspace.to_owned(),
             store,
             invalid,
-            state: Mutex::new(State { parts, current }),
+            state: Mutex::new(State {
+                parts,
+                order: Vec::new(),
+                current,
+            }),
             changes: tokio::sync::watch::Sender::new(0),
             settled: Instant::now() + SETTLE,
         })
@@ -169,6 +175,13 @@ impl Catalog {
         });
     }
 
+    /// Says in which order sources of a kind stand, weak to strong; without that, it is the order of their names.
+    pub fn arrange(&self, rank: Rank, sources: impl IntoIterator<Item = String>) {
+        let mut state = self.state();
+        state.order.retain(|(kind, _)| *kind != rank);
+        state.order.extend(sources.into_iter().map(|source| (rank, source)));
+    }
+
     /// Forgets a source.
     pub fn remove(&self, rank: Rank, source: &str) {
         self.change(|parts| {
@@ -224,7 +237,7 @@ impl Catalog {
             let mut state = self.state();
             let before = state.current.clone();
             change(&mut state.parts);
-            state.current = Arc::new(assemble(&self.invalid, &state.parts));
+            state.current = Arc::new(assemble(&self.invalid, &state.parts, &state.order));
             difference(&before, &state.current)
         };
         if let Some(kind) = event {
@@ -250,9 +263,13 @@ impl Part {
     }
 }
 
-fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>) -> Registry {
-    let hooks = parts.values().flat_map(|part| part.hooks.iter().cloned()).collect();
-    let entries = parts.values().flat_map(|part| part.entries.iter().cloned());
+fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>, order: &[(Rank, String)]) -> Registry {
+    let mut parts: Vec<(&(Rank, String), &Part)> = parts.iter().collect();
+    let place = |source: &(Rank, String)| order.iter().position(|known| known == source);
+    // Stable: what has no place of its own stays in the order of the names.
+    parts.sort_by_key(|(source, _)| (source.0, place(source)));
+    let hooks = parts.iter().flat_map(|(_, part)| part.hooks.iter().cloned()).collect();
+    let entries = parts.iter().flat_map(|(_, part)| part.entries.iter().cloned());
     Registry::assemble(invalid.clone(), entries, hooks)
 }
 

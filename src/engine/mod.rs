@@ -13,6 +13,7 @@ mod edit;
 mod ending;
 mod hooks;
 mod input;
+mod late;
 mod left;
 mod lineage;
 mod live;
@@ -407,7 +408,8 @@ impl Engine {
         let orphans = self.store.adopt_orphans(&self.instance).await?;
         let mut recovered = Recovered::default();
         for orphan in orphans {
-            if orphan.state == CallState::Waiting && self.resume(&orphan).await? {
+            let waits = orphan.state == CallState::Waiting;
+            if waits && (self.resume_later(&orphan) || self.resume(&orphan).await?) {
                 recovered.resumed += 1;
             } else {
                 let changes = self.store.changes(&orphan.id).await?;
