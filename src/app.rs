@@ -37,7 +37,6 @@ use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate}
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::mcp::Servers;
-use crate::net;
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
@@ -167,7 +166,7 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
-        let mcp = Servers::new(programs.clone(), net::client()?);
+        let mcp = Servers::new(programs.clone());
         let places = places(config, &data_dir, environment, &dyn_store, &tools, &mcp)?;
 
         let policy = PromptPolicy {

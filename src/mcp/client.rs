@@ -183,12 +183,12 @@ pub(super) fn timed_out(limit: Duration) -> String {
     format!("Operation timed out after {}ms", limit.as_millis())
 }
 
-/// Returns an error and its causes on one line of bounded length.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
+/// Returns an error and its causes on one line of bounded length. An address may hold secrets, so it is left out.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = without_address(error.to_string());
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        let cause_text = without_address(cause.to_string());
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -196,6 +196,15 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     cut(&text)
+}
+
+fn without_address(mut text: String) -> String {
+    if let Some(start) = text.find(" for url (")
+        && let Some(length) = text[start..].find(')')
+    {
+        text.replace_range(start..=start + length, "");
+    }
+    text
 }
 
 /// Returns a text of a server on one line of bounded length.
@@ -346,18 +355,15 @@ impl Link {
     }
 
     fn error(&self, error: ServiceError) -> RequestError {
-        match error {
-            ServiceError::McpError(error) => RequestError::Server {
+        if let ServiceError::McpError(error) = error {
+            return RequestError::Server {
                 code: error.code.0,
                 message: error.message.into_owned(),
-            },
-            ServiceError::TransportSend(error) => RequestError::closed(Some(chain(&error))),
-            ServiceError::Timeout { .. } => timeout(),
-            other => match self.inbox.problem() {
-                None if !matches!(other, ServiceError::TransportClosed) => RequestError::closed(Some(chain(&other))),
-                problem => RequestError::closed(problem),
-            },
+            };
         }
+        let is_plain = matches!(error, ServiceError::TransportClosed);
+        let problem = self.inbox.problem();
+        RequestError::closed(problem.or_else(|| (!is_plain).then(|| chain(&error))))
     }
 }
 
@@ -384,4 +390,28 @@ fn described(tool: &Value) -> Option<Described> {
             .to_owned(),
         schema: tool.get("inputSchema").cloned().unwrap_or(Value::Null),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_left_out_of_errors() {
+        let check = |text: &str, expected: &str| assert_eq!(without_address(text.to_owned()), expected);
+        check(
+            "error sending request for url (http://a/?key=1): refused",
+            "error sending request: refused",
+        );
+        check("error for url (http://a/?key=1)", "error");
+        check("error for url (", "error for url (");
+        check("error", "error");
+    }
+
+    #[test]
+    fn texts_of_servers_are_short_lines() {
+        assert_eq!(cut("a\nb\u{1b}c"), "a b c");
+        assert_eq!(cut(&"é".repeat(500)), "é".repeat(500));
+        assert_eq!(cut(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
+    }
 }

@@ -105,12 +105,11 @@ impl StreamableHttpClient for Http {
             .0
             .post_message_with_max_sse_event_size(uri, message, session, token, headers, max_event)
             .await?;
-        Ok(match answer {
-            StreamableHttpPostResponse::Sse(events, session) if !initializes => {
-                StreamableHttpPostResponse::Sse(wrapped(events), session)
-            }
-            answer => answer,
-        })
+        if let StreamableHttpPostResponse::Sse(events, session) = answer {
+            let events = if initializes { events } else { wrapped(events) };
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        Ok(answer)
     }
 
     async fn delete_session(

@@ -17,7 +17,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -95,14 +95,17 @@ struct Surroundings {
     /// The same as a URL.
     root: String,
     programs: Programs,
-    http: reqwest::Client,
+    http: Http,
     tasks: TaskTracker,
 }
+
+/// The client for HTTP, or why there is none. Made when the first server needs it: it reads the machine's certificates.
+type Http = Arc<OnceLock<Result<reqwest::Client, String>>>;
 
 /// The servers of all workspaces. Dropping it asks them to end.
 pub struct Servers {
     programs: Programs,
-    http: reqwest::Client,
+    http: Http,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -110,11 +113,11 @@ pub struct Servers {
 
 impl Servers {
     /// Makes the place for servers; none runs yet.
-    pub fn new(programs: Programs, http: reqwest::Client) -> Self {
+    pub fn new(programs: Programs) -> Self {
         let stop = CancellationToken::new();
         Self {
             programs,
-            http,
+            http: Http::default(),
             tasks: TaskTracker::new(),
             _stop: stop.clone().drop_guard(),
             stop,

@@ -21,6 +21,7 @@ use super::sse::Sse;
 use super::tool::McpTool;
 use super::{Kind, Login, Remote, ServerSettings, Shelf, Surroundings};
 use crate::call::{Effect, SourceState};
+use crate::net;
 use crate::process::{Exit, Peer};
 use crate::tool::Tool;
 
@@ -174,8 +175,15 @@ impl Server {
             Some(Login::Token(token)) => Some(token),
             None => None,
         };
+        let http = Arc::clone(&self.around.http);
+        let make = move || {
+            http.get_or_init(|| net::client().map_err(|error| client::chain(&error)))
+                .clone()
+        };
+        let made = tokio::task::spawn_blocking(make).await;
+        let made = made.unwrap_or_else(|_| Err("The service stops".to_owned()));
         let endpoint = Endpoint {
-            client: self.around.http.clone(),
+            client: made.map_err(ConnectError::Failed)?,
             url: remote.url.as_str().into(),
             headers,
             token,
@@ -194,10 +202,7 @@ impl Server {
             Err(ConnectError::Failed(problem)) => problem,
         };
         let inbox = Arc::<Inbox>::default();
-        let failed = |second: String| {
-            let text = format!("streamable HTTP: {first}; SSE: {second}");
-            ConnectError::Failed(text.replace(&remote.url, &public(&remote.url)))
-        };
+        let failed = |second: String| ConnectError::Failed(format!("streamable HTTP: {first}; SSE: {second}"));
         let opened = tokio::time::timeout(limit, Sse::open(endpoint, Arc::clone(&inbox))).await;
         let opened = opened.unwrap_or_else(|_| Err(client::timed_out(limit)));
         let transport = opened.map_err(&failed)?;
@@ -227,11 +232,11 @@ impl Server {
         let closing = running.cancellation_token();
         let mut closed = std::pin::pin!(running.waiting());
         self.shared.set(Ok(link.clone()));
-        let problem = tokio::select! {
-            () = self.stop.cancelled() => "The service stops".to_owned(),
-            _ = &mut closed => "Connection closed".to_owned(),
-            () = ended(process.as_ref()) => "Connection closed".to_owned(),
-            problem = self.keep_listed(&link, &inbox) => problem,
+        let (problem, is_closed) = tokio::select! {
+            () = self.stop.cancelled() => ("The service stops".to_owned(), false),
+            _ = &mut closed => ("Connection closed".to_owned(), true),
+            () = ended(process.as_ref()) => ("Connection closed".to_owned(), false),
+            problem = self.keep_listed(&link, &inbox) => (problem, false),
         };
         let problem = inbox.problem().unwrap_or(problem);
         self.shared.set(Err(Some(problem.clone())));
@@ -240,7 +245,9 @@ impl Server {
             Some(_) | None => None,
         };
         closing.cancel();
-        let _ = tokio::time::timeout(CLOSE_LIMIT, &mut closed).await;
+        if !is_closed {
+            let _ = tokio::time::timeout(CLOSE_LIMIT, &mut closed).await;
+        }
         if let Some(process) = process {
             process.stop().await;
         }
@@ -318,13 +325,5 @@ fn told(problem: String, exit: Option<Exit>) -> String {
         Some(Exit::Code(code)) => format!("{problem}: the program ended with code {code}; see the service's log"),
         Some(Exit::Signal(signal)) => format!("{problem}: the program was ended by signal {signal}"),
         None => problem,
-    }
-}
-
-/// Returns an address without what may be secret in it.
-fn public(url: &str) -> String {
-    match reqwest::Url::parse(url) {
-        Ok(url) => format!("{}{}", url.origin().ascii_serialization(), url.path()),
-        Err(_) => "the address".to_owned(),
     }
 }

@@ -15,7 +15,7 @@ use rmcp::transport::Transport;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::StreamableHttpClient as _;
 
-use super::client::Inbox;
+use super::client::{Inbox, chain};
 use super::http::{Endpoint, MAX_EVENT};
 use super::wire::{self, Incoming};
 
@@ -43,10 +43,10 @@ impl Sse {
             endpoint.headers.clone(),
             MAX_EVENT,
         );
-        let mut events = stream.await.map_err(|error| error.to_string())?;
+        let mut events = stream.await.map_err(|error| chain(&error))?;
         let messages_to = loop {
             let event = events.next().await.ok_or("the stream of events ended at once")?;
-            let event = event.map_err(|error| error.to_string())?;
+            let event = event.map_err(|error| chain(&error))?;
             if event.event.as_deref() == Some("endpoint") {
                 break address(&endpoint.url, event.data.as_deref().unwrap_or_default())?;
             }
@@ -102,7 +102,7 @@ impl Transport<RoleClient> for Sse {
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(error) => {
-                    self.inbox.give_up(format!("Connection closed: {error}"));
+                    self.inbox.give_up(format!("Connection closed: {}", chain(&error)));
                     return None;
                 }
             };

@@ -106,9 +106,9 @@ impl Tool for McpTool {
             ..Ask::default()
         })
         .await?;
-        let arguments = match input {
-            Value::Object(arguments) => arguments,
-            _ => Map::new(),
+        // The schema is one of an object.
+        let Value::Object(arguments) = input else {
+            return Err(ToolError::failed("The arguments are not an object."));
         };
         let link = self.server.link().map_err(failed)?;
         let progress = |progress: Progress| ctx.progress(None, shown(progress));

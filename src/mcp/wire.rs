@@ -12,8 +12,8 @@ use rmcp::model::{
     ServerJsonRpcMessage, ServerResult,
 };
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 /// The key under which a result that is to be left alone travels through a transport that is not our own.
 const WRAPPED: &str = "toolgate/raw";
@@ -123,15 +123,14 @@ pub(super) fn wrap(text: String) -> String {
 
 /// Returns a result as the server sent it, as far as the transport lets it be known.
 pub(super) fn raw(result: ServerResult) -> Value {
-    let value = match result {
-        ServerResult::CustomResult(custom) => custom.0,
-        other => serde_json::to_value(other).unwrap_or(Value::Null),
+    let mut value = if let ServerResult::CustomResult(custom) = result {
+        custom.0
+    } else {
+        serde_json::to_value(result).unwrap_or(Value::Null)
     };
-    match value {
-        Value::Object(mut object) if object.len() == 1 && object.contains_key(WRAPPED) => {
-            object.remove(WRAPPED).unwrap_or(json!(null))
-        }
-        value => value,
+    match value.as_object_mut().filter(|object| object.len() == 1) {
+        Some(object) if object.contains_key(WRAPPED) => object.remove(WRAPPED).unwrap_or(Value::Null),
+        Some(_) | None => value,
     }
 }
 
@@ -156,6 +155,7 @@ pub(super) fn id_in(head: &[u8], tail: &[u8]) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 

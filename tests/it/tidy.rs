@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("permission", &["call", "store"]),
     ("tool", &["call", "permission", "workspace"]),
     ("tools", &["call", "tool", "workspace", "process", "shell"]),
-    ("mcp", &["call", "process", "tool"]),
+    ("mcp", &["call", "net", "process", "tool"]),
     (
         "engine",
         &["audit", "call", "permission", "redact", "store", "tool", "workspace"],
@@ -37,7 +37,6 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "engine",
             "grpc",
             "mcp",
-            "net",
             "permission",
             "process",
             "redact",

@@ -35,8 +35,11 @@ fn servers_of_npm_work() {
         // This server asks for the roots and takes them for the folders that it may read: they are the workspace.
         fs::write(server.work().join("a.txt"), "of the workspace").unwrap();
         let path = server.work().join("a.txt");
-        let read = server.run("files_read_text_file", json!({ "path": path })).await;
-        assert_eq!(completed(&read).output, "of the workspace");
+        eventually("the server has asked for the roots", async || {
+            let read = server.run("files_read_text_file", json!({ "path": path })).await;
+            matches!(read.ending, Some(call::Ending::Completed(end)) if end.output == "of the workspace")
+        })
+        .await;
         let outside = server
             .run("files_read_text_file", json!({"path": "/etc/hostname"}))
             .await;
