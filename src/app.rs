@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod mcp;
 mod sandbox;
 mod socket;
 mod upkeep;
@@ -35,6 +36,7 @@ use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::mcp::Servers;
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
@@ -82,6 +84,7 @@ pub struct App {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -109,6 +112,7 @@ struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
     programs: Programs,
+    mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -166,7 +170,8 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &dyn_store, &common)?;
+        let mcp = Servers::new(programs.clone());
+        let places = places(config, &data_dir, environment, &dyn_store, &common, &mcp)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -207,6 +212,7 @@ impl App {
             store,
             engine,
             programs,
+            mcp,
             sandbox,
             shared,
             services,
@@ -282,6 +288,7 @@ impl App {
             store: self.store,
             engine: self.engine,
             programs: self.programs,
+            mcp: self.mcp,
             sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
@@ -364,6 +371,7 @@ impl Running {
             store,
             engine,
             programs,
+            mcp,
             sandbox,
             shared,
             services,
@@ -382,6 +390,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        mcp.stop().await;
         let survivors = programs.shutdown().await;
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");
@@ -527,6 +536,7 @@ fn places(
     environment: &Environment,
     store: &Arc<dyn Store>,
     common: &Common,
+    servers: &Servers,
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
@@ -547,7 +557,11 @@ fn places(
         };
         let builtin = builtin(common, &tools, skills.clone());
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
-        Ok(Place {
+        let named = mcp::Named {
+            servers: tools.mcp_servers(workspace.trust),
+            call_limit: tools.experimental.mcp_timeout,
+        };
+        let place = Place {
             agents: Agents::new(&tools.agents, folders),
             workspace: Arc::new(opened),
             tools: Arc::new(catalog),
@@ -555,7 +569,9 @@ fn places(
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
             packages: tools.packages,
-        })
+        };
+        mcp::start(servers, &place, named, environment);
+        Ok(place)
     };
     config.workspaces.iter().map(place).collect()
 }

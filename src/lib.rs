@@ -14,7 +14,7 @@
 //! - One task writes a call's events, fed by a bounded channel: exactly one end, also on panic, cancellation and drain.
 //! - The input is frozen before anybody is asked: what a person approves is what runs.
 //! - Prompts are stored first and sent second; the first valid reply wins.
-//! - Files, programs and the network are touched only in [`workspace`] and [`process`]; clippy refuses other ways.
+//! - Files, programs and the network are touched only in [`workspace`], [`process`] and [`net`]; clippy refuses other ways.
 //! - The tool asks, when it knows exactly what it will do. The broker sees names and patterns, never a tool.
 //! - Truncation is done once, in the engine, for every tool.
 //! - Core types never are the wire's: [`grpc`] converts at the rim.
@@ -37,6 +37,8 @@ pub mod process;
 
 pub mod shell;
 
+pub mod net;
+
 pub mod store;
 
 pub mod permission;
@@ -44,6 +46,8 @@ pub mod permission;
 pub mod tool;
 
 pub mod tools;
+
+pub mod mcp;
 
 pub mod engine;
 

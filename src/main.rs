@@ -41,7 +41,8 @@ fn main() -> ExitCode {
 /// Sends the log to standard error: what `TOOLGATE_LOG` lets through, else what the command and the settings call for.
 fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
     let (format, default) = cli.log();
-    let directives = std::env::var("TOOLGATE_LOG").unwrap_or(default);
+    // Every message of an MCP server is worth a line to that library; what matters of it is logged elsewhere.
+    let directives = format!("rmcp=off,{}", std::env::var("TOOLGATE_LOG").unwrap_or(default));
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(directives)?)
         .with_writer(cli.log_writer())

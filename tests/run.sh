@@ -77,7 +77,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -103,7 +103,16 @@ else
     done
 fi
 suite unit cargo test --locked --quiet --lib --bins
-suite it cargo test --locked --quiet --test it -- --skip readme::
+skipped=(--skip readme::)
+if [[ -n "${missing[mcp-npm]:-}" ]]; then
+    skipped+=(--skip servers_of_npm --skip a_real_server)
+    cannot it "what needs MCP servers of npm: they are ${missing[mcp-npm]}"
+fi
+if [[ -n "${missing[mcp-pypi]:-}" ]]; then
+    skipped+=(--skip a_server_of_pypi)
+    cannot it "what needs an MCP server of PyPI: it is ${missing[mcp-pypi]}"
+fi
+suite it cargo test --locked --quiet --test it -- "${skipped[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the README that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1

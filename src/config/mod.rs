@@ -10,6 +10,7 @@
 pub mod environment;
 pub mod error;
 pub mod flags;
+pub mod mcp;
 pub mod opencode;
 pub mod service;
 

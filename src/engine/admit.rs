@@ -472,8 +472,12 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
 
 /// Finds the tool, parses the arguments, lets hooks see and change them, checks them against the schema, and freezes them.
 async fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
-    let registry = place.tools.current();
     let offer = offer(place, &call.origin);
+    if place.tools.current().resolve(&call.tool, &offer, rights).is_none() {
+        // Perhaps of a source that is still being connected to.
+        place.tools.settled().await;
+    }
+    let registry = place.tools.current();
     let (entry, args) = understood(&registry, call, &offer, rights);
     let about = About {
         tool: entry.tool.name(),

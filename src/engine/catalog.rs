@@ -5,11 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::registry::{Entry, Registry, SchemaError};
 use crate::call::{ServiceEvent, ServiceEventKind, SourceState, Timestamp};
 use crate::store::Store;
 use crate::tool::{Hook, Tool};
+
+/// How long after the start of the service lists and calls wait for sources that are still being connected to. An agent's
+/// first step should see its tools; a source that never answers holds up nobody for longer, and later ones nobody at all.
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +66,8 @@ struct Part {
 
 struct State {
     parts: BTreeMap<(Rank, String), Part>,
+    /// Sources whose order is not that of their names.
+    order: Vec<(Rank, String)>,
     current: Arc<Registry>,
 }
 
@@ -71,6 +80,8 @@ pub struct Catalog {
     state: Mutex<State>,
     /// Counts changes, of tools and of states.
     changes: tokio::sync::watch::Sender<u64>,
+    /// From then on nobody waits for sources.
+    settled: Instant,
 }
 
 impl Catalog {
@@ -93,13 +104,18 @@ impl Catalog {
             problem: String::new(),
         };
         let parts = BTreeMap::from([((Rank::Builtin, String::new()), part)]);
-        let current = Arc::new(assemble(&invalid, &parts));
+        let current = Arc::new(assemble(&invalid, &parts, &[]));
         Ok(Self {
             workspace: workspace.to_owned(),
             store,
             invalid,
-            state: Mutex::new(State { parts, current }),
+            state: Mutex::new(State {
+                parts,
+                order: Vec::new(),
+                current,
+            }),
             changes: tokio::sync::watch::Sender::new(0),
+            settled: Instant::now() + SETTLE,
         })
     }
 
@@ -159,6 +175,13 @@ impl Catalog {
         });
     }
 
+    /// Says in which order sources of a kind stand, weak to strong; without that, it is the order of their names.
+    pub fn arrange(&self, rank: Rank, sources: impl IntoIterator<Item = String>) {
+        let mut state = self.state();
+        state.order.retain(|(kind, _)| *kind != rank);
+        state.order.extend(sources.into_iter().map(|source| (rank, source)));
+    }
+
     /// Forgets a source.
     pub fn remove(&self, rank: Rank, source: &str) {
         self.change(|parts| {
@@ -185,12 +208,36 @@ impl Catalog {
         self.changes.subscribe()
     }
 
+    /// Waits for sources that are being connected to for the first time, right after the start and not for long.
+    pub async fn settled(&self) {
+        self.connected(self.settled.saturating_duration_since(Instant::now()))
+            .await;
+    }
+
+    /// Waits until no source is being connected to, at most for `limit`. Returns whether that is so.
+    pub(super) async fn connected(&self, limit: Duration) -> bool {
+        let mut changes = self.changes();
+        let settle = async {
+            while self.is_connecting() {
+                // The sender lives as long as this catalog.
+                let _ = changes.changed().await;
+            }
+        };
+        tokio::time::timeout(limit, settle).await.is_ok()
+    }
+
+    /// Says whether a source is being connected to.
+    pub(super) fn is_connecting(&self) -> bool {
+        let state = self.state();
+        state.parts.values().any(|part| part.state == SourceState::Connecting)
+    }
+
     fn change(&self, change: impl FnOnce(&mut BTreeMap<(Rank, String), Part>)) {
         let event = {
             let mut state = self.state();
             let before = state.current.clone();
             change(&mut state.parts);
-            state.current = Arc::new(assemble(&self.invalid, &state.parts));
+            state.current = Arc::new(assemble(&self.invalid, &state.parts, &state.order));
             difference(&before, &state.current)
         };
         if let Some(kind) = event {
@@ -216,9 +263,13 @@ impl Part {
     }
 }
 
-fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>) -> Registry {
-    let hooks = parts.values().flat_map(|part| part.hooks.iter().cloned()).collect();
-    let entries = parts.values().flat_map(|part| part.entries.iter().cloned());
+fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>, order: &[(Rank, String)]) -> Registry {
+    let mut parts: Vec<(&(Rank, String), &Part)> = parts.iter().collect();
+    let place = |source: &(Rank, String)| order.iter().position(|known| known == source);
+    // Stable: what has no place of its own stays in the order of the names.
+    parts.sort_by_key(|(source, _)| (source.0, place(source)));
+    let hooks = parts.iter().flat_map(|(_, part)| part.hooks.iter().cloned()).collect();
+    let entries = parts.iter().flat_map(|(_, part)| part.entries.iter().cloned());
     Registry::assemble(invalid.clone(), entries, hooks)
 }
 

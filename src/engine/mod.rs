@@ -13,6 +13,7 @@ mod edit;
 mod ending;
 mod hooks;
 mod input;
+mod late;
 mod left;
 mod lineage;
 mod live;
@@ -100,6 +101,7 @@ impl Place {
 
     /// Returns what the model of an agent with these rights is told of the tools.
     pub async fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        self.tools.settled().await;
         let registry = self.tools.current();
         registry.refresh().await;
         registry.hooks().definitions(registry.offered(offer, rights)).await
@@ -412,7 +414,7 @@ impl Engine {
         for orphan in orphans {
             // Whoever made it is lost, so nobody would know what it does now.
             let waits = orphan.state == CallState::Waiting && !orphan.made_by_call;
-            if waits && self.resume(&orphan).await? {
+            if waits && (self.resume_later(&orphan) || self.resume(&orphan).await?) {
                 recovered.resumed += 1;
             } else {
                 let changes = self.store.changes(&orphan.id).await?;

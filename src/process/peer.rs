@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::spawn::{Child, Order};
-use super::{Exit, GRACE, Launch, Programs, StartError, sys, wait_for};
+use super::{Exit, Filter, GRACE, Launch, Programs, StartError, sys, wait_for};
 
 /// A running program with its three pipes. Dropping it kills the program and everything that descends from it.
 pub struct Peer {
@@ -29,6 +29,15 @@ impl Programs {
     /// # Errors
     /// See [`StartError`]; nothing runs then.
     pub async fn converse(&self, launch: Launch) -> Result<Peer, StartError> {
+        self.converse_with(launch, None).await
+    }
+
+    /// Starts a program that the service talks to, like [`Self::converse`], that gets only those of the variables of all
+    /// programs that `inherits` lets through.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing runs then.
+    pub async fn converse_with(&self, launch: Launch, inherits: Option<Filter>) -> Result<Peer, StartError> {
         if self.0.closed.is_cancelled() {
             return Err(StartError::Closed);
         }
@@ -40,11 +49,9 @@ impl Programs {
         let output = Receiver::from_owned_fd(output.into()).map_err(streams)?;
         let errors = Receiver::from_owned_fd(errors.into()).map_err(streams)?;
         let pipes = (Some(program_stdin.into()), program_stdout.into(), program_stderr.into());
-        let child = self
-            .0
-            .launcher
-            .launch(Order::new(launch, pipes.0, pipes.1, pipes.2)?)
-            .await?;
+        let mut order = Order::new(launch, pipes.0, pipes.1, pipes.2)?;
+        order.inherits = inherits;
+        let child = self.0.launcher.launch(order).await?;
         if self.0.closed.is_cancelled() {
             // The shutdown came in between and has not seen it; its guard ends it here.
             return Err(StartError::Closed);

@@ -47,6 +47,8 @@ pub(super) struct Order {
     arguments: Vec<CString>,
     directory: CString,
     own_environment: Vec<CString>,
+    /// Which of the variables of all programs it gets; none for all.
+    pub(super) inherits: Option<super::Filter>,
     /// None for `/dev/null`.
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
@@ -83,11 +85,22 @@ impl Order {
             arguments,
             directory,
             own_environment,
+            inherits: None,
             stdin: stdin.map(above_standard).transpose()?,
             stdout: above_standard(stdout)?,
             stderr: above_standard(stderr)?,
             launch,
         })
+    }
+
+    fn inherits(&self, variable: &CStr) -> bool {
+        let name = variable
+            .to_bytes()
+            .split(|&byte| byte == b'=')
+            .next()
+            .unwrap_or_default();
+        let passes = |filter: &super::Filter| filter.passes(OsStr::from_bytes(name));
+        self.inherits.as_ref().is_none_or(passes)
     }
 }
 
@@ -226,7 +239,7 @@ fn launch(
     let is_replaced = |text: &&CString| own.contains(&name_of(text));
     let environment: Vec<&CStr> = environment
         .iter()
-        .filter(|text| !is_replaced(text))
+        .filter(|text| !is_replaced(text) && order.inherits(text))
         .chain(&order.own_environment)
         .map(CString::as_c_str)
         .collect();

@@ -92,7 +92,7 @@ pub(crate) struct Scenario {
     pub(crate) cwd: Option<String>,
     http: Option<Map<String, Value>>,
     upstreams: Option<Map<String, Value>>,
-    mcp: Option<Map<String, Value>>,
+    pub(crate) mcp: Option<Map<String, Value>>,
     lsp: Option<Map<String, Value>>,
     #[serde(default)]
     pub(crate) steps: Vec<Step>,
@@ -219,12 +219,12 @@ pub(crate) struct Expect {
     pub(crate) max_ms: Option<u64>,
     pub(crate) tools: Option<ExpectedTools>,
     pub(crate) config: Option<Pairs<Matcher>>,
-    mcp: Option<Value>,
+    pub(crate) mcp: Option<Pairs<ExpectedServer>>,
     pub(crate) todos: Option<ExpectedTodos>,
     pub(crate) questions: Option<Vec<Pairs<Matcher>>>,
     pub(crate) events: Option<Vec<ExpectedEvent>>,
     requests: Option<Value>,
-    mcp_calls: Option<Value>,
+    pub(crate) mcp_calls: Option<Vec<ExpectedMcpCall>>,
     lsp_messages: Option<Value>,
     subagents: Option<Value>,
 }
@@ -295,6 +295,22 @@ pub(crate) struct ExpectedEvent {
     pub(crate) kind: String,
     #[serde(default)]
     pub(crate) data: Pairs<Matcher>,
+}
+
+/// How an MCP server must be.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedServer {
+    pub(crate) status: String,
+}
+
+/// A call that must have reached an MCP server.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedMcpCall {
+    pub(crate) server: String,
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
 }
 
 /// What the list of tools must look like.
@@ -417,7 +433,6 @@ impl Scenario {
         let settings = [
             ("http", self.http.is_some()),
             ("upstreams", self.upstreams.is_some()),
-            ("mcp", self.mcp.is_some()),
             ("lsp", self.lsp.is_some()),
         ];
         let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
@@ -459,15 +474,11 @@ impl Scenario {
 
 impl Step {
     fn unplayable(&self) -> Option<&'static str> {
-        let by_op = match self.op {
-            Some(Op::McpStatus) => Some("op mcp_status"),
-            Some(Op::Tools | Op::Config | Op::Todos) | None => None,
-        };
         let by_reply = self.replies.iter().find_map(|reply| match reply {
             Reply::Subagent => Some("sub-agent replies"),
             Reply::Permission { .. } | Reply::Question { .. } => None,
         });
-        by_op.or(by_reply).or_else(|| self.expect.unplayable())
+        by_reply.or_else(|| self.expect.unplayable())
     }
 
     fn validate(&self) -> Result<()> {
@@ -529,6 +540,7 @@ impl Expect {
             ("todos", self.todos.is_some()),
             ("questions", self.questions.is_some()),
             ("events", self.events.is_some()),
+            ("mcp_calls", self.mcp_calls.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
@@ -536,7 +548,6 @@ impl Expect {
     fn unplayable(&self) -> Option<&'static str> {
         let keys = [
             ("requests", self.requests.is_some()),
-            ("mcp_calls", self.mcp_calls.is_some()),
             ("lsp_messages", self.lsp_messages.is_some()),
             ("subagents", self.subagents.is_some()),
         ];

@@ -10,7 +10,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("custom/*", "no custom tools and plugins"),
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
-    ("mcp/*", "no MCP servers"),
     ("task/*", "no tool task"),
     ("webfetch/*", "no tool webfetch"),
     ("websearch/exa/*", "no tool websearch"),

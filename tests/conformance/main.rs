@@ -11,9 +11,11 @@ mod approver;
 mod args;
 mod case;
 mod entry;
+mod fake_mcp;
 mod happenings;
 mod known;
 mod matcher;
+mod mcp;
 mod play;
 mod report;
 mod rows;
@@ -43,6 +45,9 @@ use workspace::GitTemplate;
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases");
 
 fn main() -> ExitCode {
+    if let Some(code) = fake_mcp::run() {
+        return code;
+    }
     match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

@@ -21,6 +21,7 @@ use toolgate::grpc::proto::{
 use crate::approver::{Approver, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::happenings::{self, Happenings};
+use crate::mcp;
 use crate::rows::{AgentPermission, Registry};
 use crate::server::{Server, print_config};
 use crate::vars::Vars;
@@ -64,6 +65,7 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
         outside: Some(&scenario.outside),
         home: Some(&scenario.home),
         config: Some(&scenario.config),
+        mcp: scenario.mcp.as_ref(),
         cwd: scenario.cwd.as_deref(),
         without_git: scenario.git == Some(false),
     };
@@ -275,12 +277,16 @@ impl<'a> Player<'a> {
                 let todos = happenings::stored_todos(self.channel.clone(), session).await?;
                 Ok(verdict::todos(&name, step, &todos, &self.vars))
             }
-            Op::McpStatus => bail!("{name}: the runner cannot play it yet"),
+            Op::McpStatus => {
+                let states = mcp::states(self.channel.clone()).await.context(name.clone())?;
+                Ok(verdict::mcp_states(&name, step, &states))
+            }
         }
     }
 
     /// Plays the calls `first..=last`, which run beside each other, and judges them when all have ended.
     async fn calls(&mut self, first: usize, last: usize) -> Result<Problems> {
+        let reached = mcp::calls(&self.folders.mcp())?.len();
         let mut running = JoinSet::new();
         for index in first..=last {
             let name = name_of(index, &self.scenario.steps[index]);
@@ -319,6 +325,9 @@ impl<'a> Player<'a> {
             problems.extend(verdict::events(&name_of(index, step), step, &happened, &self.vars));
             self.remember_output(&observed);
         }
+        let last = &self.scenario.steps[last];
+        let reached = &mcp::calls(&self.folders.mcp())?[reached..];
+        problems.extend(verdict::mcp_calls(last, reached, &self.vars));
         Ok(problems)
     }
 

@@ -268,6 +268,34 @@ pub(crate) fn todos(name: &str, step: &Step, todos: &Value, vars: &Vars) -> Prob
     report.problems
 }
 
+/// Judges the states of MCP servers.
+pub(crate) fn mcp_states(name: &str, step: &Step, states: &Value) -> Problems {
+    let expected = step.expect.mcp.iter().flat_map(|servers| &servers.0);
+    let wrong = expected.filter_map(|(server, expected)| {
+        let got = &states[server]["status"];
+        (*got != json!(expected.status)).then(|| {
+            let expected = &expected.status;
+            format!("{name}: the MCP server {server}\nexpected: {expected}\ngot:      {got}")
+        })
+    });
+    wrong.collect()
+}
+
+/// Judges the calls that reached MCP servers.
+pub(crate) fn mcp_calls(step: &Step, got: &[Value], vars: &Vars) -> Problems {
+    let Some(expected) = &step.expect.mcp_calls else {
+        return Problems::new();
+    };
+    let call = |call: &crate::case::ExpectedMcpCall| json!({"server": call.server, "tool": call.tool, "arguments": vars.json(&call.arguments)});
+    let expected: Vec<Value> = expected.iter().map(call).collect();
+    if expected == got {
+        return Problems::new();
+    }
+    vec![format!(
+        "calls of MCP servers\nexpected: {expected:?}\ngot:      {got:?}"
+    )]
+}
+
 fn check_attachments(report: &mut Report<'_>, expected: &[ExpectedAttachment], got: &[Attachment]) {
     if expected.len() != got.len() {
         report.add(

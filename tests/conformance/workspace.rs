@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::case::Pairs;
 use crate::entry::{Content, Entry};
+use crate::mcp;
 use crate::vars::Vars;
 
 /// Where the configuration of a case is written, below its home.
@@ -89,6 +90,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) outside: Option<&'a Pairs<Entry>>,
     pub(crate) home: Option<&'a Pairs<Entry>>,
     pub(crate) config: Option<&'a Map<String, Value>>,
+    pub(crate) mcp: Option<&'a Map<String, Value>>,
     pub(crate) cwd: Option<&'a str>,
     pub(crate) without_git: bool,
 }
@@ -138,6 +140,9 @@ impl Folders {
         if let Some(config) = setup.config.filter(|config| !config.is_empty()) {
             folders.write_config(&vars.object(config))?;
         }
+        if let Some(servers) = setup.mcp {
+            folders.write_config(&mcp::configuration(&vars.object(servers), &folders.mcp())?)?;
+        }
         Ok(folders)
     }
 
@@ -159,6 +164,11 @@ impl Folders {
     /// Returns the home folder.
     pub(crate) fn home(&self) -> PathBuf {
         self.root.join("home")
+    }
+
+    /// Returns the folder of the fake MCP servers.
+    pub(crate) fn mcp(&self) -> PathBuf {
+        self.root.join("mcp")
     }
 
     /// Returns the service's data directory.

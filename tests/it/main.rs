@@ -24,6 +24,7 @@ mod floods;
 mod hooks;
 mod hostile;
 mod interactive;
+mod mcp;
 mod prompts;
 mod readme;
 mod revert;

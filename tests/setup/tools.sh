@@ -9,6 +9,8 @@ set -uo pipefail
 
 BUF=1.75.0
 GRPCURL=1.9.3
+MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @modelcontextprotocol
+MCP_PYPI=2026.10.19 # mcp-server-time
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -48,8 +50,8 @@ go_install() {
 
 npm_install() {
     command -v npm >/dev/null || return 1
-    log "installing $1 with npm"
-    npm install --prefix "$tools/npm" --cache "$tools/npm-cache" --no-audit --no-fund --ignore-scripts "$1" >&2
+    log "installing $* with npm"
+    npm install --prefix "$tools/npm" --cache "$tools/npm-cache" --no-audit --no-fund --ignore-scripts "$@" >&2
     local result=$?
     rm -rf "$tools/npm-cache"
     return $result
@@ -120,8 +122,34 @@ ensure_grpcurl() {
     "$bin/grpcurl" -version >/dev/null 2>&1
 }
 
+# The servers themselves say nothing of their version: their packages do.
+has_version() { grep -qs "\"version\": \"$2\"" "$1"; }
+
+ensure_mcp_npm() {
+    local name found=1 packages=()
+    for name in everything filesystem memory; do
+        has_version "$tools/npm/node_modules/@modelcontextprotocol/server-$name/package.json" "$MCP_NPM" || found=0
+        packages+=("@modelcontextprotocol/server-$name@$MCP_NPM")
+    done
+    ((found)) || npm_install "${packages[@]}" || return 1
+    command -v node >/dev/null
+}
+
+# With what it depends on, unlike other packages: it is a library that is run.
+ensure_mcp_pypi() {
+    local target="$tools/mcp-server-time"
+    [[ -d "$target/mcp_server_time-$MCP_PYPI.dist-info" ]] && return 0
+    have_pip || apt_install python3-pip || return 1
+    log "installing mcp-server-time with pip"
+    rm -rf "$target"
+    python3 -m pip install --disable-pip-version-check --no-input --no-cache-dir --only-binary :all: \
+        --target "$target" "mcp-server-time==$MCP_PYPI" >&2
+}
+
 rm -f "$tools/apt-failed"
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
+ensure_mcp_npm || echo "mcp-npm: not installed, and npm could not install them here"
+ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it here"
 exit 0

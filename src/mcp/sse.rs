@@ -1,0 +1,151 @@
+//! A server that is reached by the protocol's first kind of HTTP: one stream of events to the client, which begins with
+//! the address for messages to the server.
+//!
+//! *Invariant:* the address for messages is at the server that was configured: headers and tokens go nowhere else. Events
+//! are bounded.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use reqwest::Url;
+use rmcp::RoleClient;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use rmcp::transport::streamable_http_client::StreamableHttpClient as _;
+
+use super::client::{Inbox, chain};
+use super::http::{Endpoint, MAX_EVENT};
+use super::wire::{self, Incoming};
+
+/// The two directions of a server.
+pub(super) struct Sse {
+    endpoint: Endpoint,
+    messages_to: Url,
+    events: BoxedSseResponse,
+    inbox: Arc<Inbox>,
+    /// Whether the answer to `initialize` is due.
+    initializes: bool,
+}
+
+impl Sse {
+    /// Opens the stream of events and waits for the address.
+    ///
+    /// # Errors
+    /// What is there is no such server; the text says why.
+    pub(super) async fn open(endpoint: Endpoint, inbox: Arc<Inbox>) -> Result<Self, String> {
+        let stream = endpoint.client.get_stream_with_max_sse_event_size(
+            endpoint.url.clone(),
+            None,
+            None,
+            endpoint.token.clone(),
+            endpoint.headers.clone(),
+            MAX_EVENT,
+        );
+        let mut events = stream.await.map_err(|error| chain(&error))?;
+        let messages_to = loop {
+            let event = events.next().await.ok_or("the stream of events ended at once")?;
+            let event = event.map_err(|error| chain(&error))?;
+            if event.event.as_deref() == Some("endpoint") {
+                break address(&endpoint.url, event.data.as_deref().unwrap_or_default())?;
+            }
+        };
+        Ok(Self {
+            endpoint,
+            messages_to,
+            events,
+            inbox,
+            initializes: false,
+        })
+    }
+}
+
+/// Returns the address for messages, which a server gives relative to its own.
+fn address(server: &str, written: &str) -> Result<Url, String> {
+    let server = Url::parse(server).map_err(|error| error.to_string())?;
+    let address = server.join(written.trim()).map_err(|error| error.to_string())?;
+    if address.origin() == server.origin() {
+        Ok(address)
+    } else {
+        Err("the server sends the client to another server".to_owned())
+    }
+}
+
+impl Transport<RoleClient> for Sse {
+    type Error = io::Error;
+
+    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        if let JsonRpcMessage::Request(request) = &message
+            && matches!(request.request, ClientRequest::InitializeRequest(_))
+        {
+            self.initializes = true;
+        }
+        let mut request = self.endpoint.client.post(self.messages_to.clone()).json(&message);
+        for (name, value) in &self.endpoint.headers {
+            request = request.header(name, value);
+        }
+        if let Some(token) = &self.endpoint.token {
+            request = request.bearer_auth(token);
+        }
+        async move {
+            let answer = request.send().await.map_err(io::Error::other)?;
+            match answer.status() {
+                status if status.is_success() => Ok(()),
+                status => Err(io::Error::other(format!("HTTP {status}"))),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            let event = match self.events.next().await? {
+                Ok(event) => event,
+                Err(error) => {
+                    self.inbox.give_up(format!("Connection closed: {}", chain(&error)));
+                    return None;
+                }
+            };
+            if event.event.as_deref().is_some_and(|kind| kind != "message") {
+                continue;
+            }
+            match wire::decode(event.data.unwrap_or_default().as_bytes(), self.initializes) {
+                Ok(Incoming::Message(message)) => {
+                    self.initializes &= !matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+                    return Some(*message);
+                }
+                Ok(Incoming::Progress(progress)) => self.inbox.progressed(progress),
+                Ok(Incoming::ToolsChanged) => self.inbox.tools_changed.notify_one(),
+                Ok(Incoming::Unneeded) => {}
+                Err(problem) => tracing::debug!(problem, "not a message"),
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.events = futures_util::stream::empty().boxed();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_stays_at_the_server() {
+        let check = |written: &str, expected: Option<&str>| {
+            let found = address("http://127.0.0.1:3001/sse", written).ok();
+            assert_eq!(found.as_ref().map(Url::as_str), expected, "{written}");
+        };
+        check(
+            "/message?sessionId=1",
+            Some("http://127.0.0.1:3001/message?sessionId=1"),
+        );
+        check("m", Some("http://127.0.0.1:3001/m"));
+        check("http://127.0.0.1:3001/x", Some("http://127.0.0.1:3001/x"));
+        check("http://127.0.0.1:3002/x", None);
+        check("//other/x", None);
+        check("https://127.0.0.1:3001/x", None);
+    }
+}
