@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod extensions;
 mod sandbox;
 mod upkeep;
 
@@ -32,6 +33,7 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
+use crate::custom::Extensions;
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
@@ -78,6 +80,7 @@ const STREAMS_GRACE: Duration = Duration::from_secs(2);
 pub struct App {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
     programs: Programs,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
@@ -104,6 +107,7 @@ pub struct Running {
 struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
     programs: Programs,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
@@ -162,7 +166,12 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &dyn_store, &tools)?;
+        let extensions = Arc::new(Extensions::default());
+        let watch = |catalog: &Arc<Catalog>, workspace: &Arc<Workspace>, tools: &ToolsConfig, trusted: bool| {
+            let settings = extensions::settings(config, (workspace, tools, trusted), &programs, &data_dir);
+            extensions::watch(&extensions, settings, catalog);
+        };
+        let places = places(config, &data_dir, environment, &dyn_store, &tools, watch)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -202,6 +211,7 @@ impl App {
         Ok(Self {
             store,
             engine,
+            extensions,
             programs,
             sandbox,
             shared,
@@ -267,6 +277,7 @@ impl App {
         let app = Parts {
             store: self.store,
             engine: self.engine,
+            extensions: self.extensions,
             programs: self.programs,
             sandbox: self.sandbox,
             shared: self.shared,
@@ -349,6 +360,7 @@ impl Running {
         let Parts {
             store,
             engine,
+            extensions,
             programs,
             sandbox,
             shared,
@@ -368,6 +380,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        extensions.close().await;
         let survivors = programs.shutdown().await;
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");
@@ -486,6 +499,7 @@ fn places(
     environment: &Environment,
     store: &Arc<dyn Store>,
     builtin: &[Arc<dyn Tool>],
+    watch: impl Fn(&Arc<Catalog>, &Arc<Workspace>, &ToolsConfig, bool),
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let folders = Folders {
@@ -507,10 +521,12 @@ fn places(
             Arc::new(Invalid),
             builtin.iter().cloned(),
         )?;
+        let (catalog, opened) = (Arc::new(catalog), Arc::new(opened));
+        watch(&catalog, &opened, &tools, workspace.trust);
         Ok(Place {
-            workspace: Arc::new(opened),
+            workspace: opened,
             agents: Agents::new(&tools.agents, folders),
-            tools: Arc::new(catalog),
+            tools: catalog,
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),

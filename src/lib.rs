@@ -41,6 +41,8 @@ pub mod tool;
 
 pub mod tools;
 
+pub mod custom;
+
 pub mod engine;
 
 pub mod config;

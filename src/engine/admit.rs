@@ -524,6 +524,7 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
 
 /// Finds the tool, parses the arguments, lets hooks see and change them, checks them against the schema, and freezes them.
 async fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
+    place.tools.settled().await;
     let registry = place.tools.current();
     let offer = offer(place, &call.origin);
     let (entry, args) = understood(&registry, call, &offer, rights);

@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::registry::{Entry, Registry, SchemaError};
 use crate::call::{ServiceEvent, ServiceEventKind, SourceState, Timestamp};
 use crate::store::Store;
 use crate::tool::{Hook, Tool};
+
+/// How long lists and calls wait for tools that are about to come.
+const MAX_HOLD: Duration = Duration::from_secs(20);
 
 /// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +54,30 @@ pub struct SourceInfo {
     pub tools: usize,
 }
 
+/// A source that is offered together with others of its kind.
+pub struct Offered {
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it; empty if nothing.
+    pub problem: String,
+    /// What it offers.
+    pub contribution: Contribution,
+}
+
+/// Keeps lists and calls waiting for tools that are about to come, but not for long.
+pub struct Hold(tokio::sync::watch::Sender<usize>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.send_modify(|holds| *holds -= 1);
+    }
+}
+
 struct Part {
+    /// Its place among those of its kind.
+    order: usize,
     entries: Vec<Entry>,
     hooks: Vec<Arc<dyn Hook>>,
     state: SourceState,
@@ -71,6 +98,8 @@ pub struct Catalog {
     state: Mutex<State>,
     /// Counts changes, of tools and of states.
     changes: tokio::sync::watch::Sender<u64>,
+    /// Counts those who are about to offer something.
+    holds: tokio::sync::watch::Sender<usize>,
 }
 
 impl Catalog {
@@ -87,6 +116,7 @@ impl Catalog {
     ) -> Result<Self, SchemaError> {
         let invalid = Entry::new(invalid)?;
         let part = Part {
+            order: 0,
             entries: builtin.into_iter().map(Entry::new).collect::<Result<_, _>>()?,
             hooks: Vec::new(),
             state: SourceState::Ready,
@@ -100,6 +130,7 @@ impl Catalog {
             invalid,
             state: Mutex::new(State { parts, current }),
             changes: tokio::sync::watch::Sender::new(0),
+            holds: tokio::sync::watch::Sender::new(0),
         })
     }
 
@@ -135,6 +166,7 @@ impl Catalog {
         }
         let problem = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let part = Part {
+            order: 0,
             entries,
             hooks: contribution.hooks,
             state: SourceState::Ready,
@@ -146,9 +178,51 @@ impl Catalog {
         problems
     }
 
+    /// Replaces all sources of a kind; hooks run and names are taken in this order.
+    pub fn replace(&self, rank: Rank, sources: Vec<Offered>) {
+        let part = |(order, offered): (usize, Offered)| {
+            let made = offered.contribution.tools.into_iter().map(Entry::new);
+            let (mut entries, mut problems) = (Vec::new(), Vec::new());
+            made.for_each(|entry| match entry {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem.to_string()),
+            });
+            problems.extend(Some(offered.problem).filter(|problem| !problem.is_empty()));
+            let part = Part {
+                order,
+                entries,
+                hooks: offered.contribution.hooks,
+                state: offered.state,
+                problem: problems.join("; "),
+            };
+            ((rank, offered.name), part)
+        };
+        let new: Vec<_> = sources.into_iter().enumerate().map(part).collect();
+        self.change(|parts| {
+            parts.retain(|(kind, _), _| *kind != rank);
+            parts.extend(new);
+        });
+    }
+
+    /// Keeps lists and calls waiting until what is returned is dropped.
+    pub fn hold(&self) -> Hold {
+        self.holds.send_modify(|holds| *holds += 1);
+        Hold(self.holds.clone())
+    }
+
+    /// Waits until nobody holds lists and calls back, or for [`MAX_HOLD`].
+    pub(super) async fn settled(&self) {
+        let mut holds = self.holds.subscribe();
+        if *holds.borrow() > 0 {
+            // The sender is ours, so only the time can end it otherwise.
+            let _ = tokio::time::timeout(MAX_HOLD, holds.wait_for(|holds| *holds == 0)).await;
+        }
+    }
+
     /// Says how a source is that offers nothing for now.
     pub fn report(&self, rank: Rank, source: &str, state: SourceState, problem: impl Into<String>) {
         let part = Part {
+            order: 0,
             entries: Vec::new(),
             hooks: Vec::new(),
             state,
@@ -217,8 +291,10 @@ impl Part {
 }
 
 fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>) -> Registry {
-    let hooks = parts.values().flat_map(|part| part.hooks.iter().cloned()).collect();
-    let entries = parts.values().flat_map(|part| part.entries.iter().cloned());
+    let mut parts: Vec<_> = parts.iter().collect();
+    parts.sort_by_key(|((rank, _), part)| (*rank, part.order));
+    let hooks = parts.iter().flat_map(|(_, part)| part.hooks.iter().cloned()).collect();
+    let entries = parts.iter().flat_map(|(_, part)| part.entries.iter().cloned());
     Registry::assemble(invalid.clone(), entries, hooks)
 }
 

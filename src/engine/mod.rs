@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use admit::{AdmitError, Started};
-pub use catalog::{Catalog, Contribution, Rank, SourceInfo};
+pub use catalog::{Catalog, Contribution, Hold, Offered, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use left::LeftRunning;
 pub use live::Attached;
@@ -97,6 +97,7 @@ impl Place {
 
     /// Returns what the model of an agent with these rights is told of the tools.
     pub async fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
+        self.tools.settled().await;
         let registry = self.tools.current();
         registry.hooks().definitions(registry.offered(offer, rights)).await
     }
