@@ -77,7 +77,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants readme || wants it || wants conformance; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -103,13 +103,21 @@ else
     done
 fi
 suite unit cargo test --locked --quiet --lib --bins
-suite it cargo test --locked --quiet --test it -- --skip readme::
+without=()
+for name in bun node-22; do
+    [[ -n "${missing[$name]:-}" ]] || continue
+    # What needs no runtime of JavaScript is still tested.
+    without=(--skip custom::)
+    cannot it "custom tools need $name: it is ${missing[$name]}"
+done
+suite it cargo test --locked --quiet --test it -- --skip readme:: "${without[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the README that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1
     cannot readme "what needs grpcurl: it is ${missing[grpcurl]}"
 fi
 suite readme cargo test --locked --quiet --test it -- readme::
+[[ -z "${missing[bun]:-}" ]] || cannot conformance "custom tools: bun is ${missing[bun]}"
 suite conformance cargo test --locked --quiet --test conformance
 suite documentation documentation
 

@@ -337,7 +337,9 @@ impl Engine {
             lock(&self.live).remove(&id);
         } else {
             let found = (prepared.registry, prepared.entry);
-            Run::new(self, place, live, record, found, rights).spawn(asks_first, Vec::new());
+            let run = Run::new(self, place, live, record, found, rights);
+            run.with_input(prepared.checked.frozen.value)
+                .spawn(asks_first, Vec::new());
         }
         Ok(Started {
             id,
