@@ -50,8 +50,16 @@ async function main(socketPath, directory) {
     const worker = module.worker;
     if (!worker) return;
     module.worker = null;
-    worker.postMessage({ op: "dispose" });
-    setTimeout(() => worker.terminate(), DISPOSE_MS);
+    dispose(worker).then(() => worker.terminate());
+  }
+
+  // Lets plugins tidy up, but not for long.
+  function dispose(worker) {
+    return new Promise((done) => {
+      setTimeout(done, DISPOSE_MS);
+      worker.on("message", (message) => message.op === "disposed" && done());
+      worker.postMessage({ op: "dispose" });
+    });
   }
 
   function fromWorker(module, message) {
@@ -78,7 +86,7 @@ async function main(socketPath, directory) {
       worker.on("message", (message) => module.worker === worker && fromWorker(module, message));
       worker.on("error", (error) => (crash = `: ${error?.message ?? error}`));
       worker.on("exit", (code) => {
-        if (module.worker === worker) stop(module, `The file ${spec.shown} ended (exit code ${code})${crash} while this ran.`);
+        if (module.worker === worker) stop(module, `The file ${spec.shown} ended while this ran (exit code ${code}${crash}).`);
       });
     }
     return module;
@@ -135,9 +143,10 @@ async function main(socketPath, directory) {
     }
     if (start < data.length) pieces.push(data.subarray(start));
   });
-  const leave = () => {
-    for (const { worker } of modules.values()) worker?.postMessage({ op: "dispose" });
-    setTimeout(() => process.exit(0), modules.size > 0 ? DISPOSE_MS : 0);
+  const leave = async () => {
+    const workers = [...modules.values()].map(({ worker }) => worker).filter(Boolean);
+    await Promise.all(workers.map(dispose));
+    process.exit(0);
   };
   socket.on("close", leave);
   socket.on("error", leave);
@@ -246,6 +255,7 @@ async function worker(spec) {
           console.error(`${spec.shown}: dispose:`, error);
         }
       }
+      parentPort.postMessage({ op: "disposed" });
     } else {
       await loading;
       handlers[message.op](message);

@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -171,8 +172,11 @@ impl Runtime {
                 arguments
             }
             Kind::Deno => {
-                let map = home.join(format!("imports-{}.json", std::process::id()));
-                write(&map, import_map(home, directories).to_string().as_bytes())?;
+                let imports = import_map(home, directories).to_string();
+                let mut hasher = DefaultHasher::new();
+                imports.hash(&mut hasher);
+                let map = home.join(format!("imports-{:016x}.json", hasher.finish()));
+                write(&map, imports.as_bytes())?;
                 let mut switch = OsString::from("--import-map=");
                 switch.push(&map);
                 let fixed = [

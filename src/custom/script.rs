@@ -23,6 +23,9 @@ use crate::tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolErro
 /// How long a file may take to load.
 const LOAD_LIMIT: Duration = Duration::from_secs(20);
 
+/// The most bytes of arguments that a prompt shows.
+const MAX_SHOWN: usize = 64 * 1024;
+
 /// A file as it was at one moment, with a thread of the host's.
 pub(super) struct Module {
     id: u64,
@@ -249,10 +252,19 @@ pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &CallContext) -> 
         patterns: vec!["*".to_owned()],
         always: vec!["*".to_owned()],
         title: name.to_owned(),
-        metadata: json_map([("input", input.clone())]),
+        metadata: shown(input),
         ..Ask::default()
     })
     .await
+}
+
+/// What a person sees of the arguments; all of a large input stands in the call's record only.
+fn shown(input: &Value) -> JsonMap {
+    let bytes = input.to_string().len();
+    if bytes > MAX_SHOWN {
+        return json_map([("input_bytes", json!(bytes))]);
+    }
+    json_map([("input", input.clone())])
 }
 
 fn context(hosts: &Hosts, ctx: &CallContext) -> Value {

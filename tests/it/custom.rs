@@ -209,7 +209,7 @@ fn what_goes_wrong_in_one_file_stays_there() {
             assert!(format!("{:?}", events.last()).contains("ran longer than"), "{events:?}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
             let exit = error(&server.run("trap_exit", json!({})).await);
-            assert!(exit.contains(".opencode/tool/trap.js ended"), "{exit}");
+            assert!(exit.contains(".opencode/tool/trap.js ended while"), "{exit}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
             assert_eq!(server.get("slow").await.state(), CallState::Running, "{name}");
             let cancel = CancelCallRequest {
