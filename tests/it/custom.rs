@@ -214,7 +214,6 @@ fn what_goes_wrong_in_one_file_stays_there() {
             assert_eq!(server.get("slow").await.state(), CallState::Running, "{name}");
             let cancel = CancelCallRequest {
                 call_id: "slow".to_owned(),
-                ..Default::default()
             };
             server.tools().cancel_call(cancel).await.unwrap();
             eventually("the end of the slow call", async || {
