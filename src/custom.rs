@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 
 use self::discovery::{Found, Kind, ManifestFile, Script};
 use self::host::Hosts;
+use self::script::LoadError;
 use crate::call::SourceState;
 use crate::process::Programs;
 use crate::tool::{Hook, Tool};
@@ -119,6 +120,7 @@ impl Extensions {
             found: Arc::default(),
             scripts: HashMap::new(),
             manifests: HashMap::new(),
+            unlucky: HashMap::new(),
         };
         let keeping = keeper.keep(first);
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(keeping));
@@ -141,6 +143,8 @@ struct Keeper {
     /// What was made of each file as it is.
     scripts: HashMap<PathBuf, (Script, Offering)>,
     manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
+    /// Files that could not be loaded for no fault of theirs, and why: they are tried again.
+    unlucky: HashMap<PathBuf, String>,
 }
 
 impl Keeper {
@@ -149,7 +153,7 @@ impl Keeper {
         let mut first = Some(first);
         loop {
             if let Some(found) = self.look().await
-                && (*found != *self.found || first.is_some())
+                && (*found != *self.found || first.is_some() || !self.unlucky.is_empty())
             {
                 self.update(found, &untrusted).await;
             }
@@ -195,18 +199,18 @@ impl Keeper {
     /// Loads what has changed and offers everything.
     async fn update(&mut self, found: Arc<Found>, untrusted: &[(Group, Offering)]) {
         let surroundings_are_same = found.surroundings == self.found.surroundings;
-        let known = std::mem::take(&mut self.scripts);
+        let (known, unlucky) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.unlucky));
         let is_same = |script: &Script| {
             let (before, offering) = known.get(&script.path)?;
             (surroundings_are_same && before == script).then(|| offering.clone())
         };
         let loading = found.scripts.iter().map(|script| async {
             match is_same(script) {
-                Some(offering) => offering,
-                None => self.load(script).await,
+                Some(offering) => (offering, true),
+                None => self.load(script, unlucky.get(&script.path)).await,
             }
         });
-        let scripts: Vec<Offering> = join_all(loading).await;
+        let (scripts, is_final): (Vec<Offering>, Vec<bool>) = join_all(loading).await.into_iter().unzip();
         let manifests = self.read_manifests(&found).await;
         for wanted in [Group::Custom, Group::Plugin] {
             let of_scripts = found.scripts.iter().zip(&scripts);
@@ -224,32 +228,41 @@ impl Keeper {
             offerings.extend(untrusted.map(|(_, offering)| offering.clone()));
             (self.take)(wanted, offerings);
         }
-        let kept = found.scripts.iter().cloned().zip(scripts);
-        self.scripts = kept
-            .map(|(script, offering)| (script.path.clone(), (script, offering)))
-            .collect();
+        for ((script, offering), is_final) in found.scripts.iter().zip(scripts).zip(is_final) {
+            if is_final {
+                self.scripts.insert(script.path.clone(), (script.clone(), offering));
+            } else {
+                self.unlucky.insert(script.path.clone(), offering.problem);
+            }
+        }
         self.found = found;
     }
 
-    async fn load(&self, script: &Script) -> Offering {
-        match script::load(&self.hosts, script, &self.settings.config).await {
-            Ok(loaded) => Offering {
-                name: script.shown.clone(),
-                state: SourceState::Ready,
-                problem: loaded.problem,
-                tools: loaded.tools,
-                hooks: loaded.hooks,
-            },
-            Err(problem) => {
-                tracing::warn!(
-                    workspace = self.settings.workspace.name(),
-                    file = script.shown,
-                    problem,
-                    "not loaded"
-                );
-                without(script.shown.clone(), SourceState::Failed, &problem)
+    /// Loads a file, and says whether that is what becomes of it as it is. `before` is why it could not be loaded before.
+    async fn load(&self, script: &Script, before: Option<&String>) -> (Offering, bool) {
+        let error = match script::load(&self.hosts, script, &self.settings.config).await {
+            Ok(loaded) => {
+                let offering = Offering {
+                    problem: loaded.problem,
+                    tools: loaded.tools,
+                    hooks: loaded.hooks,
+                    ..without(script.shown.clone(), SourceState::Ready, "")
+                };
+                return (offering, true);
             }
+            Err(error) => error,
+        };
+        let problem = error.to_string();
+        if before != Some(&problem) {
+            tracing::warn!(
+                workspace = self.settings.workspace.name(),
+                file = script.shown,
+                problem,
+                "not loaded"
+            );
         }
+        let is_final = matches!(error, LoadError::File(_));
+        (without(script.shown.clone(), SourceState::Failed, &problem), is_final)
     }
 
     async fn read_manifests(&mut self, found: &Found) -> Vec<Offering> {

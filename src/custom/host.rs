@@ -180,20 +180,18 @@ impl Hosts {
         if let Some(link) = self.live() {
             return Ok(link);
         }
-        let now = Instant::now();
-        starts.retain(|start| now - *start < STARTS_WITHIN);
+        starts.retain(|start| start.elapsed() < STARTS_WITHIN);
         if starts.len() >= MAX_STARTS {
             return Err(format!(
                 "The JavaScript host has ended {MAX_STARTS} times within a minute and is started again later."
             ));
         }
-        starts.push_back(now);
-        let link = self.start().await?;
+        let link = self.start(&mut starts).await?;
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         Ok(link)
     }
 
-    async fn start(&self) -> Result<Arc<Link>, String> {
+    async fn start(&self, starts: &mut VecDeque<Instant>) -> Result<Arc<Link>, String> {
         let Settings {
             programs,
             workspace,
@@ -226,6 +224,7 @@ impl Hosts {
             stdin: Stdin::Null,
             sandbox: None,
         };
+        starts.push_back(Instant::now());
         let mut peer = programs.converse(launch).await.map_err(|error| error.to_string())?;
         drop(peer.take_input());
         let printed = Arc::new(Mutex::new(String::new()));

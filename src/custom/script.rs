@@ -48,8 +48,18 @@ pub(super) struct Loaded {
     pub(super) problem: String,
 }
 
+/// Why a file offers nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoadError {
+    /// It is at fault, and so is as long as it stays as it is.
+    #[error("{0}")]
+    File(String),
+    /// There is no host, or it has ended; that may be over the next time.
+    #[error("{0}")]
+    Host(String),
+}
+
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct About {
     error: Option<Failure>,
     #[serde(default)]
@@ -112,7 +122,7 @@ struct RawProgress {
 }
 
 /// Loads a file and finds out what it offers.
-pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) -> Result<Loaded, String> {
+pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) -> Result<Loaded, LoadError> {
     let workspace = hosts.workspace();
     let id = hosts.number();
     let name = script.path.file_stem().unwrap_or_default().to_string_lossy();
@@ -144,12 +154,15 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
             .await
     };
     let answer = match tokio::time::timeout(LOAD_LIMIT, loading).await {
-        Ok(answer) => answer?,
-        Err(_) => return Err(format!("it did not load within {} s", LOAD_LIMIT.as_secs())),
+        Ok(answer) => answer.map_err(LoadError::Host)?,
+        Err(_) => {
+            let problem = format!("it did not load within {} s", LOAD_LIMIT.as_secs());
+            return Err(LoadError::File(problem));
+        }
     };
-    let about: About = serde_json::from_value(answer).map_err(|error| error.to_string())?;
+    let about: About = serde_json::from_value(answer).map_err(|error| LoadError::File(error.to_string()))?;
     if let Some(failure) = about.error {
-        return Err(failure.message);
+        return Err(LoadError::File(failure.message));
     }
     let tools = about.tools.into_iter().map(|about| {
         Arc::new(ScriptTool {
