@@ -74,6 +74,7 @@ fn everything_in_a_file() {
         r#"
 data_dir = "/d"
 drain_grace = "250ms"
+trust = true
 [listen]
 tcp = "[::1]:9"
 unix = "none"
@@ -92,6 +93,8 @@ attended_within = "5m"
 [shell]
 environment.allow = ["PATH", "LC_*"]
 environment.deny = ["AWS_*"]
+[extensions]
+runtime = "node"
 [retention]
 outputs = "1d"
 calls = "2d"
@@ -137,7 +140,7 @@ directory = "/b/../c"
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:9")
+            .ends_with("toolgate.toml:10")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -229,6 +232,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_JWT_SCOPE_CLAIM", "s"),
         ("TOOLGATE_AUTH_JWT_WORKSPACE_CLAIM", "w"),
         ("TOOLGATE_AUTH_JWT_LEEWAY", "1s"),
+        ("TOOLGATE_TRUST", "true"),
+        ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
     ];
