@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+mod extensions;
 mod mcp;
 mod sandbox;
 mod socket;
@@ -33,6 +34,7 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
+use crate::custom::Extensions;
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
@@ -83,6 +85,7 @@ const STREAMS_GRACE: Duration = Duration::from_secs(2);
 pub struct App {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
@@ -111,6 +114,7 @@ pub struct Running {
 struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
     sandbox: Option<Arc<Sandbox>>,
@@ -171,7 +175,12 @@ impl App {
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
         let mcp = Servers::new(programs.clone());
-        let places = places(config, &data_dir, environment, &dyn_store, &common, &mcp)?;
+        let extensions = Arc::new(Extensions::default());
+        let watch = |place: &Place, tools: &ToolsConfig| {
+            let settings = extensions::settings(config, place, tools, &programs, &data_dir);
+            extensions::watch(&extensions, settings, &place.tools);
+        };
+        let places = places(config, &data_dir, environment, &dyn_store, &common, &mcp, watch)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -211,6 +220,7 @@ impl App {
         Ok(Self {
             store,
             engine,
+            extensions,
             programs,
             mcp,
             sandbox,
@@ -287,6 +297,7 @@ impl App {
         let app = Parts {
             store: self.store,
             engine: self.engine,
+            extensions: self.extensions,
             programs: self.programs,
             mcp: self.mcp,
             sandbox: self.sandbox,
@@ -370,6 +381,7 @@ impl Running {
         let Parts {
             store,
             engine,
+            extensions,
             programs,
             mcp,
             sandbox,
@@ -390,6 +402,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        extensions.close().await;
         mcp.stop().await;
         let survivors = programs.shutdown().await;
         if survivors > 0 {
@@ -537,6 +550,7 @@ fn places(
     store: &Arc<dyn Store>,
     common: &Common,
     servers: &Servers,
+    watch: impl Fn(&Place, &ToolsConfig),
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
@@ -568,8 +582,9 @@ fn places(
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
             truncation: truncation(tools.tool_output),
-            packages: tools.packages,
+            packages: tools.packages.clone(),
         };
+        watch(&place, &tools);
         mcp::start(servers, &place, named, environment);
         Ok(place)
     };

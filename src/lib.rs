@@ -49,6 +49,8 @@ pub mod tools;
 
 pub mod mcp;
 
+pub mod custom;
+
 pub mod engine;
 
 pub mod config;

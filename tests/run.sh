@@ -77,7 +77,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme || wants conformance; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -112,6 +112,12 @@ if [[ -n "${missing[mcp-pypi]:-}" ]]; then
     skipped+=(--skip a_server_of_pypi)
     cannot it "what needs an MCP server of PyPI: it is ${missing[mcp-pypi]}"
 fi
+for name in bun node-22; do
+    [[ -n "${missing[$name]:-}" ]] || continue
+    # What needs no runtime of JavaScript is still tested.
+    skipped+=(--skip custom::)
+    cannot it "custom tools need $name: it is ${missing[$name]}"
+done
 suite it cargo test --locked --quiet --test it -- "${skipped[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the README that need no grpcurl are still run.
@@ -119,6 +125,7 @@ if [[ -n "${missing[grpcurl]:-}" ]]; then
     cannot readme "what needs grpcurl: it is ${missing[grpcurl]}"
 fi
 suite readme cargo test --locked --quiet --test it -- readme::
+[[ -z "${missing[bun]:-}" ]] || cannot conformance "custom tools: bun is ${missing[bun]}"
 suite conformance cargo test --locked --quiet --test conformance
 suite documentation documentation
 

@@ -131,6 +131,11 @@ impl ToolsConfig {
         self.directories.iter().filter(may_run).cloned().collect()
     }
 
+    /// Returns the configuration folders that the project brought.
+    pub fn project_directories(&self) -> &[PathBuf] {
+        &self.project_directories
+    }
+
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
     pub fn part(&self, key: &str) -> Option<&Value> {
         self.merged.get(key)

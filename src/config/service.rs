@@ -59,6 +59,8 @@ pub struct RawConfig {
     pub sandbox: RawSandbox,
     /// How commands are run.
     pub shell: RawShell,
+    /// How custom tools and plugins are run.
+    pub extensions: RawExtensions,
     /// What is logged.
     pub log: RawLog,
 }
@@ -203,6 +205,14 @@ pub struct RawSandboxAgent {
     pub network: Option<String>,
 }
 
+/// The part `extensions`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawExtensions {
+    /// The JavaScript runtime: a name to be found in `PATH`, or an absolute path.
+    pub runtime: Option<String>,
+}
+
 /// The part `shell`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -258,6 +268,8 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     /// How commands are run.
     pub shell: ShellConfig,
+    /// The JavaScript runtime for custom tools and plugins; none for the first one that is there.
+    pub javascript_runtime: Option<String>,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.

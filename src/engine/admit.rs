@@ -341,7 +341,9 @@ impl Engine {
             lock(&self.live).remove(&id);
         } else {
             let found = (prepared.registry, prepared.entry);
-            Run::new(self, place, live, record, found, rights).spawn(asks_first, Vec::new());
+            let run = Run::new(self, place, live, record, found, rights);
+            run.with_input(prepared.checked.frozen.value)
+                .spawn(asks_first, Vec::new());
         }
         Ok(Started {
             id,
@@ -472,6 +474,7 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
 
 /// Finds the tool, parses the arguments, lets hooks see and change them, checks them against the schema, and freezes them.
 async fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
+    place.tools.loaded().await;
     let offer = offer(place, &call.origin);
     if place.tools.current().resolve(&call.tool, &offer, rights).is_none() {
         // Perhaps of a source that is still being connected to.

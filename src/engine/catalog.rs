@@ -18,6 +18,9 @@ use crate::tool::{Hook, Tool};
 /// first step should see its tools; a source that never answers holds up nobody for longer, and later ones nobody at all.
 const SETTLE: Duration = Duration::from_secs(5);
 
+/// How long lists and calls wait for code of the workspace to be loaded: its hooks see every call.
+const MAX_HOLD: Duration = Duration::from_secs(20);
+
 /// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
@@ -57,6 +60,27 @@ pub struct SourceInfo {
     pub tools: usize,
 }
 
+/// A source that is offered together with others of its kind.
+pub struct Offered {
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it; empty if nothing.
+    pub problem: String,
+    /// What it offers.
+    pub contribution: Contribution,
+}
+
+/// Keeps lists and calls waiting for tools that are about to come, but not for long.
+pub struct Hold(tokio::sync::watch::Sender<usize>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.send_modify(|holds| *holds -= 1);
+    }
+}
+
 struct Part {
     entries: Vec<Entry>,
     hooks: Vec<Arc<dyn Hook>>,
@@ -82,6 +106,8 @@ pub struct Catalog {
     changes: tokio::sync::watch::Sender<u64>,
     /// From then on nobody waits for sources.
     settled: Instant,
+    /// Counts those who are about to offer something.
+    holds: tokio::sync::watch::Sender<usize>,
 }
 
 impl Catalog {
@@ -116,6 +142,7 @@ impl Catalog {
             }),
             changes: tokio::sync::watch::Sender::new(0),
             settled: Instant::now() + SETTLE,
+            holds: tokio::sync::watch::Sender::new(0),
         })
     }
 
@@ -156,10 +183,52 @@ impl Catalog {
             state: SourceState::Ready,
             problem,
         };
-        self.change(|parts| {
-            parts.insert((rank, source.to_owned()), part);
+        self.change(|state| {
+            state.parts.insert((rank, source.to_owned()), part);
         });
         problems
+    }
+
+    /// Replaces all sources of a kind; hooks run and names are taken in this order.
+    pub fn replace(&self, rank: Rank, sources: Vec<Offered>) {
+        let part = |offered: Offered| {
+            let made = offered.contribution.tools.into_iter().map(Entry::new);
+            let (mut entries, mut problems) = (Vec::new(), Vec::new());
+            made.for_each(|entry| match entry {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem.to_string()),
+            });
+            problems.extend(Some(offered.problem).filter(|problem| !problem.is_empty()));
+            let part = Part {
+                entries,
+                hooks: offered.contribution.hooks,
+                state: offered.state,
+                problem: problems.join("; "),
+            };
+            ((rank, offered.name), part)
+        };
+        let new: Vec<_> = sources.into_iter().map(part).collect();
+        self.change(|state| {
+            state.parts.retain(|(kind, _), _| *kind != rank);
+            state.order.retain(|(kind, _)| *kind != rank);
+            state.order.extend(new.iter().map(|(source, _)| source.clone()));
+            state.parts.extend(new);
+        });
+    }
+
+    /// Keeps lists and calls waiting until what is returned is dropped.
+    pub fn hold(&self) -> Hold {
+        self.holds.send_modify(|holds| *holds += 1);
+        Hold(self.holds.clone())
+    }
+
+    /// Waits until nobody holds lists and calls back, but not for long.
+    pub(super) async fn loaded(&self) {
+        let mut holds = self.holds.subscribe();
+        if *holds.borrow() > 0 {
+            // The sender is ours, so only the time can end it otherwise.
+            let _ = tokio::time::timeout(MAX_HOLD, holds.wait_for(|holds| *holds == 0)).await;
+        }
     }
 
     /// Says how a source is that offers nothing for now.
@@ -170,22 +239,23 @@ impl Catalog {
             state,
             problem: problem.into(),
         };
-        self.change(|parts| {
-            parts.insert((rank, source.to_owned()), part);
+        self.change(|state| {
+            state.parts.insert((rank, source.to_owned()), part);
         });
     }
 
     /// Says in which order sources of a kind stand, weak to strong; without that, it is the order of their names.
     pub fn arrange(&self, rank: Rank, sources: impl IntoIterator<Item = String>) {
-        let mut state = self.state();
-        state.order.retain(|(kind, _)| *kind != rank);
-        state.order.extend(sources.into_iter().map(|source| (rank, source)));
+        self.change(|state| {
+            state.order.retain(|(kind, _)| *kind != rank);
+            state.order.extend(sources.into_iter().map(|source| (rank, source)));
+        });
     }
 
     /// Forgets a source.
     pub fn remove(&self, rank: Rank, source: &str) {
-        self.change(|parts| {
-            parts.remove(&(rank, source.to_owned()));
+        self.change(|state| {
+            state.parts.remove(&(rank, source.to_owned()));
         });
     }
 
@@ -208,8 +278,10 @@ impl Catalog {
         self.changes.subscribe()
     }
 
-    /// Waits for sources that are being connected to for the first time, right after the start and not for long.
+    /// As [`Self::loaded`], and waits for sources that are being connected to for the first time, right after the start and
+    /// not for long.
     pub async fn settled(&self) {
+        self.loaded().await;
         self.connected(self.settled.saturating_duration_since(Instant::now()))
             .await;
     }
@@ -232,11 +304,11 @@ impl Catalog {
         state.parts.values().any(|part| part.state == SourceState::Connecting)
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<(Rank, String), Part>)) {
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let event = {
             let mut state = self.state();
             let before = state.current.clone();
-            change(&mut state.parts);
+            change(&mut state);
             state.current = Arc::new(assemble(&self.invalid, &state.parts, &state.order));
             difference(&before, &state.current)
         };

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tool.execute.before` | the call fails with the hook's text; the tool does not run |
 //! | `tool.execute.after` | the call fails with the hook's text, though the tool has run |
-//! | `tool.definition` | the definition stays as it was before that hook |
+//! | `tool.definition` | the definition stays as it was before that hook; one that is gone or does not answer is not asked again for this list |
 //! | `shell.env` | the command does not run |
 //! | `permission.ask` | the hook counts as absent: a person is asked |
 //!
@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::call::{Ask, Attachment, AttachmentContent, CallId, Definition, Ending, Outcome, SessionId, Source};
+use crate::call::{
+    Ask, Attachment, AttachmentContent, CallId, Definition, Ending, Outcome, SessionId, Source, Timestamp,
+};
 use crate::tool::{Hook, HookError, HookPoint};
 
 /// How long one hook may take.
@@ -127,6 +129,12 @@ impl Hooks {
             "attachments": attachments,
         });
         let changed = self.after(about, args, result).await?;
+        if let Some(Value::Array(after)) = changed.get("attachments")
+            && *after != attachments
+        {
+            let before = std::mem::take(&mut ending.attachments);
+            ending.attachments = reattached(before, &attachments, after);
+        }
         if let Some(title) = changed.get("title").and_then(Value::as_str) {
             title.clone_into(&mut ending.title);
         }
@@ -156,6 +164,10 @@ impl Hooks {
                     Ok(after) => redefine(definition, &before, &after),
                     Err(error) => {
                         tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
+                        if matches!(error, HookError::Failed { .. }) {
+                            // Waiting as long for every tool would hold up the whole list.
+                            break;
+                        }
                     }
                 }
             }
@@ -199,19 +211,23 @@ impl Hooks {
     }
 
     /// Asks hooks before a person is asked. The first one that says something decides.
-    pub(super) async fn permission(&self, about: About<'_>, ask: &Ask) -> Answer {
+    pub(super) async fn permission(&self, about: About<'_>, message: &str, ask: &Ask) -> Answer {
         for hook in self.at(HookPoint::PermissionAsk) {
+            // The request in the shape of today's releases, and what the type that plugins are written against has besides.
             let input = json!({
-                "type": ask.permission,
+                "id": format!("per_{}", about.call),
+                "sessionID": about.session,
                 "permission": ask.permission,
-                "pattern": ask.patterns,
                 "patterns": ask.patterns,
                 "always": ask.always,
-                "title": ask.title,
                 "metadata": ask.metadata,
-                "sessionID": about.session,
+                "tool": { "messageID": message, "callID": about.call, "name": about.tool },
+                "type": ask.permission,
+                "pattern": ask.patterns,
+                "title": ask.title,
+                "messageID": message,
                 "callID": about.call,
-                "tool": about.tool,
+                "time": { "created": Timestamp::now().millis() },
             });
             match run(hook, HookPoint::PermissionAsk, input, json!({ "status": "ask" })).await {
                 Ok(output) => match output.get("status").and_then(Value::as_str) {
@@ -243,10 +259,34 @@ fn shown(attachment: &Attachment) -> Value {
     if let Some(filename) = &attachment.filename {
         value["filename"] = json!(filename);
     }
-    if let AttachmentContent::Url(url) = &attachment.content {
-        value["url"] = json!(url);
-    }
+    value["url"] = match &attachment.content {
+        AttachmentContent::Url(url) => json!(url),
+        AttachmentContent::Bytes(bytes) => {
+            use base64::Engine as _;
+            let text = base64::engine::general_purpose::STANDARD.encode(bytes);
+            json!(format!("data:{};base64,{text}", attachment.mime))
+        }
+    };
     value
+}
+
+/// Takes over the attachments that hooks leave: those that they were shown stay as they are, others are new.
+fn reattached(before: Vec<Attachment>, shown: &[Value], after: &[Value]) -> Vec<Attachment> {
+    let mut before: Vec<Option<Attachment>> = before.into_iter().map(Some).collect();
+    let one = |value: &Value| {
+        let kept = shown.iter().position(|shown| shown == value);
+        if let Some(attachment) = kept.and_then(|at| before[at].take()) {
+            return Some(attachment);
+        }
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        Some(Attachment {
+            id: format!("att_{}", uuid::Uuid::now_v7().simple()),
+            mime: text("mime")?,
+            filename: text("filename"),
+            content: AttachmentContent::Url(text("url")?),
+        })
+    };
+    after.iter().filter_map(one).collect()
 }
 
 /// Takes over what a hook changed. A schema counts only if it is an object.
@@ -264,5 +304,145 @@ fn redefine(definition: &mut Definition, before: &Value, after: &Value) {
         .next();
     if let Some(schema) = changed {
         definition.input_schema = schema.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+
+    use super::*;
+
+    /// A hook that does what a function says, and keeps what it was told.
+    struct Of(fn(Value) -> Result<Value, HookError>, Mutex<Vec<Value>>);
+
+    #[async_trait]
+    impl Hook for Of {
+        fn name(&self) -> &str {
+            "of"
+        }
+
+        fn handles(&self, _point: HookPoint) -> bool {
+            true
+        }
+
+        async fn run(&self, _point: HookPoint, input: Value, output: Value) -> Result<Value, HookError> {
+            self.1.lock().unwrap().push(input);
+            (self.0)(output)
+        }
+    }
+
+    fn hooks(hooks: &[fn(Value) -> Result<Value, HookError>]) -> Hooks {
+        let hook =
+            |hook: &fn(Value) -> Result<Value, HookError>| Arc::new(Of(*hook, Mutex::default())) as Arc<dyn Hook>;
+        hooks.iter().map(hook).collect()
+    }
+
+    fn refuse(_: Value) -> Result<Value, HookError> {
+        Err(HookError::Refused("no".to_owned()))
+    }
+
+    fn ids() -> (SessionId, CallId) {
+        (SessionId::from("ses_1"), CallId::from("c"))
+    }
+
+    #[tokio::test]
+    async fn arguments_may_be_changed_and_replaced() {
+        let (session, call) = ids();
+        let about = About {
+            tool: "t",
+            session: &session,
+            call: &call,
+        };
+        let changed = hooks(&[
+            |mut output| {
+                output["args"]["b"] = json!(2);
+                Ok(output)
+            },
+            |output| Ok(json!({ "args": { "whole": output["args"] } })),
+        ]);
+        let args = changed.before(about, json!({"a": 1})).await.unwrap();
+        assert_eq!(args, json!({"whole": {"a": 1, "b": 2}}));
+        let refused = hooks(&[Ok, refuse]).before(about, json!({})).await;
+        assert_eq!(refused.unwrap_err().to_string(), "no");
+        // A hook that leaves nothing behind changes nothing.
+        let args = hooks(&[|_| Ok(Value::Null)])
+            .before(about, json!({"a": 1}))
+            .await
+            .unwrap();
+        assert_eq!(args, json!({"a": 1}));
+    }
+
+    #[tokio::test]
+    async fn results_may_be_changed() {
+        let (session, call) = ids();
+        let about = About {
+            tool: "t",
+            session: &session,
+            call: &call,
+        };
+        let mut ending = Ending {
+            outcome: Outcome::Completed {
+                output: "out".to_owned(),
+            },
+            attachments: vec![Attachment {
+                id: "att_1".to_owned(),
+                mime: "image/png".to_owned(),
+                filename: None,
+                content: AttachmentContent::Bytes(bytes::Bytes::from_static(b"hi")),
+            }],
+            ..Ending::failed(crate::call::EndReason::Internal, "")
+        };
+        let before = ending.attachments.clone();
+        hooks(&[Ok]).after_ending(about, &json!({}), &mut ending).await.unwrap();
+        assert_eq!(ending.attachments, before);
+        let change = hooks(&[|mut output| {
+            assert_eq!(output["attachments"][0]["url"], "data:image/png;base64,aGk=");
+            output["output"] = json!("new");
+            output["metadata"]["k"] = json!(1);
+            let more = json!({"type": "file", "mime": "text/plain", "url": "data:,x", "filename": "x"});
+            output["attachments"].as_array_mut().unwrap().insert(0, more);
+            output["attachments"]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({"type": "file"}));
+            Ok(output)
+        }]);
+        change.after_ending(about, &json!({}), &mut ending).await.unwrap();
+        assert_eq!(
+            ending.outcome,
+            Outcome::Completed {
+                output: "new".to_owned()
+            }
+        );
+        assert_eq!(ending.metadata["k"], 1);
+        let ids: Vec<&str> = ending
+            .attachments
+            .iter()
+            .map(|attachment| attachment.id.as_str())
+            .collect();
+        assert_eq!(ids.len(), 2);
+        assert_eq!(ids[1], "att_1");
+    }
+
+    #[tokio::test]
+    async fn the_first_hook_that_says_something_decides() {
+        let (session, call) = ids();
+        let about = About {
+            tool: "t",
+            session: &session,
+            call: &call,
+        };
+        let check = async |list: &[fn(Value) -> Result<Value, HookError>], expected: Answer| {
+            let answer = hooks(list).permission(about, "msg", &Ask::default()).await;
+            assert_eq!(answer, expected);
+        };
+        let allow: fn(Value) -> Result<Value, HookError> = |_| Ok(json!({"status": "allow"}));
+        let deny: fn(Value) -> Result<Value, HookError> = |_| Ok(json!({"status": "deny"}));
+        check(&[Ok, refuse], Answer::Ask).await;
+        check(&[Ok, refuse, deny, allow], Answer::Deny("of".to_owned())).await;
+        check(&[allow, deny], Answer::Allow("of".to_owned())).await;
     }
 }

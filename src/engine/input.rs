@@ -19,7 +19,8 @@ const MAX_DEPTH: usize = 24;
 /// How much of what is wrong with an input is told: a long list may have something wrong with every item.
 const MAX_PROBLEMS: usize = 200;
 
-/// The input that runs: its canonical text (RFC 8785), the value read back from that text, and the text's SHA-256.
+/// The input that runs: its canonical text (RFC 8785), the value read back from that text with its keys in the order in
+/// which they were written, and the text's SHA-256.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Frozen {
     pub(crate) value: Value,
@@ -32,9 +33,35 @@ impl Frozen {
     /// precision of a double is all there is.
     pub(crate) fn new(value: &Value) -> Self {
         let json = canonical(value);
-        let value = serde_json::from_str(&json).unwrap_or(Value::Null);
+        let mut canonical = serde_json::from_str(&json).unwrap_or(Value::Null);
+        arrange(&mut canonical, value);
         let digest = sha256_hex(json.as_bytes());
-        Self { value, json, digest }
+        Self {
+            value: canonical,
+            json,
+            digest,
+        }
+    }
+}
+
+/// Puts the keys of a value into the order in which they stand in another one of the same shape.
+fn arrange(value: &mut Value, like: &Value) {
+    match (value, like) {
+        (Value::Object(fields), Value::Object(like)) => {
+            for (name, like) in like {
+                if let Some(mut field) = fields.shift_remove(name) {
+                    arrange(&mut field, like);
+                    fields.insert(name.clone(), field);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(like)) => {
+            items.iter_mut().zip(like).for_each(|(item, like)| arrange(item, like));
+        }
+        (
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_),
+            _,
+        ) => {}
     }
 }
 
@@ -246,6 +273,10 @@ mod tests {
         check(json!("ü\u{1}"), "\"ü\\u0001\"");
         let frozen = Frozen::new(&json!({"n": 5.0}));
         assert_eq!(frozen.value, json!({"n": 5}));
+        let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}));
+        assert_eq!(frozen.value.to_string(), r#"{"b":[{"z":1,"a":2}],"a":1}"#);
+        assert_eq!(frozen.json, r#"{"a":1,"b":[{"a":2,"z":1}]}"#);
+        let frozen = Frozen::new(&json!({"n": 5}));
         assert_eq!(frozen.digest, sha256_hex(br#"{"n":5}"#));
     }
 }

@@ -310,7 +310,8 @@ impl Port {
             Judgement::Allow { .. } | Judgement::Deny { .. } => return Ok(None),
             Judgement::Ask { .. } => {}
         }
-        match hooks.permission(self.about(), ask).await {
+        let message = &self.record.origin.message_id;
+        match hooks.permission(self.about(), message, ask).await {
             Answer::Ask => Ok(None),
             Answer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
             Answer::Deny(hook) => Err(Refusal::Corrected {

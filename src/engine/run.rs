@@ -37,6 +37,9 @@ pub(super) struct Run {
     pub(super) registry: Arc<Registry>,
     entry: Entry,
     pub(super) rights: Rights,
+    /// The input with its keys in the order in which they were written, which is known until a restart: some tools show
+    /// it as they get it.
+    written: Option<Value>,
 }
 
 /// How a tool came back.
@@ -68,7 +71,14 @@ impl Run {
             registry,
             entry,
             rights,
+            written: None,
         }
+    }
+
+    /// Gives the input as it was written to the tool, in the place of its canonical form.
+    pub(super) fn with_input(mut self, written: Value) -> Self {
+        self.written = Some(written);
+        self
     }
 
     /// Starts the call's tasks: its log writer, and the one that runs the tool. `asks_first` puts the loop question
@@ -250,7 +260,13 @@ impl Run {
     }
 
     async fn attempt(&self, port: Arc<Port>, asks_first: bool) -> Returned {
-        let input: Value = match serde_json::from_str(&port.record.input_json) {
+        let is_edited = port.record.input_digest != self.record.input_digest;
+        let input: Value = match self
+            .written
+            .clone()
+            .filter(|_| !is_edited)
+            .map_or_else(|| serde_json::from_str(&port.record.input_json), Ok)
+        {
             Ok(input) => input,
             Err(error) => return Returned::Error(ToolError::Internal(Box::new(error))),
         };

@@ -88,6 +88,14 @@ impl Peer {
         self.errors.take()
     }
 
+    /// Returns how much memory the program itself uses at the moment, in bytes; none once it has ended.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = kibibytes.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kibibytes * 1024)
+    }
+
     /// Waits until the program has ended by itself.
     pub async fn ended(&self) -> Option<Exit> {
         wait_for(&self.child, &self.exit).await;

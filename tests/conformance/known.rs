@@ -7,7 +7,7 @@
 pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("codesearch/*", "no tool codesearch"),
     ("config/permission/later-rule-wins", "no tool webfetch"),
-    ("custom/*", "no custom tools and plugins"),
+    ("custom/hook/before-blocks", "no tool webfetch"),
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
     ("task/*", "no tool task"),

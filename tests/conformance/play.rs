@@ -36,7 +36,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// The largest message that is taken.
 const MESSAGE_LIMIT: usize = 64 << 20;
 /// The session of a step that names none.
-const SESSION: &str = "session";
+const SESSION: &str = "ses_case";
 
 /// What is wrong, one text per expectation that does not hold.
 pub(crate) type Problems = Vec<String>;
@@ -361,6 +361,7 @@ impl<'a> Player<'a> {
         let request = ExecuteToolRequest {
             context: Some(CallContext {
                 session_id: step.session.clone().unwrap_or_else(|| SESSION.to_owned()),
+                message_id: "msg_case".to_owned(),
                 agent: step.agent.clone().unwrap_or_default(),
                 ..CallContext::default()
             }),

@@ -45,7 +45,8 @@ impl Server {
         let mut workspace = std::ffi::OsString::from("default=");
         workspace.push(folders.cwd());
         let mut child = program(folders, env)
-            .args(["serve", "--no-tcp", "--socket"])
+            // Cases bring tools and plugins of their own.
+            .args(["serve", "--trust", "--no-tcp", "--socket"])
             .arg(folders.socket())
             .arg("--data-dir")
             .arg(folders.data())

@@ -16,6 +16,7 @@ mod cancel;
 mod commands;
 mod contract;
 mod crash;
+mod custom;
 mod delegation;
 mod drain;
 mod edited;

@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tool", &["call", "permission", "workspace"]),
     ("tools", &["call", "tool", "workspace", "process", "shell", "skills"]),
     ("mcp", &["call", "net", "process", "tool"]),
+    ("custom", &["call", "permission", "process", "tool", "workspace"]),
     (
         "engine",
         &["audit", "call", "permission", "redact", "store", "tool", "workspace"],
@@ -47,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "audit",
             "call",
             "config",
+            "custom",
             "engine",
             "grpc",
             "mcp",

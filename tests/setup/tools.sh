@@ -11,6 +11,8 @@ BUF=1.75.0
 GRPCURL=1.9.3
 MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @modelcontextprotocol
 MCP_PYPI=2026.10.19 # mcp-server-time
+BUN=1.4.5
+NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -146,10 +148,56 @@ ensure_mcp_pypi() {
         --target "$target" "mcp-server-time==$MCP_PYPI" >&2
 }
 
+# npm_program FILE PACKAGE@VERSION: puts the program in a package under a name.
+npm_program() {
+    local folder="$tools/npm/node_modules/${2%@*}"
+    npm_install "$2" && chmod +x "$folder/bin/$3" && ln -sf "$folder/bin/$3" "$bin/$1"
+}
+
+architecture() {
+    case "$(uname -m)" in
+        x86_64) echo x64 ;;
+        aarch64 | arm64) echo "$1" ;;
+        *) return 1 ;;
+    esac
+}
+
+# Processors without AVX2 need another build.
+bun_package() {
+    local package
+    package="@oven/bun-linux-$(architecture aarch64)" || return 1
+    if [[ "$package" == *x64 ]] && ! grep -qm1 avx2 /proc/cpuinfo; then package+=-baseline; fi
+    echo "$package@$BUN"
+}
+
+ensure_bun() {
+    [[ "$("$bin/bun" --version 2>/dev/null)" == "$BUN" ]] && return 0
+    rm -f "$bin/bun"
+    if [[ "$(bun --version 2>/dev/null)" == "$BUN" ]]; then
+        ln -s "$(command -v bun)" "$bin/bun"
+        return 0
+    fi
+    local package
+    package="$(bun_package)" && npm_program bun "$package" bun && "$bin/bun" --version >/dev/null 2>&1
+}
+
+ensure_node() {
+    [[ "$("$bin/node-22" --version 2>/dev/null)" == "v$NODE" ]] && return 0
+    rm -f "$bin/node-22"
+    if [[ "$(node --version 2>/dev/null)" == "v$NODE" ]]; then
+        ln -s "$(command -v node)" "$bin/node-22"
+        return 0
+    fi
+    local name
+    name="$(architecture arm64)" && npm_program node-22 "node-linux-$name@$NODE" node && "$bin/node-22" --version >/dev/null 2>&1
+}
+
 rm -f "$tools/apt-failed"
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
 ensure_mcp_npm || echo "mcp-npm: not installed, and npm could not install them here"
 ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it here"
+ensure_bun || echo "bun: not installed, and npm could not install it here"
+ensure_node || echo "node-22: not installed, and npm could not install it here"
 exit 0

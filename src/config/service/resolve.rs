@@ -109,6 +109,17 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         )?,
         environment_deny: pick.names("shell.environment.deny", |raw| &raw.shell.environment.deny, "none")?,
     };
+    let javascript_runtime = pick.value(
+        "extensions.runtime",
+        |raw| &raw.extensions.runtime,
+        |text, base| {
+            Ok(Some(text)
+                .filter(|text| *text != "auto")
+                .map(|text| program(text, base)))
+        },
+        || None,
+        |runtime| runtime.clone().unwrap_or_else(|| "auto".to_owned()),
+    )?;
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
@@ -130,10 +141,19 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         redact,
         sandbox,
         shell,
+        javascript_runtime,
         log,
         warnings: pick.warnings,
         settings: pick.settings,
     })
+}
+
+/// Takes a name as it is, and a relative path from the folder of the file that says it.
+fn program(text: &str, base: &Path) -> String {
+    if text.contains('/') {
+        return base.join(text).to_string_lossy().into_owned();
+    }
+    text.to_owned()
 }
 
 pub(super) struct Pick<'a> {

@@ -93,6 +93,8 @@ attended_within = "5m"
 [shell]
 environment.allow = ["PATH", "LC_*"]
 environment.deny = ["AWS_*"]
+[extensions]
+runtime = "node"
 [retention]
 outputs = "1d"
 calls = "2d"
@@ -235,6 +237,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_JWT_LEEWAY", "1s"),
         ("TOOLGATE_AUTH_UNIX_GROUP", "staff"),
         ("TOOLGATE_AUTH_UNIX_SCOPES", "calls.read"),
+        ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
     ];

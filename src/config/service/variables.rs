@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAudit, RawAuth, RawConfig, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact, RawRetention,
-    RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
+    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact,
+    RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -101,6 +101,9 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
                 allow: list("shell.environment.allow"),
                 deny: list("shell.environment.deny"),
             },
+        },
+        extensions: RawExtensions {
+            runtime: text("extensions.runtime"),
         },
         log: RawLog {
             format: text("log.format"),

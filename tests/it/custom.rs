@@ -1,0 +1,335 @@
+//! Custom tools, plugins and executables with a manifest, in the real program and the real runtimes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::support::{Server, Setup, bash, eventually, kept, request, test};
+use toolgate::grpc::proto::*;
+
+/// What a project may have, with every feature that the runtimes could differ in.
+const SUM: &str = r#"import { tool } from "@opencode-ai/plugin"
+import { twice } from "../lib/twice"
+enum Unit { Meter = "m" }
+export default tool({
+  description: "Adds numbers",
+  args: { a: tool.schema.number().describe("left side"), b: tool.schema.number().default(3) },
+  async execute(args, context) {
+    context.metadata({ title: "adding" })
+    console.log("printed")
+    process.stdout.write("no protocol\n")
+    return { title: "sum", output: twice(args.a + args.b) + Unit.Meter, metadata: { agent: context.agent } }
+  },
+})
+export const fails = tool({ description: "Fails", args: {}, async execute() { throw new Error("boom") } })
+"#;
+const TWICE: &str = "export const twice = (x: number): number => 2 * x\n";
+const TRAPS: &str = r#"const args = {}
+export const loop = { description: "l", args, async execute() { for (;;) {} } }
+export const exit = { description: "e", args, async execute() { process.exit(7) } }
+export const slow = { description: "s", args, execute: (_, c) => new Promise((_, no) => c.abort.addEventListener("abort", () => no(new Error("stopped")))) }
+export const fine = { description: "f", args, execute: async () => "fine" }
+"#;
+const PLUGIN: &str = r#"export const Rewrite = async ({ directory }) => ({
+  "tool.execute.before": async (input, output) => {
+    if (input.tool === "bash") output.args.command = "echo rewritten"
+  },
+  tool: { where: { description: "Where", async execute() { return directory } } },
+})
+"#;
+
+fn project(server: &Server, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        write(&server.work().join(name), text);
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // As editors do: never a half of it.
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    if path.extension().is_some_and(|ending| ending == "sh" || ending == "py") {
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::rename(new, path).unwrap();
+}
+
+fn trusted() -> Setup {
+    Setup::default().env("TOOLGATE_TRUST", "true")
+}
+
+/// The runtime of this name that the setup of the tests has installed.
+fn runtime(name: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin");
+    let own = std::env::var_os("CARGO_TARGET_DIR").map(|target| PathBuf::from(target).join("tools/bin"));
+    let mut folders = own.into_iter().chain([tools]).chain(std::env::split_paths(&path));
+    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
+    let found =
+        found.unwrap_or_else(|| panic!("{name} is not installed: run tests/setup/tools.sh, as `make test` does"));
+    found.to_str().unwrap().to_owned()
+}
+
+async fn with_runtime(name: &str, files: &[(&str, &str)]) -> Server {
+    let mut server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name))).await;
+    project(&server, files);
+    server.kill9().await;
+    server.restart().await;
+    server
+}
+
+async fn listed(server: &Server) -> Vec<ToolDefinition> {
+    let tools = server.tools().list_tools(ListToolsRequest::default()).await.unwrap();
+    let mut tools = tools.into_inner().tools;
+    tools.retain(|tool| tool.source != i32::from(ToolSource::Builtin));
+    tools
+}
+
+async fn names(server: &Server) -> Vec<String> {
+    listed(server).await.into_iter().map(|tool| tool.name).collect()
+}
+
+fn output(call: &Call) -> String {
+    match &call.ending {
+        Some(call::Ending::Completed(completed)) => completed.output.clone(),
+        Some(call::Ending::Failed(failed)) => panic!("{} failed: {}", call.tool, failed.error),
+        None => panic!("{} has not ended", call.tool),
+    }
+}
+
+fn error(call: &Call) -> String {
+    match &call.ending {
+        Some(call::Ending::Failed(failed)) => failed.error.clone(),
+        other => panic!("{} did not fail: {other:?}", call.tool),
+    }
+}
+
+async fn sources(server: &Server) -> Vec<ToolSourceInfo> {
+    let info = server
+        .info()
+        .get_server_info(GetServerInfoRequest::default())
+        .await
+        .unwrap();
+    info.into_inner().workspaces.remove(0).tool_sources
+}
+
+#[test]
+fn every_runtime_gives_the_same() {
+    test(async {
+        let files = [
+            (".opencode/tool/sum.ts", SUM),
+            (".opencode/lib/twice.ts", TWICE),
+            (".opencode/tool/broken.js", "this is no script("),
+            (".opencode/plugin/p.js", PLUGIN),
+        ];
+        let mut seen = Vec::new();
+        for name in ["bun", "node-22"] {
+            let server = with_runtime(name, &files).await;
+            let listed = listed(&server).await;
+            let sum = server.run("sum", json!({"a": 1})).await;
+            let invalid = server.run("sum", json!({"a": "many"})).await;
+            let fails = error(&server.run("sum_fails", json!({})).await);
+            assert!(fails.starts_with("boom (at .opencode/tool/sum.ts:"), "{fails}");
+            assert_eq!(
+                output(&server.run("where", json!({})).await),
+                server.work().canonicalize().unwrap().to_str().unwrap()
+            );
+            assert_eq!(output(&sum), "8m", "{name}");
+            assert!(error(&invalid).contains("called with invalid arguments: a:"));
+            let sources = sources(&server).await;
+            let broken = sources
+                .iter()
+                .find(|source| source.name == ".opencode/tool/broken.js")
+                .unwrap();
+            assert_eq!(broken.state(), ToolSourceState::Failed);
+            assert!(!broken.problem.is_empty());
+            seen.push((listed, output(&sum)));
+        }
+        assert_eq!(seen[0], seen[1]);
+        let names: Vec<&str> = seen[0].0.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["sum", "sum_fails", "where"]);
+        let schema: Value = serde_json::from_str(&seen[0].0[0].input_schema_json).unwrap();
+        assert_eq!(schema["required"], json!(["a"]));
+        assert_eq!(schema["properties"]["a"]["description"], "left side");
+    });
+}
+
+#[test]
+fn the_prompt_shows_what_a_plugin_made_of_a_command() {
+    test(async {
+        let mut setup = Setup::permission(json!({"bash": "ask"}));
+        setup.env = trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime("bun")).env;
+        let server = Server::with(setup).await;
+        project(&server, &[(".opencode/plugin/p.js", PLUGIN)]);
+        eventually("the plugin is there", async || {
+            names(&server).await.contains(&"where".to_owned())
+        })
+        .await;
+        let mut tools = server.tools();
+        let _stream = tools
+            .execute_tool(kept("rewritten", bash("rm -rf everything")))
+            .await
+            .unwrap();
+        let mut prompts = Vec::new();
+        eventually("a prompt", async || {
+            let listed = server
+                .permissions()
+                .list_prompts(ListPromptsRequest::default())
+                .await
+                .unwrap();
+            prompts = listed.into_inner().prompts;
+            !prompts.is_empty()
+        })
+        .await;
+        let shown = format!("{:?}", prompts[0]);
+        assert!(shown.contains("echo rewritten"), "{shown}");
+        assert!(!shown.contains("everything"), "{shown}");
+    });
+}
+
+#[test]
+fn what_goes_wrong_in_one_file_stays_there() {
+    test(async {
+        for name in ["bun", "node-22"] {
+            let other = TRAPS.to_owned();
+            let server = with_runtime(
+                name,
+                &[(".opencode/tool/trap.js", TRAPS), (".opencode/tool/other.js", &other)],
+            )
+            .await;
+            let (first, waiting) = (kept("slow", request("other_slow", json!({}))), server.tools());
+            let mut waiting = waiting.clone();
+            let _stream = waiting.execute_tool(first).await.unwrap();
+            let mut looping = request("trap_loop", json!({}));
+            looping.timeout = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+            let events = server.execute(looping).await.unwrap();
+            assert!(format!("{:?}", events.last()).contains("ran longer than"), "{events:?}");
+            assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
+            let exit = error(&server.run("trap_exit", json!({})).await);
+            assert!(exit.contains(".opencode/tool/trap.js ended while"), "{exit}");
+            assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
+            assert_eq!(server.get("slow").await.state(), CallState::Running, "{name}");
+            let cancel = CancelCallRequest {
+                call_id: "slow".to_owned(),
+            };
+            server.tools().cancel_call(cancel).await.unwrap();
+            eventually("the end of the slow call", async || {
+                server.get("slow").await.state() == CallState::Failed
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
+fn changes_are_noticed() {
+    test(async {
+        let server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime("bun"))).await;
+        let of =
+            |text: &str| format!("export default {{ description: \"d\", args: {{}}, execute: async () => {text} }}\n");
+        let path = server.work().join(".opencode/tool/late.js");
+        write(&path, &of("\"one\""));
+        eventually("the tool is there", async || names(&server).await == ["late"]).await;
+        assert_eq!(output(&server.run("late", json!({})).await), "one");
+        write(&path, &of("\"two\""));
+        eventually("the new one runs", async || {
+            output(&server.run("late", json!({})).await) == "two"
+        })
+        .await;
+        write(&path, "export default {");
+        eventually("it is broken", async || {
+            sources(&server)
+                .await
+                .iter()
+                .any(|source| source.state() == ToolSourceState::Failed)
+        })
+        .await;
+        fs::remove_file(&path).unwrap();
+        eventually("it is gone", async || sources(&server).await.is_empty()).await;
+    });
+}
+
+#[test]
+fn a_project_that_is_not_trusted_runs_nothing() {
+    test(async {
+        let mut server = Server::start().await;
+        let touch = "import fs from \"node:fs\"\nfs.writeFileSync(\"ran\", \"\")\nexport default async () => ({})\n";
+        project(
+            &server,
+            &[
+                (".opencode/tool/t.js", touch),
+                (".opencode/plugin/p.js", touch),
+                (".opencode/tool/s.json", r#"{"description": "s"}"#),
+                (".opencode/tool/s.sh", "#!/bin/sh\ntouch ran\n"),
+                ("plugin.js", touch),
+                ("opencode.json", r#"{"plugin": ["./plugin.js"]}"#),
+            ],
+        );
+        server.kill9().await;
+        server.restart().await;
+        assert!(names(&server).await.is_empty());
+        let sources = sources(&server).await;
+        assert_eq!(sources.len(), 4, "{sources:?}");
+        for source in sources {
+            assert_eq!(source.state(), ToolSourceState::Untrusted);
+            assert!(source.problem.contains("TOOLGATE_TRUST=1"), "{}", source.problem);
+        }
+        assert!(!server.work().join("ran").exists());
+    });
+}
+
+#[test]
+fn executables_are_tools() {
+    test(async {
+        let schema = r#""parameters": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+        let greet = format!(r#"{{"description": "Greets", {schema}}}"#);
+        let python = "import json, sys\nn = json.load(sys.stdin)['n']\nif n < 0: sys.exit('n is negative')\n\
+                      print(json.dumps({'title': 'doubled', 'output': str(2 * n), 'metadata': {'n': n}}))\n";
+        let double = "name = \"double_it\"\ndescription = \"Doubles\"\ncommand = [\"python3\", \"-c\", \"\"\"\n"
+            .to_owned()
+            + python
+            + "\"\"\"]\nresult = \"json\"\n[parameters]\ntype = \"object\"\n[parameters.properties.n]\ntype = \"integer\"\n";
+        let server = Server::with(trusted()).await;
+        project(
+            &server,
+            &[
+                (
+                    ".opencode/tool/greet.sh",
+                    "#!/bin/bash\necho \"$(cat) as $TOOL_AGENT in $PWD\"\n",
+                ),
+                (".opencode/tool/greet.json", &greet),
+                (".opencode/tool/double.toml", &double),
+                (".opencode/tool/hang.sh", "#!/bin/bash\nsleep 1000 & sleep 1000\n"),
+                (
+                    ".opencode/tool/hang.json",
+                    r#"{"description": "Hangs", "timeout": 0.3}"#,
+                ),
+                (".opencode/tool/data.json", r#"{"some": "data"}"#),
+                (".opencode/tool/wrong.sh", "#!/bin/bash\n"),
+                (".opencode/tool/wrong.json", r#"{"description": "x", "unknown": 1}"#),
+            ],
+        );
+        eventually("the tools are there", async || {
+            names(&server).await == ["double_it", "greet", "hang"]
+        })
+        .await;
+        let greeting = output(&server.run("greet", json!({"n": 1})).await);
+        assert!(greeting.starts_with("{\"n\":1} as build in /"), "{greeting}");
+        assert!(error(&server.run("greet", json!({})).await).contains("n: this argument is required"));
+        let doubled = server.run("double_it", json!({"n": 21})).await;
+        assert_eq!((output(&doubled).as_str(), doubled.title.as_str()), ("42", "doubled"));
+        let failed = error(&server.run("double_it", json!({"n": -1})).await);
+        assert_eq!(failed, "The tool double_it ended with exit code 1.\nn is negative");
+        assert!(error(&server.run("hang", json!({})).await).contains("longer than 0.3 s"));
+        let sources = sources(&server).await;
+        let wrong = sources
+            .iter()
+            .find(|source| source.name == ".opencode/tool/wrong.json")
+            .unwrap();
+        assert!(wrong.problem.contains("unknown"), "{}", wrong.problem);
+        assert!(!sources.iter().any(|source| source.name.ends_with("data.json")));
+    });
+}
