@@ -35,6 +35,7 @@ use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::hosted::Hosts;
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
@@ -42,8 +43,8 @@ use crate::process::{self, Programs};
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
-use crate::tool::Tool;
 use crate::tool::plan::Plans;
+use crate::tool::{SubagentRunner, Subagents, Tool};
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::background::Background;
 use crate::tools::bash::{Bash, Shell};
@@ -58,6 +59,7 @@ use crate::tools::plan_exit::PlanExit;
 use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
+use crate::tools::task::Task;
 use crate::tools::todoread::TodoRead;
 use crate::tools::todowrite::TodoWrite;
 use crate::tools::write::Write;
@@ -162,7 +164,9 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let tools = builtin(config, &programs, &flags, &data_dir, sandbox.as_ref());
-        let places = places(config, &data_dir, environment, &dyn_store, &tools)?;
+        let hosts = Arc::new(Hosts::default());
+        let runner: Arc<dyn SubagentRunner> = hosts.clone();
+        let places = places(config, &data_dir, environment, &dyn_store, &tools, &runner)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -185,6 +189,7 @@ impl App {
         let engine = Engine::new(dyn_store, broker, instance, places, limits, background, redactor);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
+            hosts,
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
             client: flags.client,
@@ -486,6 +491,7 @@ fn places(
     environment: &Environment,
     store: &Arc<dyn Store>,
     builtin: &[Arc<dyn Tool>],
+    runner: &Arc<dyn SubagentRunner>,
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let folders = Folders {
@@ -501,15 +507,13 @@ fn places(
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
         }
-        let catalog = Catalog::new(
-            &workspace.name,
-            store.clone(),
-            Arc::new(Invalid),
-            builtin.iter().cloned(),
-        )?;
+        let agents = Agents::new(&tools.agents, folders);
+        let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
+        let all = with_task(builtin, Task::new(subagents, runner.clone()));
+        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), all)?;
         Ok(Place {
             workspace: Arc::new(opened),
-            agents: Agents::new(&tools.agents, folders),
+            agents,
             tools: Arc::new(catalog),
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),
@@ -517,6 +521,14 @@ fn places(
         })
     };
     config.workspaces.iter().map(place).collect()
+}
+
+/// Puts the tool that knows the workspace's agents where models are told of it: after `write`.
+fn with_task(builtin: &[Arc<dyn Tool>], task: Task) -> Vec<Arc<dyn Tool>> {
+    let mut tools = builtin.to_vec();
+    let write = tools.iter().position(|tool| tool.name() == "write");
+    tools.insert(write.map_or(tools.len(), |at| at + 1), Arc::new(task));
+    tools
 }
 
 fn truncation(limits: ToolOutputLimits) -> truncate::Limits {

@@ -41,6 +41,8 @@ pub mod tool;
 
 pub mod tools;
 
+pub mod hosted;
+
 pub mod engine;
 
 pub mod config;

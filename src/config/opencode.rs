@@ -29,6 +29,8 @@ pub struct ToolsConfig {
     pub agents: AgentsConfig,
     /// The part `experimental`.
     pub experimental: Experimental,
+    /// How many tasks may hang on each other.
+    pub subagent_depth: usize,
     /// The part `tool_output`.
     pub tool_output: ToolOutputLimits,
     /// The switches of the environment.
@@ -88,6 +90,7 @@ impl ToolsConfig {
         Ok(Self {
             agents,
             experimental: Experimental::of(&merged),
+            subagent_depth: subagent_depth(&merged),
             tool_output: ToolOutputLimits::of(&merged),
             flags: Flags::from_environment(env),
             merged,
@@ -182,6 +185,11 @@ fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) ->
         }
     };
     agents.iter().map(one).collect()
+}
+
+fn subagent_depth(merged: &JsonMap) -> usize {
+    let depth = merged.get("subagent_depth").and_then(Value::as_u64);
+    depth.map_or(1, |depth| usize::try_from(depth).unwrap_or(usize::MAX))
 }
 
 impl Experimental {

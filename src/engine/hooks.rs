@@ -151,7 +151,9 @@ impl Hooks {
                 match run(hook, HookPoint::Definition, input, before.clone()).await {
                     Ok(after) => redefine(definition, &before, &after),
                     Err(error) => {
-                        tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
+                        tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "definitions stay as they are");
+                        // It would fail for the others too, each time after as long a wait.
+                        break;
                     }
                 }
             }
@@ -195,8 +197,17 @@ impl Hooks {
     }
 
     /// Asks hooks before a person is asked. The first one that says something decides.
-    pub(super) async fn permission(&self, about: About<'_>, ask: &Ask) -> Answer {
+    /// Those that `may_answer` does not trust with this one are left out.
+    pub(super) async fn permission(
+        &self,
+        about: About<'_>,
+        ask: &Ask,
+        may_answer: impl Fn(&dyn Hook) -> bool + Send,
+    ) -> Answer {
         for hook in self.at(HookPoint::PermissionAsk) {
+            if !may_answer(&**hook) {
+                continue;
+            }
             let input = json!({
                 "type": ask.permission,
                 "permission": ask.permission,

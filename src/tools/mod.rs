@@ -16,6 +16,7 @@ pub mod plan_exit;
 pub mod question;
 pub mod read;
 pub mod revert;
+pub mod task;
 pub mod todoread;
 pub mod todowrite;
 pub mod write;

@@ -152,7 +152,18 @@ pub(crate) enum Reply {
         /// The answers; none dismisses the questions.
         answers: Option<Vec<Vec<String>>>,
     },
-    Subagent,
+    /// To a run of a subagent.
+    Subagent(Subagent),
+}
+
+/// What a run of a subagent comes to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Subagent {
+    /// Its last text.
+    Text(String),
+    /// It failed.
+    Error(String),
 }
 
 /// What is answered to a permission prompt.
@@ -175,7 +186,7 @@ struct RawReply {
     question: Option<u64>,
     answers: Option<Vec<Vec<String>>>,
     reject: Option<bool>,
-    subagent: Option<Map<String, Value>>,
+    subagent: Option<Subagent>,
 }
 
 impl TryFrom<RawReply> for Reply {
@@ -195,7 +206,7 @@ impl TryFrom<RawReply> for Reply {
                 index,
                 answers: raw.answers,
             }),
-            (None, None, None, Some(_)) if raw.message.is_none() => Ok(Self::Subagent),
+            (None, None, None, Some(reply)) if raw.message.is_none() => Ok(Self::Subagent(reply)),
             _ => Err("a reply is to a permission, a question or a sub-agent run".to_owned()),
         }
     }
@@ -223,7 +234,7 @@ pub(crate) struct Expect {
     requests: Option<Value>,
     mcp_calls: Option<Value>,
     lsp_messages: Option<Value>,
-    subagents: Option<Value>,
+    pub(crate) subagents: Option<Vec<ExpectedSubagent>>,
 }
 
 /// How a call ends.
@@ -251,6 +262,20 @@ pub(crate) struct ExpectedPermission {
     pub(crate) patterns: Option<Vec<String>>,
     pub(crate) always: Option<Vec<String>>,
     pub(crate) metadata: Option<Pairs<Matcher>>,
+}
+
+/// A run of a subagent that must have been asked for; what is absent is not checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedSubagent {
+    pub(crate) agent: Option<String>,
+    /// A part of the prompt.
+    pub(crate) prompt: Option<String>,
+    pub(crate) resumed: Option<bool>,
+    #[serde(default)]
+    pub(crate) denied: Vec<String>,
+    #[serde(default)]
+    pub(crate) allowed: Vec<String>,
 }
 
 /// What the stored list of tasks must look like.
@@ -463,11 +488,7 @@ impl Step {
             Some(Op::McpStatus) => Some("op mcp_status"),
             Some(Op::Tools | Op::Config | Op::Todos) | None => None,
         };
-        let by_reply = self.replies.iter().find_map(|reply| match reply {
-            Reply::Subagent => Some("sub-agent replies"),
-            Reply::Permission { .. } | Reply::Question { .. } => None,
-        });
-        by_op.or(by_reply).or_else(|| self.expect.unplayable())
+        by_op.or_else(|| self.expect.unplayable())
     }
 
     fn validate(&self) -> Result<()> {
@@ -529,6 +550,7 @@ impl Expect {
             ("todos", self.todos.is_some()),
             ("questions", self.questions.is_some()),
             ("events", self.events.is_some()),
+            ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
@@ -538,7 +560,6 @@ impl Expect {
             ("requests", self.requests.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
             ("lsp_messages", self.lsp_messages.is_some()),
-            ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().find_map(|(key, set)| set.then_some(key))
     }

@@ -14,7 +14,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("mcp/*", "no MCP servers"),
     ("schema/*", "schemas are not transformed for providers"),
     ("skill/*", "no tool skill"),
-    ("task/*", "no tool task"),
     ("webfetch/*", "no tool webfetch"),
     ("websearch/exa/*", "no tool websearch"),
 ];

@@ -12,6 +12,7 @@ mod args;
 mod case;
 mod entry;
 mod happenings;
+mod host;
 mod known;
 mod matcher;
 mod play;
