@@ -186,7 +186,10 @@ impl Hosts {
     async fn end_if_away(&self, host: &Arc<Host>, seat: u64) {
         let _joining = self.joining.lock().await;
         if host.is_away_since(seat) {
-            self.end(host, &format!("it was lost and did not come back within {} s", GRACE.as_secs()));
+            self.end(
+                host,
+                &format!("it was lost and did not come back within {} s", GRACE.as_secs()),
+            );
         }
     }
 
@@ -206,7 +209,9 @@ impl Hosts {
             others.any(|host| host.workspace == hello.workspace && host.source == source)
         };
         let numbered = (2..).map(|number| format!("{} ({number})", hello.name));
-        let source = std::iter::once(hello.name.clone()).chain(numbered).find(|source| !is_used(source));
+        let source = std::iter::once(hello.name.clone())
+            .chain(numbered)
+            .find(|source| !is_used(source));
         let host = Arc::new(Host::new(hello, source.unwrap_or_default(), shelf));
         hosts.push(host.clone());
         Ok(host)
@@ -293,7 +298,11 @@ impl Hosts {
     /// Returns the hosts of a workspace, in the order in which they came.
     fn of(&self, workspace: &str) -> Vec<Arc<Host>> {
         let hosts = self.hosts();
-        hosts.iter().filter(|host| host.workspace == workspace).cloned().collect()
+        hosts
+            .iter()
+            .filter(|host| host.workspace == workspace)
+            .cloned()
+            .collect()
     }
 
     fn hosts(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {

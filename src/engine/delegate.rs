@@ -90,7 +90,11 @@ impl Engine {
             let offered = registry.offered(&offer(place, &origin), &rights);
             allowed.extend(offered.into_iter().map(|definition| definition.name));
             let others = registry.tools().map(|tool| tool.name());
-            denied.extend(others.filter(|name| !allowed.iter().any(|one| one == name)).map(str::to_owned));
+            denied.extend(
+                others
+                    .filter(|name| !allowed.iter().any(|one| one == name))
+                    .map(str::to_owned),
+            );
         }
         Ok(Delegated {
             session,

@@ -149,7 +149,10 @@ async fn take(hosts: &Hosts, host: &Arc<Host>, report: Option<HostReport>) -> Re
     match host.report(&report.invocation_id, said).await {
         Reported::Accepted => Ok(true),
         Reported::NotOpen => Ok(false),
-        Reported::Misfit => Err(bad_field("report.report", "an invocation of this kind takes no such report")),
+        Reported::Misfit => Err(bad_field(
+            "report.report",
+            "an invocation of this kind takes no such report",
+        )),
         Reported::TooMany => Err(bad_field("report.ask", "too many requests in one invocation")),
     }
 }

@@ -427,7 +427,10 @@ impl Open {
             *old_title = title;
         }
         waiting.extend(patch);
-        let size: usize = waiting.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
+        let size: usize = waiting
+            .iter()
+            .map(|(key, value)| key.len() + value.to_string().len())
+            .sum();
         if size > MAX_PROGRESS {
             waiting.clear();
         }

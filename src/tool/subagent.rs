@@ -27,9 +27,8 @@ impl Subagents {
     /// Returns whom `caller` is told of: name, and when to use it.
     pub fn told_to(&self, caller: &str) -> Vec<(&str, Option<&str>)> {
         let rules = self.agents.get(caller).map(|agent| agent.rules.as_slice());
-        let is_denied = |agent: &Agent| {
-            rules.is_some_and(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny)
-        };
+        let is_denied =
+            |agent: &Agent| rules.is_some_and(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny);
         let listed = self.agents.iter();
         listed
             .filter(|agent| agent.mode != Mode::Primary && !agent.hidden && !is_denied(agent))

@@ -67,9 +67,12 @@ impl TypedTool for Task {
     };
 
     fn description(&self, offer: &Offer<'_>) -> String {
-        let line = |(name, description): (&str, Option<&str>)| format!("- {name}: {}", description.unwrap_or(UNDESCRIBED));
+        let line =
+            |(name, description): (&str, Option<&str>)| format!("- {name}: {}", description.unwrap_or(UNDESCRIBED));
         let agents: Vec<String> = self.subagents.told_to(offer.agent).into_iter().map(line).collect();
-        include_str!("task.md").trim_end().replace("{agents}", &agents.join("\n"))
+        include_str!("task.md")
+            .trim_end()
+            .replace("{agents}", &agents.join("\n"))
     }
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
@@ -113,9 +116,7 @@ impl TypedTool for Task {
             command: input.command.unwrap_or_default(),
         };
         let answer = self.runner.run(run, ctx).await.map_err(|error| match error {
-            ToolError::Failed(message) => {
-                ToolError::Failed(format!("Subagent failed (task_id: {session}): {message}"))
-            }
+            ToolError::Failed(message) => ToolError::Failed(format!("Subagent failed (task_id: {session}): {message}")),
             other => other,
         })?;
         let mut metadata = answer.metadata;
@@ -140,7 +141,9 @@ mod tests {
     fn models_are_named_with_their_provider() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
             let found = model_named(text);
-            let found = found.as_ref().map(|model| (model.provider_id.as_str(), model.model_id.as_str()));
+            let found = found
+                .as_ref()
+                .map(|model| (model.provider_id.as_str(), model.model_id.as_str()));
             assert_eq!(found, expected, "{text}");
         };
         check("anthropic/claude", Some(("anthropic", "claude")));

@@ -87,7 +87,9 @@ impl Host {
             ..HostHello::default()
         };
         send(&outgoing, host_request::Message::Hello(hello)).await?;
-        let response = HostServiceClient::new(channel).host(ReceiverStream::new(requests)).await;
+        let response = HostServiceClient::new(channel)
+            .host(ReceiverStream::new(requests))
+            .await;
         let mut incoming = response.context("opening the host's stream")?.into_inner();
         match next(&mut incoming).await? {
             host_event::Event::Welcome(_) => {}

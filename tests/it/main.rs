@@ -19,6 +19,7 @@ mod edited;
 mod edits;
 mod floods;
 mod hostile;
+mod hosts;
 mod interactive;
 mod prompts;
 mod readme;

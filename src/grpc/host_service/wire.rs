@@ -131,7 +131,13 @@ fn asked(ask: HostAsk) -> Result<Report, Status> {
     if ask.patterns.len() + ask.always.len() > MAX_PATTERNS || bytes > MAX_METADATA {
         return Err(bad_field("report.ask.patterns", "too many"));
     }
-    let or_all = |patterns: Vec<String>| if patterns.is_empty() { vec!["*".to_owned()] } else { patterns };
+    let or_all = |patterns: Vec<String>| {
+        if patterns.is_empty() {
+            vec!["*".to_owned()]
+        } else {
+            patterns
+        }
+    };
     let ask = Ask {
         permission,
         patterns: or_all(ask.patterns),
