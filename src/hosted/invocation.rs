@@ -177,6 +177,7 @@ impl Invocation {
     /// are put one after the other; what else it reports is not held up by them.
     pub(super) async fn serve(mut self, ctx: &CallContext) -> Result<HostResult, ToolError> {
         let progress = self.progress.clone();
+        let mut title = String::new();
         let mut asking: Option<Asking<'_>> = None;
         let mut requests: VecDeque<(String, Box<Ask>)> = VecDeque::new();
         loop {
@@ -195,25 +196,31 @@ impl Invocation {
                 report = self.next() => match report {
                     Ok(Report::Output(bytes)) => ctx.output(bytes).await?,
                     Ok(Report::Ask { id, ask }) => requests.push_back((id, ask)),
-                    Ok(Report::Completed(result)) => {
-                        self.show_progress(ctx).await;
+                    Ok(Report::Completed(mut result)) => {
+                        self.show_progress(ctx, &mut title).await;
+                        if result.title.is_empty() {
+                            result.title = title;
+                        }
                         return Ok(result);
                     }
                     Ok(Report::Failed(error)) => {
-                        self.show_progress(ctx).await;
+                        self.show_progress(ctx, &mut title).await;
                         return Err(ToolError::Failed(error));
                     }
                     // Kept apart, and refused where they do not fit.
                     Ok(Report::Progress { .. } | Report::HookResult(_)) => {}
                     Err(why) => return Err(ToolError::Failed(lost(&self.host.name, &why))),
                 },
-                () = progress.notified() => self.show_progress(ctx).await,
+                () = progress.notified() => self.show_progress(ctx, &mut title).await,
             }
         }
     }
 
-    async fn show_progress(&self, ctx: &CallContext) {
+    async fn show_progress(&self, ctx: &CallContext, last_title: &mut String) {
         if let Some((title, patch)) = self.host.take_progress(self.id) {
+            if let Some(title) = &title {
+                title.clone_into(last_title);
+            }
             ctx.progress(title, lent::own(patch)).await;
         }
     }

@@ -216,14 +216,14 @@ fn a_host_that_never_answers_holds_nobody_up() {
 #[test]
 fn a_host_that_comes_back_goes_on() {
     test(async {
-        let mut server = Server::start().await;
+        let mut server = Server::with(Setup::tcp()).await;
         let mut host = LendingHost::open(server.channel(), hello("app", &["crm"]))
             .await
             .unwrap();
         begin(&server, call_of("crm", "before")).await;
         let id = host.invoked().await.invocation_id;
         let etag = listed(&server).await.1;
-        let token = host.lose().await.token;
+        let token = host.lose().token;
         assert!(offers(&server, "crm").await, "within the grace");
         begin(&server, call_of("crm", "meanwhile")).await;
 
@@ -258,13 +258,13 @@ fn a_host_that_comes_back_goes_on() {
 #[test]
 fn a_host_that_is_gone_ends_its_calls() {
     test(async {
-        let mut server = Server::start().await;
+        let mut server = Server::with(Setup::tcp()).await;
         let mut host = LendingHost::open(server.channel(), hello("app", &["crm"]))
             .await
             .unwrap();
         begin(&server, call_of("crm", "lost")).await;
         host.invoked().await;
-        host.lose().await;
+        host.lose();
         let (reason, text) = failure(end(&server, "lost").await);
         assert_eq!(reason, FailureReason::ToolError);
         assert!(text.contains("app") && text.contains("did not come back"), "{text}");
@@ -282,14 +282,14 @@ fn a_host_that_is_gone_ends_its_calls() {
         assert!(!offers(&server, "crm").await);
 
         // One that was started again without its token takes the place of the lost one.
-        let host = LendingHost::open(server.channel(), hello("app", &["crm"]))
-            .await
-            .unwrap();
-        host.lose().await;
-        let host = LendingHost::open(server.channel(), hello("app", &["crm"]))
-            .await
-            .unwrap();
-        assert!(host.welcome.refused.is_empty() && !host.welcome.resumed);
+        LendingHost::losable(&server, hello("app", &["crm"])).await.lose();
+        eventually("the server has seen the loss", async || {
+            let host = LendingHost::open(server.connect().await, hello("app", &["crm"]))
+                .await
+                .unwrap();
+            host.welcome.refused.is_empty() && !host.welcome.resumed
+        })
+        .await;
         server.stop().await;
     });
 }

@@ -12,11 +12,15 @@ use toolgate::grpc::proto::host_request::Message;
 use toolgate::grpc::proto::host_service_client::HostServiceClient;
 use toolgate::grpc::proto::*;
 
+use super::{Proxy, Server, connect_tcp};
+
 /// An open stream that was welcomed.
 pub(crate) struct LendingHost {
     pub(crate) requests: mpsc::Sender<HostRequest>,
     events: Streaming<HostResponse>,
     pub(crate) welcome: HostWelcome,
+    /// What its connection goes through, if it can be cut.
+    proxy: Option<Proxy>,
 }
 
 /// A tool that takes one text.
@@ -51,12 +55,23 @@ impl LendingHost {
             requests,
             events: response.into_inner(),
             welcome: HostWelcome::default(),
+            proxy: None,
         };
         match host.next().await? {
             Event::Welcome(welcome) => host.welcome = welcome,
             other => panic!("not a welcome: {other:?}"),
         }
         Ok(host)
+    }
+
+    /// Opens it over a connection of its own, to a server on TCP.
+    pub(crate) async fn losable(server: &Server, hello: HostHello) -> Self {
+        let proxy = Proxy::cutting_after(server.tcp.as_ref().unwrap(), usize::MAX).await;
+        let channel = connect_tcp(&proxy.address.to_string()).await.unwrap();
+        Self {
+            proxy: Some(proxy),
+            ..Self::open(channel, hello).await.unwrap()
+        }
     }
 
     /// The next event but heartbeats; the end of the stream is an error too.
@@ -135,16 +150,9 @@ impl LendingHost {
         }
     }
 
-    /// Loses the stream: the server sees it reset, not ended.
-    pub(crate) async fn lose(self) -> HostWelcome {
-        let Self {
-            requests,
-            events,
-            welcome,
-        } = self;
-        drop(events);
-        // Until the server has seen that, the requests must not end.
-        requests.closed().await;
-        welcome
+    /// Cuts the connection.
+    pub(crate) fn lose(self) -> HostWelcome {
+        drop(self.proxy.expect("a connection of its own"));
+        self.welcome
     }
 }
