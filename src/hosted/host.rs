@@ -338,10 +338,11 @@ impl Host {
 
     /// Takes a report. Waits while the call that it is for takes no more.
     pub async fn report(&self, id: &str, report: Report) -> Reported {
+        let number = number_of(id).unwrap_or_default();
         let found = {
             let mut state = self.state();
             state.is_silent = false;
-            number_of(id).map_or(Err(Reported::NotOpen), |id| state.accept(id, report))
+            state.accept(number, report)
         };
         let reported = match found {
             Ok(Accepted::Done) => Reported::Accepted,
@@ -349,9 +350,13 @@ impl Host {
                 self.bump();
                 Reported::Accepted
             }
-            Ok(Accepted::Send(sender, report)) => match sender.send(report).await {
-                Ok(()) => Reported::Accepted,
-                Err(_) => Reported::NotOpen,
+            // Noted only when there is room: this future may be dropped while it waits.
+            Ok(Accepted::Send(sender, report)) => match sender.reserve_owned().await {
+                Ok(room) if self.state().note(number, &report) => {
+                    room.send(report);
+                    Reported::Accepted
+                }
+                Ok(_) | Err(_) => Reported::NotOpen,
             },
             Err(reported) => reported,
         };
@@ -405,17 +410,24 @@ impl State {
                 }
                 None if open.asks.len() >= MAX_ASKS => Err(Reported::TooMany),
                 None => {
-                    open.asks.insert(ask.clone(), None);
                     let report = Report::Ask { id: ask, ask: request };
                     Ok(Accepted::Send(open.reports.clone(), report))
                 }
             },
-            report if report.is_last() => {
-                open.is_done = true;
-                Ok(Accepted::Send(open.reports.clone(), report))
-            }
             report => Ok(Accepted::Send(open.reports.clone(), report)),
         }
+    }
+
+    /// Notes that a report is on its way to whoever waits for it; false if the invocation has ended meanwhile.
+    fn note(&mut self, id: u64, report: &Report) -> bool {
+        let Some(open) = self.open.get_mut(&id).filter(|open| !open.is_done) else {
+            return false;
+        };
+        if let Report::Ask { id: ask, .. } = report {
+            open.asks.insert(ask.clone(), None);
+        }
+        open.is_done = report.is_last();
+        true
     }
 }
 
