@@ -282,8 +282,9 @@ impl Hosts {
     fn end(&self, host: &Arc<Host>, why: &str) {
         let could = self.is_there(&host.workspace);
         self.hosts().retain(|other| !Arc::ptr_eq(other, host));
-        host.end(why);
+        // First, so that whoever learns of the end does not find the tools.
         host.shelf.remove(&host.source);
+        host.end(why);
         self.changed(host, could);
     }
 

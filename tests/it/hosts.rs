@@ -217,9 +217,7 @@ fn a_host_that_never_answers_holds_nobody_up() {
 fn a_host_that_comes_back_goes_on() {
     test(async {
         let mut server = Server::with(Setup::tcp()).await;
-        let mut host = LendingHost::open(server.channel(), hello("app", &["crm"]))
-            .await
-            .unwrap();
+        let mut host = LendingHost::losable(&server, hello("app", &["crm"])).await;
         begin(&server, call_of("crm", "before")).await;
         let id = host.invoked().await.invocation_id;
         let etag = listed(&server).await.1;
@@ -259,9 +257,7 @@ fn a_host_that_comes_back_goes_on() {
 fn a_host_that_is_gone_ends_its_calls() {
     test(async {
         let mut server = Server::with(Setup::tcp()).await;
-        let mut host = LendingHost::open(server.channel(), hello("app", &["crm"]))
-            .await
-            .unwrap();
+        let mut host = LendingHost::losable(&server, hello("app", &["crm"])).await;
         begin(&server, call_of("crm", "lost")).await;
         host.invoked().await;
         host.lose();
