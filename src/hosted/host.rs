@@ -414,7 +414,9 @@ impl State {
                     Ok(Accepted::Send(open.reports.clone(), report))
                 }
             },
-            report => Ok(Accepted::Send(open.reports.clone(), report)),
+            report @ (Report::Output(_) | Report::Completed(_) | Report::Failed(_) | Report::HookResult(_)) => {
+                Ok(Accepted::Send(open.reports.clone(), report))
+            }
         }
     }
 

@@ -117,7 +117,11 @@ impl TypedTool for Task {
         };
         let answer = self.runner.run(run, ctx).await.map_err(|error| match error {
             ToolError::Failed(message) => ToolError::Failed(format!("Subagent failed (task_id: {session}): {message}")),
-            other => other,
+            other @ (ToolError::Refused(_)
+            | ToolError::Cancelled
+            | ToolError::Quota(_)
+            | ToolError::Child { .. }
+            | ToolError::Internal(_)) => other,
         })?;
         let mut metadata = answer.metadata;
         metadata.extend(of_session);

@@ -91,9 +91,9 @@ impl Host {
             .host(ReceiverStream::new(requests))
             .await;
         let mut incoming = response.context("opening the host's stream")?.into_inner();
-        match next(&mut incoming).await? {
-            host_event::Event::Welcome(_) => {}
-            other => bail!("the host's first message is not `welcome`: {other:?}"),
+        let first = next(&mut incoming).await?;
+        if !matches!(first, host_event::Event::Welcome(_)) {
+            bail!("the host's first message is not `welcome`: {first:?}");
         }
         Ok(Self {
             incoming,
