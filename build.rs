@@ -6,9 +6,10 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "toolgate/v1/audit_service.proto",
     "toolgate/v1/call.proto",
+    "toolgate/v1/host_service.proto",
     "toolgate/v1/info_service.proto",
     "toolgate/v1/options.proto",
     "toolgate/v1/output_service.proto",
@@ -34,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.ReadOutputResponse")
         .bytes(".toolgate.v1.Attachment")
         .bytes(".toolgate.v1.SendInputRequest")
+        .bytes(".toolgate.v1.HostOutput")
         .emit_rerun_if_changed(false)
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())

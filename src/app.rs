@@ -38,6 +38,7 @@ use crate::custom::Extensions;
 use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::hosted::Hosts;
 use crate::mcp::Servers;
 use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
@@ -47,8 +48,8 @@ use crate::skills;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
-use crate::tool::Tool;
 use crate::tool::plan::Plans;
+use crate::tool::{Subagents, Tool};
 use crate::tools::apply_patch::ApplyPatch;
 use crate::tools::bash::background::Background;
 use crate::tools::bash::{Bash, Shell};
@@ -65,6 +66,7 @@ use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
 use crate::tools::skill::LoadSkill;
+use crate::tools::task::Task;
 use crate::tools::todoread::TodoRead;
 use crate::tools::todowrite::TodoWrite;
 use crate::tools::write::Write;
@@ -174,13 +176,18 @@ impl App {
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
+        let hosts = Arc::new(Hosts::default());
         let mcp = Servers::new(programs.clone());
         let extensions = Arc::new(Extensions::default());
-        let watch = |place: &Place, tools: &ToolsConfig| {
-            let settings = extensions::settings(config, place, tools, &programs, &data_dir);
-            extensions::watch(&extensions, settings, &place.tools);
+        let sources = Sources {
+            hosts: &hosts,
+            mcp: &mcp,
+            watch: &|place: &Place, tools: &ToolsConfig| {
+                let settings = extensions::settings(config, place, tools, &programs, &data_dir);
+                extensions::watch(&extensions, settings, &place.tools);
+            },
         };
-        let places = places(config, &data_dir, environment, &dyn_store, &common, &mcp, watch)?;
+        let places = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -203,6 +210,7 @@ impl App {
         let engine = Engine::new(dyn_store, broker, instance, places, limits, background, redactor);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
+            hosts,
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
             client: flags.client,
@@ -508,7 +516,7 @@ impl Common {
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>) -> Vec<Arc<dyn Tool>> {
+fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, task: Task) -> Vec<Arc<dyn Tool>> {
     let Common {
         flags,
         files,
@@ -524,6 +532,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>) 
         Arc::new(Grep),
         Arc::new(Edit::new(files.clone())),
         Arc::new(Write::new(files.clone())),
+        Arc::new(task),
         Arc::new(TodoWrite),
         Arc::new(TodoRead),
         Arc::new(LoadSkill::new(skills)),
@@ -543,14 +552,20 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>) 
     tools
 }
 
+/// Where tools come from that are not built in.
+struct Sources<'a> {
+    hosts: &'a Arc<Hosts>,
+    mcp: &'a Servers,
+    watch: &'a dyn Fn(&Place, &ToolsConfig),
+}
+
 fn places(
     config: &Config,
     data_dir: &Path,
     environment: &Environment,
     store: &Arc<dyn Store>,
     common: &Common,
-    servers: &Servers,
-    watch: impl Fn(&Place, &ToolsConfig),
+    sources: &Sources<'_>,
 ) -> anyhow::Result<Vec<Place>> {
     let output_dir = data_dir.join("tool-output");
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
@@ -569,14 +584,17 @@ fn places(
             data_dir,
             skills: &skills.folders_outside(opened.worktree()),
         };
-        let builtin = builtin(common, &tools, skills.clone());
+        let agents = Agents::new(&tools.agents, folders);
+        let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
+        let task = Task::new(subagents, sources.hosts.clone());
+        let builtin = builtin(common, &tools, skills.clone(), task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),
             call_limit: tools.experimental.mcp_timeout,
         };
         let place = Place {
-            agents: Agents::new(&tools.agents, folders),
+            agents,
             workspace: Arc::new(opened),
             tools: Arc::new(catalog),
             trusted: workspace.trust,
@@ -584,8 +602,8 @@ fn places(
             truncation: truncation(tools.tool_output),
             packages: tools.packages.clone(),
         };
-        watch(&place, &tools);
-        mcp::start(servers, &place, named, environment);
+        (sources.watch)(&place, &tools);
+        mcp::start(sources.mcp, &place, named, environment);
         Ok(place)
     };
     config.workspaces.iter().map(place).collect()

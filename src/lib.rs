@@ -51,6 +51,8 @@ pub mod mcp;
 
 pub mod custom;
 
+pub mod hosted;
+
 pub mod engine;
 
 pub mod config;

@@ -9,6 +9,7 @@ mod error;
 mod hook;
 pub mod plan;
 mod schema;
+mod subagent;
 pub mod todos;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use child::{Child, ChildCall, ChildPort};
 pub use error::{ToolError, invalid_arguments};
 pub use hook::{Hook, HookError, HookPoint};
 pub use schema::schema_of;
+pub use subagent::{Delegated, SubagentAnswer, SubagentRun, SubagentRunner, Subagents};
 
 use crate::call::{
     Ask, CallId, Definition, Effect, FileChange, JsonMap, Model, Origin, Question, SessionId, Source, Todo, ToolOutput,
@@ -334,6 +336,16 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Takes no more input: what was sent and not fetched is dropped, and clients are told.
     fn end_input(&self) {}
+
+    /// Returns how many calls of `task` stand above this one.
+    async fn tasks_above(&self) -> Result<usize, ToolError> {
+        Ok(0)
+    }
+
+    /// Prepares a session in which an agent works on behalf of this call.
+    async fn delegate(&self, _agent: &str, _resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        Err(ToolError::failed("No work can be given to others from here."))
+    }
 }
 
 /// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
@@ -578,6 +590,23 @@ impl CallContext {
     /// Takes no more input: what was sent and not fetched is dropped, and clients that send more are told.
     pub fn end_input(&self) {
         self.port.end_input();
+    }
+
+    /// Returns how many calls of `task` stand above this one: how deeply the subagent is nested that makes it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn tasks_above(&self) -> Result<usize, ToolError> {
+        self.port.tasks_above().await
+    }
+
+    /// Prepares a session in which an agent works on behalf of this call: the one named by `resumed` if this workspace has
+    /// it, otherwise a new one.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn delegate(&self, agent: &str, resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        self.port.delegate(agent, resumed).await
     }
 }
 

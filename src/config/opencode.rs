@@ -32,6 +32,8 @@ pub struct ToolsConfig {
     pub agents: AgentsConfig,
     /// The part `experimental`.
     pub experimental: Experimental,
+    /// How many tasks may hang on each other.
+    pub subagent_depth: usize,
     /// The part `tool_output`.
     pub tool_output: ToolOutputLimits,
     /// The npm packages that the part `provider` names, by `provider/model` and by `provider`.
@@ -96,6 +98,7 @@ impl ToolsConfig {
         Ok(Self {
             agents,
             experimental: Experimental::of(&merged),
+            subagent_depth: subagent_depth(&merged),
             tool_output: ToolOutputLimits::of(&merged),
             packages: packages_of(&merged),
             flags: Flags::from_environment(env),
@@ -213,6 +216,11 @@ fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
         }
     }
     packages
+}
+
+fn subagent_depth(merged: &JsonMap) -> usize {
+    let depth = merged.get("subagent_depth").and_then(Value::as_u64);
+    depth.map_or(1, |depth| usize::try_from(depth).unwrap_or(usize::MAX))
 }
 
 impl Experimental {

@@ -50,6 +50,9 @@ pub enum AdmitError {
     /// The parent call is not known.
     #[error("there is no call {0} that could be the parent")]
     UnknownParent(CallId),
+    /// The parent is a task that has ended, so that nobody waits for what its subagent does.
+    #[error("the task {0} has ended; its subagent can make no more calls")]
+    TaskEnded(CallId),
     /// The id belongs to a call of another request.
     #[error("the call id {0} belongs to a call of another request")]
     IdTaken(CallId),
@@ -164,6 +167,9 @@ impl Engine {
         }
         let parent = self.parent_of(&call).await?;
         if let Some(parent) = &parent {
+            if parent.tool == lineage::TASK && parent.state.is_terminal() {
+                return Err(AdmitError::TaskEnded(parent.id.clone()));
+            }
             call.origin.inherit(&parent.origin);
         }
         let (own, ancestors) = lineage::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
@@ -245,6 +251,10 @@ impl Engine {
         }
         if calls.contains_key(&record.id) {
             return Ok(None);
+        }
+        let parent = record.origin.parent.as_ref().and_then(|id| calls.get(id));
+        if let Some(parent) = parent.filter(|parent| parent.is_childless()) {
+            return Err(AdmitError::TaskEnded(parent.id.clone()));
         }
         if calls.len() >= self.limits.max_running_calls {
             return Err(AdmitError::TooManyCalls {

@@ -252,6 +252,17 @@ impl Catalog {
         });
     }
 
+    /// Announces that a tool which is always here is offered from now on, or is not any more.
+    pub fn toggled(&self, tool: &str, is_offered: bool) {
+        let names = |wanted: bool| if wanted { vec![tool.to_owned()] } else { Vec::new() };
+        self.announce(ServiceEventKind::ToolsChanged {
+            added: names(is_offered),
+            removed: names(!is_offered),
+            changed: Vec::new(),
+        });
+        self.changes.send_modify(|count| *count += 1);
+    }
+
     /// Forgets a source.
     pub fn remove(&self, rank: Rank, source: &str) {
         self.change(|state| {
@@ -313,14 +324,18 @@ impl Catalog {
             difference(&before, &state.current)
         };
         if let Some(kind) = event {
-            self.store.record(ServiceEvent {
-                workspace: self.workspace.clone(),
-                session: None,
-                time: Timestamp::now(),
-                kind,
-            });
+            self.announce(kind);
         }
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn announce(&self, kind: ServiceEventKind) {
+        self.store.record(ServiceEvent {
+            workspace: self.workspace.clone(),
+            session: None,
+            time: Timestamp::now(),
+            kind,
+        });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -104,6 +104,7 @@ fn refused(error: AdmitError) -> ToolError {
         AdmitError::UnknownWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)
+        | AdmitError::TaskEnded(_)
         | AdmitError::IdTaken(_)
         | AdmitError::Store(_) => ToolError::Internal(Box::new(error)),
     }

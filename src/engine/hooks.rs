@@ -165,7 +165,7 @@ impl Hooks {
                     Err(error) => {
                         tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
                         if matches!(error, HookError::Failed { .. }) {
-                            // Waiting as long for every tool would hold up the whole list.
+                            // It would fail for the others too, each time after as long a wait.
                             break;
                         }
                     }
@@ -211,8 +211,18 @@ impl Hooks {
     }
 
     /// Asks hooks before a person is asked. The first one that says something decides.
-    pub(super) async fn permission(&self, about: About<'_>, message: &str, ask: &Ask) -> Answer {
+    /// Those that `may_answer` does not trust with this one are left out.
+    pub(super) async fn permission(
+        &self,
+        about: About<'_>,
+        message: &str,
+        ask: &Ask,
+        may_answer: impl Fn(&dyn Hook) -> bool + Send,
+    ) -> Answer {
         for hook in self.at(HookPoint::PermissionAsk) {
+            if !may_answer(&**hook) {
+                continue;
+            }
             // The request in the shape of today's releases, and what the type that plugins are written against has besides.
             let input = json!({
                 "id": format!("per_{}", about.call),
@@ -436,7 +446,7 @@ mod tests {
             call: &call,
         };
         let check = async |list: &[fn(Value) -> Result<Value, HookError>], expected: Answer| {
-            let answer = hooks(list).permission(about, "msg", &Ask::default()).await;
+            let answer = hooks(list).permission(about, "msg", &Ask::default(), |_| true).await;
             assert_eq!(answer, expected);
         };
         let allow: fn(Value) -> Result<Value, HookError> = |_| Ok(json!({"status": "allow"}));

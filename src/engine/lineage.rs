@@ -11,7 +11,7 @@ use crate::permission::agents;
 use crate::permission::broker::Rights;
 
 /// The tool that runs subagents.
-const TASK: &str = "task";
+pub(super) const TASK: &str = "task";
 
 /// Returns in whose name a call runs that an agent makes, on behalf of `parent` if there is one, and who stands above it.
 pub(super) fn descend(workspace: &str, agent: &str, parent: Option<&CallRecord>) -> (Delegation, Vec<Delegation>) {

@@ -1,7 +1,7 @@
 //! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,8 @@ pub(crate) struct LiveCall {
     progress: watch::Sender<Progress>,
     /// Bytes of output that the log has announced.
     announced: AtomicU64,
+    /// No calls may be made on behalf of this one any more.
+    childless: AtomicBool,
     /// Streams of ExecuteTool and RunTool that are attached.
     owners: AtomicUsize,
 }
@@ -90,6 +92,7 @@ impl LiveCall {
             recent: Mutex::default(),
             progress,
             announced: AtomicU64::new(0),
+            childless: AtomicBool::new(false),
             owners: AtomicUsize::new(0),
         }
     }
@@ -98,6 +101,15 @@ impl LiveCall {
     pub(crate) fn stop(&self, reason: EndReason) {
         lock(&self.stop_reason).get_or_insert(reason);
         self.stop.cancel();
+    }
+
+    /// Refuses calls on behalf of this one from now on.
+    pub(crate) fn make_childless(&self) {
+        self.childless.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_childless(&self) -> bool {
+        self.childless.load(Ordering::Acquire)
     }
 
     pub(crate) fn stop_reason(&self) -> Option<EndReason> {

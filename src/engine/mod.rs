@@ -9,6 +9,7 @@ mod announce;
 mod catalog;
 mod child;
 mod cursor;
+mod delegate;
 mod edit;
 mod ending;
 mod hooks;

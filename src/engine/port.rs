@@ -23,7 +23,7 @@ use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights, Verdict};
 use crate::permission::judgement::{self, Judgement};
 use crate::store::{Store, StoreError};
-use crate::tool::{CallPort, Child, ChildCall, HookPoint, ToolError};
+use crate::tool::{CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
 use crate::workspace::marks;
 
@@ -310,8 +310,17 @@ impl Port {
             Judgement::Allow { .. } | Judgement::Deny { .. } => return Ok(None),
             Judgement::Ask { .. } => {}
         }
-        let message = &self.record.origin.message_id;
-        match hooks.permission(self.about(), message, ask).await {
+        let origin = &self.record.origin;
+        let may_answer = |hook: &dyn Hook| {
+            hook.principal().is_none_or(|principal| {
+                let is_own = origin.requesters().iter().any(|id| id == principal);
+                !is_own || self.broker.approvals().allows_self(&origin.workspace, principal)
+            })
+        };
+        match hooks
+            .permission(self.about(), &origin.message_id, ask, may_answer)
+            .await
+        {
             Answer::Ask => Ok(None),
             Answer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
             Answer::Deny(hook) => Err(Refusal::Corrected {
@@ -549,6 +558,16 @@ impl CallPort for Port {
         if let Some(stdin) = &self.call.stdin {
             stdin.end();
         }
+    }
+
+    async fn tasks_above(&self) -> Result<usize, ToolError> {
+        let above = self.engine.tasks_above(&self.record).await;
+        above.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+
+    async fn delegate(&self, agent: &str, resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        let delegated = self.engine.delegate(&self.record, &self.registry, agent, resumed).await;
+        delegated.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 }
 

@@ -54,6 +54,7 @@ pub(super) fn refusal_word(error: &AdmitError) -> &'static str {
         AdmitError::UnknownWorkspace { .. } => "unknown_workspace",
         AdmitError::UnknownAgent { .. } => "unknown_agent",
         AdmitError::UnknownParent(_) => "unknown_parent",
+        AdmitError::TaskEnded(_) => "task_ended",
         AdmitError::IdTaken(_) => "id_taken",
         AdmitError::InputTooLarge { .. } => "input_too_large",
         AdmitError::TooManyCalls { .. } => "too_many_calls",

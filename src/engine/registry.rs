@@ -26,8 +26,10 @@ pub(crate) struct Entry {
 #[derive(Debug, thiserror::Error)]
 #[error("the input schema of the tool {tool} is not valid: {message}")]
 pub struct SchemaError {
-    tool: String,
-    message: String,
+    /// Whose.
+    pub tool: String,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// An ordered set of tools. A later tool takes the place of an earlier one of the same name.

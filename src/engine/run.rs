@@ -15,7 +15,7 @@ use super::port::Port;
 use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, Place, STOP_GRACE, edit, input};
+use super::{Engine, Place, STOP_GRACE, edit, input, lineage};
 use crate::call::{
     Ask, CallEvent, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp, ToolOutput,
     json_map,
@@ -125,6 +125,9 @@ impl Run {
             edit: Mutex::default(),
         });
         let mut returned = self.supervise(&port, asks_first).await;
+        if self.record.tool == lineage::TASK {
+            self.engine.stop_below(&self.live).await;
+        }
         if let Returned::Output(output) = &mut returned {
             // Before it is measured and stored: what is shown and what is kept is the same text.
             self.redact(output);

@@ -6,6 +6,7 @@ mod audit_service;
 pub mod auth;
 mod convert;
 mod events;
+mod host_service;
 mod info_service;
 mod output_service;
 mod permission_service;
@@ -33,6 +34,7 @@ use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::proto::audit_service_server::AuditServiceServer;
+use self::proto::host_service_server::HostServiceServer;
 use self::proto::info_service_server::InfoServiceServer;
 use self::proto::output_service_server::OutputServiceServer;
 use self::proto::permission_service_server::PermissionServiceServer;
@@ -40,6 +42,7 @@ use self::proto::session_service_server::SessionServiceServer;
 use self::proto::tool_service_server::ToolServiceServer;
 use crate::call::Timestamp;
 use crate::engine::Engine;
+use crate::hosted::Hosts;
 
 /// The largest gRPC message that is accepted, unless the limit on a call's input asks for more. It is well above that
 /// limit, so that a large input gets an error that says what to do.
@@ -60,6 +63,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 pub struct Shared {
     /// Runs the calls.
     pub engine: Arc<Engine>,
+    /// The front ends that lend tools.
+    pub hosts: Arc<Hosts>,
     /// The longest silence on a stream.
     pub heartbeat: Duration,
     /// How long outputs are kept.
@@ -161,6 +166,7 @@ impl Services {
             <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
             <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
             <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
+            <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
             <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
         ];
         for name in names {
@@ -256,6 +262,7 @@ fn routes(
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
+        .add_service(HostServiceServer::new(host_service::HostedTools(shared.clone())).max_decoding_message_size(limit))
         .add_service(PermissionServiceServer::new(permission_service::Permissions(
             shared.clone(),
         )))

@@ -69,6 +69,19 @@ pub(crate) fn missed_changes() -> Status {
     )
 }
 
+/// Another stream has taken the place of this one.
+pub(crate) fn replaced() -> Status {
+    let text = "another stream came with the token of this host";
+    Status::with_error_details(Code::Aborted, text, details("REPLACED"))
+}
+
+/// No more hosts fit.
+pub(crate) fn too_many_hosts(error: &crate::hosted::TooManyHosts) -> Status {
+    let mut details = details("TOO_MANY_HOSTS");
+    details.set_retry_info(Some(Duration::from_secs(10)));
+    Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
+}
+
 /// The client's deadline is over; a call is treated as after a lost client.
 pub(crate) fn deadline() -> Status {
     let text = "the deadline of the request is over";
@@ -144,6 +157,7 @@ pub(crate) fn admit(error: AdmitError) -> Status {
         }
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
+        AdmitError::TaskEnded(id) => precondition("TASK_ENDED", id.as_str(), message),
         AdmitError::IdTaken(id) => {
             let mut details = details("CALL_ID_TAKEN");
             details.set_resource_info("call", id.as_str(), "", message.clone());

@@ -80,7 +80,18 @@ impl Tools {
             client: &client,
             rights: None,
         };
-        Ok(place.offered(&offer, &place.rights(agent)).await)
+        let parent = match request.parent_call_id.as_str() {
+            "" => None,
+            id => Some(convert::call_id("parent_call_id", id)?),
+        };
+        if let Some(parent) = &parent {
+            self.check_sight(caller, parent).await?;
+        }
+        let engine = &self.0.engine;
+        let rights = engine.rights_below(place, agent, parent.as_ref()).await;
+        let rights = rights.map_err(status::store)?;
+        let rights = rights.ok_or_else(|| status::not_found("call", &request.parent_call_id))?;
+        Ok(place.offered(&offer, &rights).await)
     }
 }
 

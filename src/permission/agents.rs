@@ -259,15 +259,18 @@ fn built_in(folders: Folders<'_>, outside: &[Rule]) -> Vec<Agent> {
         agent(
             "general",
             Mode::Subagent,
-            Some("Researches open questions and carries out tasks of several steps; several of them can run at once."),
+            Some(
+                "General-purpose agent: researches open questions and carries out tasks of several steps; several of \
+                 them can run at once.",
+            ),
             vec![rule("todoread", "*", Deny), rule("todowrite", "*", Deny)],
         ),
         agent(
             "explore",
             Mode::Subagent,
             Some(
-                "Finds its way through a code base quickly: files by name pattern, code by keyword, answers about how \
-                 things work. Say how thorough it should be: \"quick\", \"medium\" or \"very thorough\".",
+                "Fast agent specialized for exploring codebases. Finds files by name pattern, code by keyword, and \
+                 answers about how things work. Say how thorough it should be: \"quick\", \"medium\" or \"very thorough\".",
             ),
             explore_rules(outside),
         ),

@@ -70,6 +70,12 @@ pub trait Hook: Send + Sync + 'static {
     /// Returns whose hook it is: the plugin's or the host's name.
     fn name(&self) -> &str;
 
+    /// Returns the principal in whose name it decides what a person would be asked ([`crate::call::Principal::id`]); none if
+    /// it belongs to the service's own configuration. Where that principal could not answer, the hook is not asked.
+    fn principal(&self) -> Option<&str> {
+        None
+    }
+
     /// Says whether it is there for a point; it is not asked elsewhere.
     fn handles(&self, point: HookPoint) -> bool;
 

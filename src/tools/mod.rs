@@ -18,6 +18,7 @@ pub mod question;
 pub mod read;
 pub mod revert;
 pub mod skill;
+pub mod task;
 pub mod todoread;
 pub mod todowrite;
 pub mod write;

@@ -259,7 +259,7 @@ impl Desk {
                 answers: answers.into_iter().map(|values| QuestionAnswer { values }).collect(),
                 ..Given::of(PromptDecision::Answer)
             }),
-            Some(Reply::Question { answers: None, .. } | Reply::Subagent) | None => Some(refused),
+            Some(Reply::Question { answers: None, .. } | Reply::Subagent(_)) | None => Some(refused),
         }
     }
 }

@@ -155,7 +155,18 @@ pub(crate) enum Reply {
         /// The answers; none dismisses the questions.
         answers: Option<Vec<Vec<String>>>,
     },
-    Subagent,
+    /// To a run of a subagent.
+    Subagent(Subagent),
+}
+
+/// What a run of a subagent comes to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Subagent {
+    /// Its last text.
+    Text(String),
+    /// It failed.
+    Error(String),
 }
 
 /// What is answered to a permission prompt.
@@ -178,7 +189,7 @@ struct RawReply {
     question: Option<u64>,
     answers: Option<Vec<Vec<String>>>,
     reject: Option<bool>,
-    subagent: Option<Map<String, Value>>,
+    subagent: Option<Subagent>,
 }
 
 impl TryFrom<RawReply> for Reply {
@@ -198,7 +209,7 @@ impl TryFrom<RawReply> for Reply {
                 index,
                 answers: raw.answers,
             }),
-            (None, None, None, Some(_)) if raw.message.is_none() => Ok(Self::Subagent),
+            (None, None, None, Some(reply)) if raw.message.is_none() => Ok(Self::Subagent(reply)),
             _ => Err("a reply is to a permission, a question or a sub-agent run".to_owned()),
         }
     }
@@ -226,7 +237,7 @@ pub(crate) struct Expect {
     requests: Option<Value>,
     pub(crate) mcp_calls: Option<Vec<ExpectedMcpCall>>,
     lsp_messages: Option<Value>,
-    subagents: Option<Value>,
+    pub(crate) subagents: Option<Vec<ExpectedSubagent>>,
 }
 
 /// How a call ends.
@@ -254,6 +265,20 @@ pub(crate) struct ExpectedPermission {
     pub(crate) patterns: Option<Vec<String>>,
     pub(crate) always: Option<Vec<String>>,
     pub(crate) metadata: Option<Pairs<Matcher>>,
+}
+
+/// A run of a subagent that must have been asked for; what is absent is not checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedSubagent {
+    pub(crate) agent: Option<String>,
+    /// A part of the prompt.
+    pub(crate) prompt: Option<String>,
+    pub(crate) resumed: Option<bool>,
+    #[serde(default)]
+    pub(crate) denied: Vec<String>,
+    #[serde(default)]
+    pub(crate) allowed: Vec<String>,
 }
 
 /// What the stored list of tasks must look like.
@@ -474,11 +499,7 @@ impl Scenario {
 
 impl Step {
     fn unplayable(&self) -> Option<&'static str> {
-        let by_reply = self.replies.iter().find_map(|reply| match reply {
-            Reply::Subagent => Some("sub-agent replies"),
-            Reply::Permission { .. } | Reply::Question { .. } => None,
-        });
-        by_reply.or_else(|| self.expect.unplayable())
+        self.expect.unplayable()
     }
 
     fn validate(&self) -> Result<()> {
@@ -541,6 +562,7 @@ impl Expect {
             ("questions", self.questions.is_some()),
             ("events", self.events.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
+            ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
@@ -549,7 +571,6 @@ impl Expect {
         let keys = [
             ("requests", self.requests.is_some()),
             ("lsp_messages", self.lsp_messages.is_some()),
-            ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().find_map(|(key, set)| set.then_some(key))
     }

@@ -10,7 +10,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("custom/hook/before-blocks", "no tool webfetch"),
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
-    ("task/*", "no tool task"),
     ("webfetch/*", "no tool webfetch"),
     ("websearch/exa/*", "no tool websearch"),
 ];

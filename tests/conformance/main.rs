@@ -13,6 +13,7 @@ mod case;
 mod entry;
 mod fake_mcp;
 mod happenings;
+mod host;
 mod known;
 mod matcher;
 mod mcp;

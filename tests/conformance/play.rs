@@ -21,6 +21,7 @@ use toolgate::grpc::proto::{
 use crate::approver::{Approver, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::happenings::{self, Happenings};
+use crate::host::{Host, Script};
 use crate::mcp;
 use crate::rows::{AgentPermission, Registry};
 use crate::server::{Server, print_config};
@@ -81,13 +82,19 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
 
 async fn with_approver(scenario: &Scenario, folders: &Folders, server: &Server) -> Result<Problems> {
     let (approver, notices) = Approver::open(server.channel()).await?;
-    let mut player = Player::new(scenario, folders, server.channel(), notices);
+    let script = Script::default();
+    let host = Host::open(server.channel(), script.clone()).await?;
+    let mut player = Player::new(scenario, folders, server.channel(), notices, script);
     if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
         player.happenings = Some(Happenings::watch(server.channel()).await?);
     }
     tokio::select! {
         outcome = player.play() => outcome,
         broken = approver.run() => match broken {
+            Ok(never) => match never {},
+            Err(error) => Err(error),
+        },
+        broken = host.run() => match broken {
             Ok(never) => match never {},
             Err(error) => Err(error),
         },
@@ -175,6 +182,8 @@ pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result
         },
     )?;
     let server = Server::start(&folders, &table.flags).await?;
+    // The list is that of a front end that runs a model.
+    let _host = Host::open(server.channel(), Script::default()).await?;
     let listed = in_time(list_tools(
         server.channel(),
         &table.agent,
@@ -222,18 +231,26 @@ struct Player<'a> {
     folders: &'a Folders,
     channel: Channel,
     notices: mpsc::Sender<Notice>,
+    script: Script,
     vars: Vars,
     /// There if the case expects events.
     happenings: Option<Happenings>,
 }
 
 impl<'a> Player<'a> {
-    fn new(scenario: &'a Scenario, folders: &'a Folders, channel: Channel, notices: mpsc::Sender<Notice>) -> Self {
+    fn new(
+        scenario: &'a Scenario,
+        folders: &'a Folders,
+        channel: Channel,
+        notices: mpsc::Sender<Notice>,
+        script: Script,
+    ) -> Self {
         Self {
             scenario,
             folders,
             channel,
             notices,
+            script,
             vars: folders.vars(),
             happenings: None,
         }
@@ -323,6 +340,8 @@ impl<'a> Player<'a> {
                 self.folders,
             ));
             problems.extend(verdict::events(&name_of(index, step), step, &happened, &self.vars));
+            let runs = self.script.runs(&call_id(index));
+            problems.extend(verdict::subagents(&name_of(index, step), step, &runs, &self.vars));
             self.remember_output(&observed);
         }
         let last = &self.scenario.steps[last];
@@ -377,6 +396,7 @@ impl<'a> Player<'a> {
             replies: step.replies.clone(),
             after,
         };
+        self.script.prepare(&call_id, &step.replies);
         self.notices.send(notice).await.ok().context("the approver is gone")?;
         let started = Instant::now();
         let mut tools = ToolServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT);
@@ -420,6 +440,9 @@ impl<'a> Player<'a> {
         match path.or_else(named) {
             Some(path) => self.vars.set("output_path", path),
             None => self.vars.unset("output_path"),
+        }
+        if let Some(session) = observed.metadata().get("sessionId").and_then(Value::as_str) {
+            self.vars.set("subsession", session.to_owned());
         }
     }
 }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value as ProtoValue};
 use serde_json::{Map, Value, json};
-use toolgate::grpc::proto::{Attachment, PermissionRequest, ToolDefinition, attachment};
+use toolgate::grpc::proto::{Attachment, HostRunSubagent, PermissionRequest, ToolDefinition, attachment};
 
 use crate::case::{ExpectedAttachment, ExpectedEvent, ExpectedPermission, ExpectedTodos, Pairs, Status, Step};
 use crate::happenings::Happening;
@@ -220,6 +220,43 @@ fn check_questions(report: &mut Report<'_>, expected: &[Pairs<Matcher>], asked: 
     for (index, (matchers, asked)) in expected.iter().zip(asked).enumerate() {
         report.check_pointers(&format!("questions {}", index + 1), matchers, asked);
     }
+}
+
+/// Judges the runs of subagents that a call asked for.
+pub(crate) fn subagents(name: &str, step: &Step, runs: &[HostRunSubagent], vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: name,
+        vars,
+        problems: Problems::new(),
+    };
+    let Some(expected) = &step.expect.subagents else {
+        return report.problems;
+    };
+    if expected.len() != runs.len() {
+        let problem = format!("expected: {} runs\ngot:      {}: {runs:?}", expected.len(), runs.len());
+        report.add("subagents", &problem);
+        return report.problems;
+    }
+    for (expected, run) in expected.iter().zip(runs) {
+        let agent = expected.agent.as_ref().is_none_or(|agent| *agent == run.agent);
+        let prompt = expected.prompt.as_ref();
+        let prompt = prompt.is_none_or(|prompt| run.prompt.contains(&vars.text(prompt)));
+        let resumed = expected.resumed.is_none_or(|resumed| resumed == run.resumed);
+        let denied = expected.denied.iter().all(|tool| !run.allowed_tools.contains(tool));
+        let allowed = expected.allowed.iter().all(|tool| run.allowed_tools.contains(tool));
+        for (what, holds) in [
+            ("agent", agent),
+            ("prompt", prompt),
+            ("resumed", resumed),
+            ("denied", denied),
+            ("allowed", allowed),
+        ] {
+            if !holds {
+                report.add("subagents", &format!("{what} does not hold for {run:?}"));
+            }
+        }
+    }
+    report.problems
 }
 
 /// Judges what was announced while calls ran: the expected events, in their order, with others between.

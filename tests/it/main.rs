@@ -24,6 +24,7 @@ mod edits;
 mod floods;
 mod hooks;
 mod hostile;
+mod hosts;
 mod interactive;
 mod mcp;
 mod prompts;

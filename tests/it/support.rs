@@ -5,6 +5,7 @@
 
 mod approver;
 mod engine;
+mod host;
 mod proxy;
 mod pty;
 mod random;
@@ -42,6 +43,7 @@ use toolgate::grpc::proto::*;
 
 pub(crate) use approver::{Approver, reply};
 pub(crate) use engine::Inside;
+pub(crate) use host::{LendingHost, hello};
 pub(crate) use proxy::Proxy;
 pub(crate) use pty::Pty;
 pub(crate) use random::Random;

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tools", &["call", "tool", "workspace", "process", "shell", "skills"]),
     ("mcp", &["call", "net", "process", "tool"]),
     ("custom", &["call", "permission", "process", "tool", "workspace"]),
+    ("hosted", &["call", "tool"]),
     (
         "engine",
         &["audit", "call", "permission", "redact", "store", "tool", "workspace"],
@@ -41,7 +42,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "workspace",
         ],
     ),
-    ("grpc", &["audit", "call", "engine", "permission", "store", "tool"]),
+    (
+        "grpc",
+        &["audit", "call", "engine", "hosted", "permission", "store", "tool"],
+    ),
     (
         "app",
         &[
@@ -51,6 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "custom",
             "engine",
             "grpc",
+            "hosted",
             "mcp",
             "permission",
             "process",

@@ -15,8 +15,9 @@ use toolgate::grpc::proto::*;
 
 use crate::support::*;
 
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     "toolgate.v1.AuditService",
+    "toolgate.v1.HostService",
     "toolgate.v1.InfoService",
     "toolgate.v1.OutputService",
     "toolgate.v1.PermissionService",

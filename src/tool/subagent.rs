@@ -1,0 +1,98 @@
+//! Subagents as the tool that runs them sees them: which there are, who runs them, and what one run is given.
+//!
+//! *Invariant:* whoever runs the model is behind [`SubagentRunner`]. What a subagent may do is decided where its calls are
+//! admitted, not by what is said here.
+
+use async_trait::async_trait;
+
+use super::{CallContext, ToolError};
+use crate::call::{Action, JsonMap, Model, SessionId};
+use crate::permission::agents::{Agent, Agents, Mode};
+use crate::permission::rules;
+
+/// The agents of one workspace, for the tool that gives them tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Subagents {
+    agents: Agents,
+    /// How many tasks may hang on each other.
+    pub max_depth: usize,
+}
+
+impl Subagents {
+    /// Makes the list from a workspace's agents and the configured depth.
+    pub fn new(agents: Agents, max_depth: usize) -> Self {
+        Self { agents, max_depth }
+    }
+
+    /// Returns whom `caller` is told of: name, and when to use it.
+    pub fn told_to(&self, caller: &str) -> Vec<(&str, Option<&str>)> {
+        let rules = self.agents.get(caller).map(|agent| agent.rules.as_slice());
+        let is_denied =
+            |agent: &Agent| rules.is_some_and(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny);
+        let listed = self.agents.iter();
+        listed
+            .filter(|agent| agent.mode != Mode::Primary && !agent.hidden && !is_denied(agent))
+            .map(|agent| (agent.name.as_str(), agent.description.as_deref()))
+            .collect()
+    }
+
+    /// Returns an agent's own prompt and model, if there is such an agent.
+    pub fn find(&self, name: &str) -> Option<(&str, Option<&str>)> {
+        let agent = self.agents.get(name)?;
+        Some((agent.prompt.as_deref().unwrap_or_default(), agent.model.as_deref()))
+    }
+}
+
+/// What the engine prepares for a subagent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegated {
+    /// Its session.
+    pub session: SessionId,
+    /// Whether the session goes on.
+    pub resumed: bool,
+    /// The tools that it is offered.
+    pub allowed: Vec<String>,
+    /// The others.
+    pub denied: Vec<String>,
+}
+
+/// One run of a subagent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubagentRun {
+    /// What was prepared for it.
+    pub delegated: Delegated,
+    /// The agent.
+    pub agent: String,
+    /// Its own system prompt, or empty.
+    pub agent_prompt: String,
+    /// The model that it is to use.
+    pub model: Model,
+    /// What it is to do, in a few words.
+    pub description: String,
+    /// What it is to do.
+    pub prompt: String,
+    /// The slash command behind it, or empty.
+    pub command: String,
+}
+
+/// What a subagent came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubagentAnswer {
+    /// The last text of its last message.
+    pub text: String,
+    /// What whoever ran it tells of the run.
+    pub metadata: JsonMap,
+}
+
+/// Runs subagents: a front end that has models.
+#[async_trait]
+pub trait SubagentRunner: Send + Sync + 'static {
+    /// Says whether any subagent can be run in a workspace at the moment.
+    fn is_there(&self, workspace: &str) -> bool;
+
+    /// Runs a subagent to its end, in the name of the call that `ctx` is of.
+    ///
+    /// # Errors
+    /// Nobody is there to run it, the run failed, or the call was cancelled.
+    async fn run(&self, run: SubagentRun, ctx: &CallContext) -> Result<SubagentAnswer, ToolError>;
+}

@@ -1,0 +1,176 @@
+//! Hosts that are broken or mean no good: the service, and everybody else in it, goes on.
+
+use std::collections::BTreeMap;
+
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+
+use super::*;
+
+async fn healthy(server: &Server) {
+    let call = tokio::time::timeout(SOON, server.run("glob", json!({ "pattern": "*" }))).await;
+    completed(&call.expect("others are not held up"));
+}
+
+fn text(text: &str) -> Value {
+    Value {
+        kind: Some(Kind::StringValue(text.to_owned())),
+    }
+}
+
+fn metadata(key: &str, bytes: usize) -> Struct {
+    Struct {
+        fields: BTreeMap::from([(key.to_owned(), text(&"x".repeat(bytes)))]),
+    }
+}
+
+#[test]
+fn what_a_host_says_wrongly_ends_its_stream_only() {
+    test(async {
+        let mut server = Server::start().await;
+        let bad_first = |message: Option<Message>| {
+            let (requests, outgoing) = tokio::sync::mpsc::channel(4);
+            requests.try_send(HostRequest { message }).unwrap();
+            let mut client = HostServiceClient::new(server.channel());
+            async move {
+                client
+                    .host(tokio_stream::wrappers::ReceiverStream::new(outgoing))
+                    .await
+                    .map(drop)
+            }
+        };
+        let report = Message::Report(HostReport::default());
+        for first in [None, Some(report), Some(Message::Hello(HostHello::default()))] {
+            refused(bad_first(first).await, Code::InvalidArgument, "INVALID_FIELD");
+        }
+        let elsewhere = HostHello {
+            workspace: "elsewhere".to_owned(),
+            ..hello("app", &[])
+        };
+        refused(
+            bad_first(Some(Message::Hello(elsewhere))).await,
+            Code::NotFound,
+            "NOT_FOUND",
+        );
+
+        let huge = HostCompleted {
+            metadata: Some(metadata("k", 300 * 1024)),
+            ..HostCompleted::default()
+        };
+        let too_long = HostCompleted {
+            output: Some("x".repeat(40 << 20)),
+            ..HostCompleted::default()
+        };
+        let not_json = HostHookResult {
+            output_json: "[".to_owned(),
+        };
+        let no_id = HostAsk::default();
+        let of_hook = HostHookResult {
+            output_json: "{}".to_owned(),
+        };
+        let wrong = [
+            (Some(Report::Completed(huge)), Code::InvalidArgument),
+            (Some(Report::HookResult(not_json)), Code::InvalidArgument),
+            (Some(Report::HookResult(of_hook)), Code::InvalidArgument),
+            (Some(Report::Ask(no_id)), Code::InvalidArgument),
+            (Some(Report::Completed(too_long)), Code::OutOfRange),
+            (None, Code::InvalidArgument),
+        ];
+        let mut token = String::new();
+        for (index, (report, code)) in wrong.into_iter().enumerate() {
+            let again = HostHello {
+                token: token.clone(),
+                ..hello("app", &["crm"])
+            };
+            let mut host = LendingHost::open(server.connect().await, again).await.unwrap();
+            assert_eq!(host.welcome.resumed, index > 0, "a broken stream is a lost one");
+            token.clone_from(&host.welcome.token);
+            if index == 0 {
+                begin(&server, call_of("crm", "c")).await;
+            }
+            let id = host.invoked().await.invocation_id;
+            host.say(Message::Report(HostReport {
+                invocation_id: id,
+                report,
+            }))
+            .await;
+            assert_eq!(host.next().await.unwrap_err().code(), code, "{index}");
+            healthy(&server).await;
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn floods_are_bounded() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut host = LendingHost::open(server.connect().await, hello("app", &["crm"]))
+            .await
+            .unwrap();
+        for index in 0..2000 {
+            host.complete(&format!("i{index}"), "nobody asked").await;
+            host.complete("nonsense", "nobody asked").await;
+        }
+        healthy(&server).await;
+        begin(&server, call_of("crm", "c")).await;
+        let id = host.invoked().await.invocation_id;
+        for index in 0..5000 {
+            let progress = HostProgress {
+                title: Some(format!("{index}")),
+                metadata: Some(metadata(&format!("{}", index % 7), 1000)),
+            };
+            host.report(&id, Report::Progress(progress)).await;
+        }
+        let mut cheat = metadata("truncated", 1);
+        cheat.fields.insert("fine".to_owned(), text("yes"));
+        let completed_with = HostCompleted {
+            title: "t".to_owned(),
+            output: Some("line\n".repeat(5000)),
+            metadata: Some(cheat),
+            attachments: Vec::new(),
+        };
+        host.report(&id, Report::Completed(completed_with)).await;
+        let log = server.watch("c", 0).await.unwrap();
+        let shown = log
+            .iter()
+            .filter(|event| matches!(event.event, Some(call_event::Event::Metadata(_))));
+        assert!(shown.count() < 2000, "progress is merged");
+        let record = server.get("c").await;
+        let done = completed(&record);
+        assert!(
+            done.truncation.as_ref().unwrap().truncated,
+            "a host does not say what is cut"
+        );
+        assert!(done.metadata.as_ref().unwrap().fields.contains_key("fine"));
+        assert!(server.log().contains("reports on invocations that are not open"));
+        healthy(&server).await;
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_host_that_does_not_read_is_its_own_problem() {
+    test(async {
+        let mut server = Server::start().await;
+        let host = LendingHost::open(server.connect().await, hello("deaf", &["crm"]))
+            .await
+            .unwrap();
+        let big = "x".repeat(512 * 1024);
+        for index in 0..16 {
+            let request = kept(&format!("c{index}"), request("crm", json!({ "text": big })));
+            begin(&server, request).await;
+        }
+        healthy(&server).await;
+        for index in 0..16 {
+            let request = CancelCallRequest {
+                call_id: format!("c{index}"),
+            };
+            let cancelling = server.tools();
+            let cancelled = tokio::time::timeout(SOON, async move { cancelling.clone().cancel_call(request).await });
+            cancelled.await.expect("at once").unwrap();
+        }
+        drop(host);
+        server.stop().await;
+    });
+}
