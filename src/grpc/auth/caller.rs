@@ -155,6 +155,11 @@ impl Caller {
         &self.principal
     }
 
+    /// Says whether it has a scope.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        self.scopes.has(scope)
+    }
+
     /// Says whether there are workspaces that it may not see.
     pub(crate) fn is_limited(&self) -> bool {
         self.reach != Reach::All
