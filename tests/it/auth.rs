@@ -5,6 +5,7 @@
 mod approvals;
 mod isolation;
 mod jwt;
+mod mcp;
 mod setup;
 mod tls;
 mod tokens;

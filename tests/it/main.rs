@@ -20,6 +20,7 @@ mod edits;
 mod floods;
 mod hostile;
 mod interactive;
+mod mcp_server;
 mod prompts;
 mod readme;
 mod revert;

@@ -47,11 +47,13 @@ pub(super) fn result(id: &CallId, ending: Ending) -> CallToolResult {
     let Ending {
         outcome,
         title,
-        metadata,
+        mut metadata,
         attachments,
         truncation,
         timing,
     } = ending;
+    // What is shown of the output while it grows: the output itself is there.
+    metadata.remove("output");
     let mut structured = json!({
         "callId": id.as_str(),
         "state": state,
