@@ -77,7 +77,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants readme; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants readme || wants it; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -103,6 +103,11 @@ else
     done
 fi
 suite unit cargo test --locked --quiet --lib --bins
+if [[ -n "${missing[mcp-sdk]:-}" ]]; then
+    # The other MCP clients are still run.
+    export TOOLGATE_TEST_WITHOUT_MCP_SDK=1
+    cannot it "what needs the TypeScript SDK of MCP: it is ${missing[mcp-sdk]}"
+fi
 suite it cargo test --locked --quiet --test it -- --skip readme::
 if [[ -n "${missing[grpcurl]:-}" ]]; then
     # The commands of the README that need no grpcurl are still run.

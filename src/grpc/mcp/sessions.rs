@@ -62,6 +62,8 @@ pub(super) struct Sessions {
     tasks: TaskTracker,
     /// Answers on their way to clients.
     answers: TaskTracker,
+    /// Ends what looks after them.
+    over: CancellationToken,
 }
 
 /// What a response is.
@@ -74,22 +76,32 @@ pub(super) enum Stream {
 }
 
 impl Sessions {
-    /// Makes the sessions of one server: none.
-    pub(super) fn new(engine: Arc<Engine>, manager: Arc<LocalSessionManager>) -> Arc<Self> {
+    /// Makes the sessions of one server, none, which are over with `closing`.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        manager: Arc<LocalSessionManager>,
+        closing: &CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             engine,
             manager,
             open: Mutex::default(),
             tasks: TaskTracker::new(),
             answers: TaskTracker::new(),
+            over: closing.child_token(),
         })
     }
 
-    /// Looks after them until `closing`; then lets the answers that are on their way out, and cancels `ended`.
-    pub(super) fn watch(self: &Arc<Self>, closing: CancellationToken, ended: CancellationToken, patience: Duration) {
+    /// Looks after them until they are over; then lets the answers that are on their way out, and cancels `ended`.
+    pub(super) fn watch(self: &Arc<Self>, ended: CancellationToken, patience: Duration) {
         let sessions = self.clone();
         self.tasks.spawn(async move {
-            while closing.run_until_cancelled(tokio::time::sleep(LOOK)).await.is_some() {
+            while sessions
+                .over
+                .run_until_cancelled(tokio::time::sleep(LOOK))
+                .await
+                .is_some()
+            {
                 sessions.end_lost().await;
             }
             sessions.answers.close();
@@ -110,6 +122,7 @@ impl Sessions {
 
     /// Waits for what ended sessions left to do. The server has ended.
     pub(super) async fn finish(&self) {
+        self.over.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -31,7 +31,7 @@ const result = await client.callTool(
   undefined,
   { onprogress: (note) => progress.push(note.message) },
 );
-const missing = await client.callTool({ name: "read", arguments: { filePath: "/nowhere/at/all" } });
+const missing = await client.callTool({ name: "read", arguments: { filePath: "missing" } });
 const { contents } = await client.readResource({ uri: result.structuredContent.truncation.uri });
 await client.close();
 
