@@ -156,7 +156,7 @@ impl Mcp {
     async fn serve(self, mut request: Request<Body>) -> Response<Body> {
         let (viewpoint, session) = match self.check(&request) {
             Ok(checked) => checked,
-            Err(response) => return response,
+            Err(response) => return *response,
         };
         let caller = match Caller::of(request.extensions()) {
             Ok(caller) => caller,
@@ -181,30 +181,31 @@ impl Mcp {
     }
 
     /// Checks what a request says beside its body. Returns for whom tools are shown, and the session if it names one.
-    fn check(&self, request: &Request<Body>) -> Result<(Viewpoint, Option<String>), Response<Body>> {
+    fn check(&self, request: &Request<Body>) -> Result<(Viewpoint, Option<String>), Box<Response<Body>>> {
         if ![Method::POST, Method::GET, Method::DELETE].contains(request.method()) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "MCP uses POST, GET and DELETE\n");
             let allowed = HeaderValue::from_static("GET, POST, DELETE");
             response.headers_mut().insert(ALLOW, allowed);
-            return Err(response);
+            return Err(response.into());
         }
-        let caller = Caller::of(request.extensions()).map_err(refused)?;
+        let caller = Caller::of(request.extensions()).map_err(|status| Box::new(refused(status)))?;
         check_host(request, &caller)?;
         let viewpoint = Viewpoint::read(request.uri().query().unwrap_or_default(), request.headers())
-            .map_err(|problem| plain(StatusCode::BAD_REQUEST, &format!("{problem}\n")))?;
-        viewpoint.check(&caller, &self.shared.engine).map_err(refused)?;
+            .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
+        viewpoint
+            .check(&caller, &self.shared.engine)
+            .map_err(|status| Box::new(refused(status)))?;
         let session = text_of(request.headers(), &SESSION);
         match &session {
-            Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => Err(plain(
-                StatusCode::NOT_FOUND,
-                "there is no such session: initialize again\n",
-            )),
+            Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => {
+                Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
+            }
             None if request.method() == Method::POST && !self.sessions.make_room() => {
                 let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
                 response
                     .headers_mut()
                     .insert(RETRY_AFTER, HeaderValue::from_static("5"));
-                Err(response)
+                Err(response.into())
             }
             Some(_) | None => Ok((viewpoint, session)),
         }
@@ -228,7 +229,7 @@ impl Service<Request<Body>> for Mcp {
 
 /// Refuses what a web page sends whose name was made to lead to this machine. Only where nobody is asked who they are:
 /// such a page has no token, and it cannot use the Unix socket.
-fn check_host(request: &Request<Body>, caller: &Caller) -> Result<(), Response<Body>> {
+fn check_host(request: &Request<Body>, caller: &Caller) -> Result<(), Box<Response<Body>>> {
     let extensions = request.extensions();
     let tcp = extensions.get::<TcpConnectInfo>();
     let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
@@ -251,7 +252,8 @@ fn check_host(request: &Request<Body>, caller: &Caller) -> Result<(), Response<B
     Err(plain(
         StatusCode::FORBIDDEN,
         "this service answers only as localhost: use http://127.0.0.1 or http://localhost\n",
-    ))
+    )
+    .into())
 }
 
 /// Says whether a host, with or without a port, is this machine by its name.

@@ -462,7 +462,7 @@ impl<'a> Pick<'a> {
             "log.filter",
             |raw| &raw.log.filter,
             |text, _| log_filter(text),
-            || "info".to_owned(),
+            || "info,rmcp=warn".to_owned(),
             String::clone,
         )?;
         Ok(LogConfig { format, filter })

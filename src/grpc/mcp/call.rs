@@ -75,7 +75,7 @@ pub(super) async fn run(
     };
     // What is dropped with `following` cancels the call.
     tokio::select! {
-        ending = following.to_the_end() => match ending {
+        ending = following.follow() => match ending {
             Ok(ending) => Ok(content::result(&following.id, ending)),
             Err(error) => Ok(refusal(&status::watch(error))),
         },
@@ -197,7 +197,7 @@ impl<'s> Following<'s> {
         })
     }
 
-    async fn to_the_end(&mut self) -> Result<Ending, WatchError> {
+    async fn follow(&mut self) -> Result<Ending, WatchError> {
         loop {
             tokio::select! {
                 item = self.items.next() => {
@@ -357,10 +357,12 @@ async fn elicit(
     let id = handle.id.clone();
     tokio::select! {
         biased;
-        result = handle.await_response() => match result? {
-            ClientResult::ElicitResult(result) => Ok(result),
-            _ => Err(ServiceError::UnexpectedResponse),
-        },
+        result = handle.await_response() => {
+            let ClientResult::ElicitResult(result) = result? else {
+                return Err(ServiceError::UnexpectedResponse);
+            };
+            Ok(result)
+        }
         () = withdrawn.cancelled() => {
             let reason = "it was decided elsewhere".to_owned();
             let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));

@@ -147,7 +147,7 @@ pub(super) fn reply(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
     match result.action {
         ElicitationAction::Accept => {}
         // Refused or dismissed: either way the user was asked and did not agree.
-        _ => return Some(rejection(String::new())),
+        ElicitationAction::Decline | ElicitationAction::Cancel | _ => return Some(rejection(String::new())),
     }
     let Some(Value::Object(content)) = &result.content else {
         return None;
