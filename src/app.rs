@@ -9,6 +9,7 @@
 
 mod extensions;
 mod mcp;
+mod places;
 mod sandbox;
 mod socket;
 mod upkeep;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,54 +29,26 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
+use self::places::{Common, Sources, places};
 use self::upkeep::{OutputSweep, flush_refusals, log_head, sweep};
 use crate::audit::Recorder;
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
-use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::custom::Extensions;
-use crate::engine::{self, Catalog, Engine, LeftRunning, Limits, Place, truncate};
+use crate::engine::{self, Engine, LeftRunning, Limits, Place};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
 use crate::mcp::Servers;
-use crate::permission::agents::{Agents, Folders};
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
-use crate::skills;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
-use crate::tool::plan::Plans;
-use crate::tool::{Subagents, Tool};
-use crate::tools::apply_patch::ApplyPatch;
-use crate::tools::bash::background::Background;
-use crate::tools::bash::{Bash, Shell};
-use crate::tools::batch::Batch;
-use crate::tools::edit::Edit;
-use crate::tools::glob::Glob;
-use crate::tools::grep::Grep;
-use crate::tools::invalid::Invalid;
-use crate::tools::list::List;
-use crate::tools::multiedit::MultiEdit;
-use crate::tools::plan_enter::PlanEnter;
-use crate::tools::plan_exit::PlanExit;
-use crate::tools::question::Question;
-use crate::tools::read::Read;
-use crate::tools::revert::Revert;
-use crate::tools::skill::LoadSkill;
-use crate::tools::task::Task;
-use crate::tools::todoread::TodoRead;
-use crate::tools::todowrite::TodoWrite;
-use crate::tools::write::Write;
-use crate::workspace::Workspace;
+use crate::tool::Tool;
 use crate::workspace::atomic;
-use crate::workspace::files::Files;
-
-/// How long a command may run that says nothing about it.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long an exit that waits for nothing waits for programs to be killed.
 const EMERGENCY: Duration = Duration::from_secs(1);
@@ -486,136 +459,5 @@ fn approvals(config: &Config) -> ApprovalPolicy {
             .filter_map(|workspace| Some((workspace.name.clone(), workspace.self_approval?)))
             .collect(),
         second_approver: config.permission.second_approver.clone(),
-    }
-}
-
-/// What the tools of all workspaces share.
-struct Common {
-    flags: Flags,
-    files: Arc<Files>,
-    shell: Shell,
-    plans: Arc<Plans>,
-}
-
-impl Common {
-    fn new(
-        config: &Config,
-        programs: &Programs,
-        flags: Flags,
-        data_dir: &Path,
-        sandbox: Option<&Arc<Sandbox>>,
-    ) -> Self {
-        let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
-        Self {
-            files: Arc::new(Files::new(!flags.disable_file_time_check)),
-            shell: Shell::new(programs.clone(), confine),
-            plans: Arc::new(Plans::new(data_dir)),
-            flags,
-        }
-    }
-}
-
-/// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, task: Task) -> Vec<Arc<dyn Tool>> {
-    let Common {
-        flags,
-        files,
-        shell,
-        plans,
-    } = common;
-    let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
-    let mut tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(Question::new(flags.question)),
-        Arc::new(Bash::new(shell.clone(), command_timeout)),
-        Arc::new(Read::new()),
-        Arc::new(Glob),
-        Arc::new(Grep),
-        Arc::new(Edit::new(files.clone())),
-        Arc::new(Write::new(files.clone())),
-        Arc::new(task),
-        Arc::new(TodoWrite),
-        Arc::new(TodoRead),
-        Arc::new(LoadSkill::new(skills)),
-        Arc::new(List),
-        Arc::new(MultiEdit::new(files.clone())),
-        Arc::new(Revert::new(files.clone())),
-        Arc::new(Background::new(shell.clone())),
-        Arc::new(ApplyPatch::new(files.clone())),
-    ];
-    if config.experimental.batch_tool {
-        tools.push(Arc::new(Batch));
-    }
-    if flags.plan_mode {
-        tools.push(Arc::new(PlanExit::new(plans.clone())));
-        tools.push(Arc::new(PlanEnter::new(plans.clone())));
-    }
-    tools
-}
-
-/// Where tools come from that are not built in.
-struct Sources<'a> {
-    hosts: &'a Arc<Hosts>,
-    mcp: &'a Servers,
-    watch: &'a dyn Fn(&Place, &ToolsConfig),
-}
-
-fn places(
-    config: &Config,
-    data_dir: &Path,
-    environment: &Environment,
-    store: &Arc<dyn Store>,
-    common: &Common,
-    sources: &Sources<'_>,
-) -> anyhow::Result<Vec<Place>> {
-    let output_dir = data_dir.join("tool-output");
-    let place = |workspace: &crate::config::service::WorkspaceConfig| {
-        let home = environment.home().map(Path::to_path_buf);
-        let opened = Workspace::open(&workspace.name, &workspace.directory, home)
-            .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
-            .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
-        let tools = ToolsConfig::load(opened.directory(), opened.worktree(), environment)?;
-        for warning in &tools.warnings {
-            tracing::warn!(workspace = %workspace.name, "{warning}");
-        }
-        let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
-        skills.refresh();
-        let folders = Folders {
-            output_dir: &output_dir,
-            data_dir,
-            skills: &skills.folders_outside(opened.worktree()),
-        };
-        let agents = Agents::new(&tools.agents, folders);
-        let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
-        let task = Task::new(subagents, sources.hosts.clone());
-        let builtin = builtin(common, &tools, skills.clone(), task);
-        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
-        let named = mcp::Named {
-            servers: tools.mcp_servers(workspace.trust),
-            call_limit: tools.experimental.mcp_timeout,
-        };
-        let place = Place {
-            agents,
-            workspace: Arc::new(opened),
-            tools: Arc::new(catalog),
-            trusted: workspace.trust,
-            primary_tools: tools.experimental.primary_tools.clone(),
-            truncation: truncation(tools.tool_output),
-            packages: tools.packages.clone(),
-        };
-        (sources.watch)(&place, &tools);
-        mcp::start(sources.mcp, &place, named, environment);
-        Ok(place)
-    };
-    config.workspaces.iter().map(place).collect()
-}
-
-fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
-    let default = truncate::Limits::default();
-    let or = |limit: Option<u64>, default: usize| {
-        limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
-    };
-    truncate::Limits {
-        max_lines: or(limits.max_lines, default.max_lines),
-        max_bytes: or(limits.max_bytes, default.max_bytes),
     }
 }

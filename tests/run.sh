@@ -112,6 +112,11 @@ if [[ -n "${missing[mcp-pypi]:-}" ]]; then
     skipped+=(--skip a_server_of_pypi)
     cannot it "what needs an MCP server of PyPI: it is ${missing[mcp-pypi]}"
 fi
+if [[ -n "${missing[mcp-sdk]:-}" ]]; then
+    # The other MCP clients are still run.
+    export TOOLGATE_TEST_WITHOUT_MCP_SDK=1
+    cannot it "what needs the TypeScript SDK of MCP: it is ${missing[mcp-sdk]}"
+fi
 for name in bun node-22; do
     [[ -n "${missing[$name]:-}" ]] || continue
     # What needs no runtime of JavaScript is still tested.

@@ -135,18 +135,24 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// The name of the workspace that is meant; empty for the default one.
     pub(super) workspace: String,
+    /// Where the server is, as it would be named on the command line.
+    pub(super) url: String,
+    /// How to say to it who calls.
+    pub(super) credentials: Credentials,
     service: Option<PrivateService>,
 }
 
 impl Connection {
     /// Connects to the server that is named, or starts a service in this process when none is.
     pub(super) async fn open(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
-        if globals.server.is_some() {
+        if let Some(url) = &globals.server {
             let client = Client::connect(globals).await?;
             let workspace = client.workspace(workspace).await?;
             return Ok(Self {
                 client,
                 workspace,
+                url: url.clone(),
+                credentials: globals.credentials.clone(),
                 service: None,
             });
         }
@@ -159,10 +165,13 @@ impl Connection {
         };
         let service = PrivateService::start(globals.config.clone(), folder).await?;
         // The owner of the socket; what is meant for another server is not shown.
-        let client = Client::connect_to(&socket_url(service.socket()?), &Credentials::default()).await?;
+        let (url, credentials) = (socket_url(service.socket()?), Credentials::default());
+        let client = Client::connect_to(&url, &credentials).await?;
         Ok(Self {
             client,
             workspace: name,
+            url,
+            credentials,
             service: Some(service),
         })
     }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{HeaderMap, HeaderValue};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -127,6 +129,46 @@ impl Credentials {
             .parse()
             .map_err(|problem| Failure::Usage(not_a_token(path, problem)))?;
         Ok(Bearer(Some(token)))
+    }
+
+    /// Makes a client of plain HTTP with the same credentials. With a socket, that is where it connects whatever the
+    /// address says.
+    pub(super) fn http_client(&self, socket: Option<&Path>, is_encrypted: bool) -> Result<reqwest::Client, Failure> {
+        let wrong = |error: reqwest::Error| {
+            Failure::Usage(format!(
+                "the certificates cannot be used: {}",
+                super::client::innermost(&error)
+            ))
+        };
+        let mut headers = HeaderMap::new();
+        if let Bearer(Some(token)) = self.bearer()? {
+            let mut value = HeaderValue::from_bytes(token.0.as_encoded_bytes())
+                .map_err(|_| Failure::Usage("the token cannot be sent".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        // A redirect would take the token elsewhere, and a proxy has no business between a client and its own machine.
+        let mut builder = reqwest::Client::builder()
+            .default_headers(headers)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .pool_max_idle_per_host(0);
+        if let Some(socket) = socket {
+            builder = builder.unix_socket(socket);
+        }
+        if is_encrypted {
+            let authorities = match &self.tls_ca {
+                Some(path) => read(path)?,
+                None => system_authorities()?,
+            };
+            let authorities = reqwest::Certificate::from_pem_bundle(&authorities).map_err(wrong)?;
+            builder = builder.tls_certs_only(authorities);
+            if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+                let both = [read(key)?, b"\n".to_vec(), read(cert)?].concat();
+                builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(wrong)?);
+            }
+        }
+        builder.build().map_err(wrong)
     }
 
     /// Prepares an endpoint of the form `https:` to know the server and to show a certificate.

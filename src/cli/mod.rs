@@ -28,6 +28,7 @@ mod interrupts;
 mod json;
 mod keyboard;
 mod log;
+mod mcp;
 mod output;
 mod prompt;
 mod revert;
@@ -78,7 +79,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 struct Globals {
-    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `revert` and `tools` start the service for
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `mcp`, `revert` and `tools` start the service for
     /// themselves;
     /// the other commands try the configured socket, then http://127.0.0.1:50551.
     #[arg(
@@ -126,6 +127,8 @@ enum Command {
     Tools(tools::ToolsArgs),
     /// Execute a tool, show what it does, and ask for permission in the terminal.
     Call(Box<call::CallArgs>),
+    /// Serve the tools to an MCP client on standard input and output.
+    Mcp(mcp::McpArgs),
     /// Answer the prompts of a running server in the terminal.
     Approve(approve::ApproveArgs),
     /// List calls, newest first.
@@ -191,7 +194,7 @@ impl Cli {
         // Only commands that run a service have anything to hide; what is wrong with the settings they report themselves.
         let runs_service = matches!(
             self.command,
-            Command::Serve(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_)
+            Command::Serve(_) | Command::Call(_) | Command::Tools(_) | Command::Revert(_) | Command::Mcp(_)
         );
         let redactor = runs_service.then(|| service::redactor(self.globals.config.clone()));
         LogWriter::new(redactor.flatten().unwrap_or_default())
@@ -214,6 +217,7 @@ impl Command {
             Self::Serve(args) => args.run(globals, terminal).await,
             Self::Tools(args) => args.run(globals, terminal).await,
             Self::Call(args) => args.run(globals, terminal).await,
+            Self::Mcp(args) => args.run(globals, terminal).await,
             Self::Approve(args) => args.run(globals, terminal).await,
             Self::Calls(args) => args.run(globals, terminal).await,
             Self::Watch(args) => args.run(globals, terminal).await,

@@ -326,7 +326,10 @@ mod tests {
     use super::*;
 
     /// A hook that does what a function says, and keeps what it was told.
-    struct Of(fn(Value) -> Result<Value, HookError>, Mutex<Vec<Value>>);
+    struct Of(Answers, Mutex<Vec<Value>>);
+
+    /// What a hook makes of what it may change.
+    type Answers = fn(Value) -> Result<Value, HookError>;
 
     #[async_trait]
     impl Hook for Of {
@@ -344,9 +347,8 @@ mod tests {
         }
     }
 
-    fn hooks(hooks: &[fn(Value) -> Result<Value, HookError>]) -> Hooks {
-        let hook =
-            |hook: &fn(Value) -> Result<Value, HookError>| Arc::new(Of(*hook, Mutex::default())) as Arc<dyn Hook>;
+    fn hooks(hooks: &[Answers]) -> Hooks {
+        let hook = |hook: &Answers| Arc::new(Of(*hook, Mutex::default())) as Arc<dyn Hook>;
         hooks.iter().map(hook).collect()
     }
 
@@ -445,7 +447,7 @@ mod tests {
             session: &session,
             call: &call,
         };
-        let check = async |list: &[fn(Value) -> Result<Value, HookError>], expected: Answer| {
+        let check = async |list: &[Answers], expected: Answer| {
             let answer = hooks(list).permission(about, "msg", &Ask::default(), |_| true).await;
             assert_eq!(answer, expected);
         };

@@ -36,7 +36,7 @@ use self::certificates::Certificates;
 use self::files::{Kept, Readers, Source};
 pub use self::jwt::JwtSettings;
 use self::jwt::{Keys, Rejected};
-pub(crate) use self::layer::GateLayer;
+pub(crate) use self::layer::{Gate, GateLayer};
 use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
 pub use self::tls::{HANDSHAKE, Tls, TlsSettings};

@@ -1,4 +1,4 @@
-//! The service on the wire: gRPC, gRPC-Web, health and reflection on one port.
+//! The service on the wire: gRPC, gRPC-Web, health, reflection and MCP on one port.
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
@@ -8,6 +8,7 @@ mod convert;
 mod events;
 mod host_service;
 mod info_service;
+mod mcp;
 mod output_service;
 mod permission_service;
 pub mod proto;
@@ -33,6 +34,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::auth::{Authenticator, GateLayer, Tls};
+use self::mcp::McpLayer;
 use self::proto::audit_service_server::AuditServiceServer;
 use self::proto::host_service_server::HostServiceServer;
 use self::proto::info_service_server::InfoServiceServer;
@@ -131,6 +133,7 @@ pub enum ServeError {
 #[derive(Clone)]
 pub struct Services {
     routes: Routes,
+    mcp: McpLayer,
     health: HealthReporter,
     origins: Arc<[String]>,
     authenticator: Arc<Authenticator>,
@@ -146,6 +149,7 @@ impl Services {
         let services = Self {
             origins: shared.origins.clone(),
             authenticator: shared.authenticator.clone(),
+            mcp: McpLayer::new(shared.clone()),
             routes: routes(shared, health_service)?,
             health,
         };
@@ -183,8 +187,10 @@ impl Services {
         let router = server()
             .layer(only_origins)
             .layer(cors(&self.origins))
+            // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
+            .layer(self.mcp.clone())
             .layer(tonic_web::GrpcWebLayer::new())
-            .layer(GateLayer(self.authenticator))
+            .layer(GateLayer::new(self.authenticator))
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
         match listener {
@@ -199,6 +205,7 @@ impl Services {
                     .await?;
             }
         }
+        self.mcp.finish().await;
         Ok(())
     }
 }
@@ -215,14 +222,15 @@ fn server() -> Server {
 
 /// Answers the preflight requests of web pages from the configured origins.
 fn cors(origins: &[String]) -> CorsLayer {
-    let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin"].map(HeaderName::from_static);
+    let grpc = ["grpc-status", "grpc-message", "grpc-status-details-bin"].map(HeaderName::from_static);
     let allowed = origins.iter().filter_map(|origin| origin.parse().ok());
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(allowed))
-        .allow_methods([Method::POST])
+        // gRPC-Web only posts; MCP listens with GET and ends its session with DELETE.
+        .allow_methods([Method::POST, Method::GET, Method::DELETE])
         // Listed by name, since the star does not stand for `authorization`.
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers(exposed)
+        .expose_headers(grpc.into_iter().chain([mcp::SESSION]).collect::<Vec<_>>())
 }
 
 /// Refuses requests of web pages from other origins. CORS alone would not do: a page whose name is made to lead to

@@ -10,8 +10,9 @@ use serde_json::json;
 use crate::call::{self, Effect, OutputText, QuestionOption, ToolOutput, json_map};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
-/// The kinds of client with a person in front of them who expects questions.
-const CLIENTS: [&str; 3] = ["app", "cli", "desktop"];
+/// The kinds of client with a person in front of them who expects questions. Of MCP clients, only those that show forms
+/// to their user are told of the tool.
+const CLIENTS: [&str; 4] = ["app", "cli", "desktop", "mcp"];
 
 /// The most questions in one call.
 const MAX_QUESTIONS: usize = 100;

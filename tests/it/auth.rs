@@ -7,6 +7,7 @@ mod audit;
 mod group;
 mod isolation;
 mod jwt;
+mod mcp;
 mod setup;
 mod tls;
 mod tokens;

@@ -27,6 +27,7 @@ mod hostile;
 mod hosts;
 mod interactive;
 mod mcp;
+mod mcp_server;
 mod prompts;
 mod readme;
 mod revert;

@@ -13,6 +13,7 @@ MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @mod
 MCP_PYPI=2026.10.19 # mcp-server-time
 BUN=1.4.5
 NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
+MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -192,6 +193,13 @@ ensure_node() {
     name="$(architecture arm64)" && npm_program node-22 "node-linux-$name@$NODE" node && "$bin/node-22" --version >/dev/null 2>&1
 }
 
+# The SDK stays where npm puts it: a test loads it from there.
+ensure_mcp_sdk() {
+    command -v node >/dev/null || return 1
+    has_version "$tools/npm/node_modules/@modelcontextprotocol/sdk/package.json" "$MCP_SDK" && return 0
+    npm_install "@modelcontextprotocol/sdk@$MCP_SDK"
+}
+
 rm -f "$tools/apt-failed"
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
@@ -200,4 +208,5 @@ ensure_mcp_npm || echo "mcp-npm: not installed, and npm could not install them h
 ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it here"
 ensure_bun || echo "bun: not installed, and npm could not install it here"
 ensure_node || echo "node-22: not installed, and npm could not install it here"
+ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it here"
 exit 0

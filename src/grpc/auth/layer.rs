@@ -21,16 +21,35 @@ use super::caller::Caller;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+/// How a refusal is told.
+type Refuse = fn(Status) -> Response<Body>;
+
 /// Puts [`Gate`] before a service.
 #[derive(Clone)]
-pub(crate) struct GateLayer(pub(crate) Arc<Authenticator>);
+pub(crate) struct GateLayer {
+    authenticator: Arc<Authenticator>,
+    refuse: Refuse,
+}
+
+impl GateLayer {
+    /// Makes the gate of gRPC services.
+    pub(crate) fn new(authenticator: Arc<Authenticator>) -> Self {
+        Self::refusing(authenticator, Status::into_http)
+    }
+
+    /// Makes the gate of another protocol, which has its own way to refuse.
+    pub(crate) fn refusing(authenticator: Arc<Authenticator>, refuse: Refuse) -> Self {
+        Self { authenticator, refuse }
+    }
+}
 
 impl<S> Layer<S> for GateLayer {
     type Service = Gate<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
         Gate {
-            authenticator: self.0.clone(),
+            authenticator: self.authenticator.clone(),
+            refuse: self.refuse,
             inner,
         }
     }
@@ -40,7 +59,15 @@ impl<S> Layer<S> for GateLayer {
 #[derive(Clone)]
 pub(crate) struct Gate<S> {
     authenticator: Arc<Authenticator>,
+    refuse: Refuse,
     inner: S,
+}
+
+impl<S> Gate<S> {
+    /// Returns what is behind it.
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
 }
 
 impl<S> Service<Request<Body>> for Gate<S>
@@ -59,7 +86,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let caller = match self.authenticator.admit(&request) {
             Ok(caller) => caller,
-            Err(status) => return Box::pin(std::future::ready(Ok(status.into_http()))),
+            Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };
         let ends = caller.as_ref().filter(|caller| caller.bearer.is_some()).cloned();
         if let Some(caller) = caller {
@@ -68,7 +95,7 @@ where
         let response = self.inner.call(request);
         match ends {
             None => Box::pin(response),
-            Some(caller) => Box::pin(bounded(response, self.authenticator.clone(), caller)),
+            Some(caller) => Box::pin(bounded(response, self.authenticator.clone(), caller, self.refuse)),
         }
     }
 }
@@ -77,12 +104,13 @@ async fn bounded(
     response: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
     authenticator: Arc<Authenticator>,
     caller: Arc<Caller>,
+    refuse: Refuse,
 ) -> Result<Response<Body>, Infallible> {
     let mut end: BoxFuture<Status> = Box::pin(async move { authenticator.end_of(&caller).await });
     tokio::select! {
         biased;
         response = response => response.map(|response| response.map(|body| Body::new(Bounded { body, end: Some(end) }))),
-        status = &mut end => Ok(status.into_http()),
+        status = &mut end => Ok(refuse(status)),
     }
 }
 

@@ -87,6 +87,9 @@ impl Needs {
         if let Some(scope) = self.0.get(path) {
             return Need::Scope(*scope);
         }
+        if path == crate::grpc::mcp::PATH {
+            return Need::Scope(Scope::CallsExecute);
+        }
         if path.starts_with("/grpc.health.v1.Health/") {
             return Need::Nothing;
         }
@@ -121,6 +124,7 @@ mod tests {
         let of = |path| needs.of(path);
         assert_eq!(of("/toolgate.v1.ToolService/RunTool"), Need::Scope(Scope::CallsExecute));
         assert_eq!(of("/toolgate.v1.ToolService/Made"), Need::Scope(Scope::Unspecified));
+        assert_eq!(of("/mcp"), Need::Scope(Scope::CallsExecute));
         assert_eq!(of("/grpc.health.v1.Health/Check"), Need::Nothing);
         assert_eq!(
             of("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),

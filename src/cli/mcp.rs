@@ -1,0 +1,211 @@
+//! `toolgate mcp`: the tools for an MCP client that starts a program and talks to it on its standard input and output.
+//!
+//! It hands the messages on to `/mcp` of the server that is named, or of a service that it starts for itself, so that
+//! both ways of MCP are one.
+//!
+//! *Invariant:* nothing but messages of MCP goes to standard output. With the end of standard input, or a signal, the
+//! session ends, and with it its calls and a service that was started for it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use rmcp::{RoleClient, RoleServer};
+
+use super::Globals;
+use super::client::Connection;
+use super::exit::{Exit, Failure};
+use super::interrupts::Interrupts;
+use super::terminal::Terminal;
+use super::tools::Viewpoint;
+
+/// The largest message of a client.
+const MAX_MESSAGE: usize = 32 * 1024 * 1024;
+
+/// The largest message of the server: a result carries whole files.
+const MAX_RESULT: usize = 64 * 1024 * 1024;
+
+/// How long answers that are due may take after the end of input.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// How long the farewell to the server may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// For whom tools are served.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An MCP client is configured to start this program, for instance:
+  {\"mcpServers\": {\"toolgate\": {\"command\": \"toolgate\", \"args\": [\"mcp\", \"--workspace\", \"/path/to/project\"]}}}
+
+Prompts are shown by the client if it can (elicitation); otherwise they wait for `toolgate approve`.")]
+pub(super) struct McpArgs {
+    #[command(flatten)]
+    viewpoint: Viewpoint,
+}
+
+impl McpArgs {
+    pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        let mut interrupts = Interrupts::listen()?;
+        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        if connection.is_private() {
+            // An MCP client keeps this in its log.
+            terminal.note(&format!(
+                "prompts that the client does not show can be answered with: toolgate approve --server {}",
+                connection.url
+            ));
+        }
+        let served = match self.transport(&connection) {
+            Ok(server) => bridge(server, &mut interrupts).await,
+            Err(failure) => Err(failure),
+        };
+        connection.close().await;
+        served
+    }
+
+    fn transport(&self, connection: &Connection) -> Result<StreamableHttpClientTransport<reqwest::Client>, Failure> {
+        let socket = connection.url.strip_prefix("unix:");
+        let socket = socket.map(|path| Path::new(path.strip_prefix("//").unwrap_or(path)));
+        let base = match socket {
+            Some(_) => "http://localhost",
+            None => connection.url.trim_end_matches('/'),
+        };
+        let client = connection.credentials.http_client(socket, base.starts_with("https:"))?;
+        let config =
+            StreamableHttpClientTransportConfig::with_uri(format!("{base}/mcp{}", self.query(&connection.workspace)))
+                .max_sse_event_size(MAX_RESULT);
+        Ok(StreamableHttpClientTransport::with_client(client, config))
+    }
+
+    fn query(&self, workspace: &str) -> String {
+        let model = self.viewpoint.model.as_ref();
+        let pairs = [
+            ("workspace", workspace.to_owned()),
+            ("agent", self.viewpoint.agent.clone().unwrap_or_default()),
+            (
+                "model",
+                model
+                    .map(|model| format!("{}/{}", model.provider_id, model.model_id))
+                    .unwrap_or_default(),
+            ),
+        ];
+        let set = pairs.iter().filter(|(_, value)| !value.is_empty());
+        let set: Vec<String> = set.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        if set.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", set.join("&"))
+        }
+    }
+}
+
+fn encoded(text: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    let encode = |byte: u8| {
+        if plain(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    text.bytes().map(encode).collect()
+}
+
+/// Hands messages on in both directions until one side ends.
+async fn bridge(
+    mut server: StreamableHttpClientTransport<reqwest::Client>,
+    interrupts: &mut Interrupts,
+) -> Result<Exit, Failure> {
+    let (stdin, stdout) = rmcp::transport::io::stdio();
+    let mut client = AsyncRwTransport::<RoleServer, _, _>::new_server(stdin, stdout).with_max_line_length(MAX_MESSAGE);
+    let mut sending = FuturesUnordered::new();
+    let mut due = HashSet::new();
+    let mut is_open = true;
+    let mut last = Box::pin(std::future::pending::<()>()) as std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    let exit = loop {
+        if !is_open && due.is_empty() {
+            break Ok(Exit::Completed);
+        }
+        tokio::select! {
+            message = Transport::<RoleServer>::receive(&mut client), if is_open => match message {
+                Some(message) => {
+                    let id = id_of(&message);
+                    due.extend(id.clone());
+                    let sent = Transport::<RoleClient>::send(&mut server, message);
+                    sending.push(async move { (id, sent.await) });
+                }
+                None => {
+                    is_open = false;
+                    last = Box::pin(tokio::time::sleep(LAST_ANSWERS));
+                }
+            },
+            Some((id, sent)) = sending.next(), if !sending.is_empty() => {
+                let (Some(id), Err(error)) = (id, sent) else { continue };
+                if due.remove(&id) {
+                    let text = format!("the server did not take the request: {error}");
+                    let answer = ServerJsonRpcMessage::error(ErrorData::internal_error(text, None), Some(id));
+                    if client.send(answer).await.is_err() {
+                        break Err(Failure::BrokenPipe);
+                    }
+                }
+            }
+            message = Transport::<RoleClient>::receive(&mut server) => match message {
+                Some(message) => {
+                    answered(&mut due, &message);
+                    if client.send(message).await.is_err() {
+                        break Err(Failure::BrokenPipe);
+                    }
+                }
+                None => break Err(Failure::Unreachable {
+                    address: "the MCP server".to_owned(),
+                    cause: "the connection has ended".to_owned(),
+                }),
+            },
+            () = interrupts.next() => break Ok(Exit::Completed),
+            () = &mut last => break Ok(Exit::Completed),
+        }
+    };
+    // The session is ended with it, and what runs in it.
+    let _ = tokio::time::timeout(FAREWELL, Transport::<RoleClient>::close(&mut server)).await;
+    exit
+}
+
+/// Returns the id of a request.
+fn id_of(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        ClientJsonRpcMessage::Notification(_) | ClientJsonRpcMessage::Response(_) | ClientJsonRpcMessage::Error(_) => {
+            None
+        }
+    }
+}
+
+fn answered(due: &mut HashSet<RequestId>, message: &ServerJsonRpcMessage) {
+    match message {
+        ServerJsonRpcMessage::Response(response) => {
+            due.remove(&response.id);
+        }
+        ServerJsonRpcMessage::Error(error) => {
+            if let Some(id) = &error.id {
+                due.remove(id);
+            }
+        }
+        ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encoded;
+
+    #[test]
+    fn values_are_encoded() {
+        assert_eq!(encoded("a b/ä&=-._~"), "a%20b%2F%C3%A4%26%3D-._~");
+    }
+}

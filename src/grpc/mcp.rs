@@ -1,0 +1,331 @@
+//! `/mcp`: the same tools for any MCP client, over streamable HTTP, on the port that serves the contract.
+//!
+//! A tool call of a client is a call of the engine like any other: judged, recorded, audited. A session of MCP is the
+//! session `mcp-` and its id. The revision 2026-07-28, which has no sessions, is answered with the revisions that are
+//! spoken here, so that its clients fall back to the newest of them.
+//!
+//! *Invariant:* nothing passes without a [`Caller`] that may execute calls; a session is used only by whoever opened it,
+//! and the number of sessions is bounded. What a session runs ends with it.
+
+mod call;
+mod content;
+mod forms;
+mod handler;
+mod resources;
+mod sessions;
+mod viewpoint;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+use tower::{Layer, Service};
+
+use self::handler::Handler;
+use self::sessions::{Sessions, Stream};
+use self::viewpoint::Viewpoint;
+use super::Shared;
+use super::auth::{Caller, Gate, GateLayer};
+use crate::call::PrincipalKind;
+
+/// Where MCP clients are served.
+pub(crate) const PATH: &str = "/mcp";
+
+/// Names the session of a request.
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Bytes of JSON around the input of a call.
+const MESSAGE_BYTES: usize = 1024 * 1024;
+
+/// Messages that one stream of a session may be behind.
+const STREAM_MESSAGES: usize = 64;
+
+/// How long answers that are on their way may take when the service ends.
+const ANSWERS: Duration = Duration::from_secs(2);
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Takes the requests for [`PATH`] out of those for a service.
+#[derive(Clone)]
+pub(crate) struct McpLayer(Gate<Mcp>);
+
+impl McpLayer {
+    /// Makes the service, which ends when the streams of the server do.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let gate = GateLayer::refusing(shared.authenticator.clone(), refused);
+        Self(gate.layer(Mcp::new(shared)))
+    }
+
+    /// Waits for what ended sessions left to do.
+    pub(crate) async fn finish(&self) {
+        self.0.inner().sessions.finish().await;
+    }
+}
+
+impl<S> Layer<S> for McpLayer {
+    type Service = Fork<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Fork {
+            mcp: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+/// Sends each request where it belongs.
+#[derive(Clone)]
+pub(crate) struct Fork<S> {
+    mcp: Gate<Mcp>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Fork<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        // The other way is always ready.
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.uri().path() != PATH {
+            return Box::pin(self.inner.call(request));
+        }
+        let answer = self.mcp.call(request);
+        Box::pin(async move { answer.await.map_err(|never| match never {}) })
+    }
+}
+
+/// The service behind the gate.
+#[derive(Clone)]
+pub(crate) struct Mcp {
+    shared: Arc<Shared>,
+    sessions: Arc<Sessions>,
+    sdk: StreamableHttpService<Handler, LocalSessionManager>,
+}
+
+impl Mcp {
+    fn new(shared: Arc<Shared>) -> Self {
+        let mut config = SessionConfig::default();
+        config.channel_capacity = STREAM_MESSAGES;
+        // Which sessions have had nobody for too long is decided here.
+        config.keep_alive = None;
+        let mut manager = LocalSessionManager::default();
+        manager.session_config = config;
+        let manager = Arc::new(manager);
+        let sessions = Sessions::new(shared.engine.clone(), manager.clone(), &shared.closing);
+        let ended = CancellationToken::new();
+        sessions.watch(ended.clone(), ANSWERS);
+        let make = {
+            let (shared, sessions) = (shared.clone(), sessions.clone());
+            move || Ok(Handler::new(shared.clone(), sessions.clone()))
+        };
+        let input = shared.engine.limits().max_input_bytes;
+        let config = StreamableHttpServerConfig::default()
+            // Both headers are looked at before: see `check_host` and the layer for origins.
+            .disable_allowed_hosts()
+            .with_sse_keep_alive(Some(shared.heartbeat))
+            .with_max_request_body_bytes(input.saturating_mul(2).saturating_add(MESSAGE_BYTES))
+            .with_cancellation_token(ended);
+        Self {
+            sdk: StreamableHttpService::new(make, manager, config),
+            shared,
+            sessions,
+        }
+    }
+
+    async fn serve(self, mut request: Request<Body>) -> Response<Body> {
+        let (viewpoint, session) = match self.check(&request) {
+            Ok(checked) => checked,
+            Err(response) => return *response,
+        };
+        let caller = match Caller::of(request.extensions()) {
+            Ok(caller) => caller,
+            Err(status) => return refused(status),
+        };
+        request.extensions_mut().insert(viewpoint);
+        let method = request.method().clone();
+        let response = self.sdk.handle(request).await.map(Body::new);
+        let Some(id) = session.or_else(|| text_of(response.headers(), &SESSION)) else {
+            return response;
+        };
+        if method == Method::DELETE {
+            self.sessions.end(&id);
+            return response;
+        }
+        self.sessions.note(&id, &caller.principal().id());
+        let kind = match (&method, response.status()) {
+            (&Method::POST, StatusCode::OK) => Stream::Answer,
+            _ => Stream::Other,
+        };
+        self.sessions.attach(&id, kind, response)
+    }
+
+    /// Checks what a request says beside its body. Returns for whom tools are shown, and the session if it names one.
+    fn check(&self, request: &Request<Body>) -> Result<(Viewpoint, Option<String>), Box<Response<Body>>> {
+        if ![Method::POST, Method::GET, Method::DELETE].contains(request.method()) {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "MCP uses POST, GET and DELETE\n");
+            let allowed = HeaderValue::from_static("GET, POST, DELETE");
+            response.headers_mut().insert(ALLOW, allowed);
+            return Err(response.into());
+        }
+        let caller = Caller::of(request.extensions()).map_err(|status| Box::new(refused(status)))?;
+        check_host(request, &caller)?;
+        let viewpoint = Viewpoint::read(request.uri().query().unwrap_or_default(), request.headers())
+            .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
+        viewpoint
+            .check(&caller, &self.shared.engine)
+            .map_err(|status| Box::new(refused(status)))?;
+        let session = text_of(request.headers(), &SESSION);
+        match &session {
+            Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => {
+                Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
+            }
+            None if request.method() == Method::POST && !self.sessions.make_room() => {
+                let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
+                response
+                    .headers_mut()
+                    .insert(RETRY_AFTER, HeaderValue::from_static("5"));
+                Err(response.into())
+            }
+            Some(_) | None => Ok((viewpoint, session)),
+        }
+    }
+}
+
+impl Service<Request<Body>> for Mcp {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mcp = self.clone();
+        Box::pin(async move { Ok(mcp.serve(request).await) })
+    }
+}
+
+/// Refuses what a web page sends whose name was made to lead to this machine. Only where nobody is asked who they are:
+/// such a page has no token, and it cannot use the Unix socket.
+fn check_host(request: &Request<Body>, caller: &Caller) -> Result<(), Box<Response<Body>>> {
+    let extensions = request.extensions();
+    let tcp = extensions.get::<TcpConnectInfo>();
+    let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
+    let local = tcp
+        .or_else(|| tls.map(TlsConnectInfo::get_ref))
+        .and_then(TcpConnectInfo::local_addr);
+    let is_exposed = local.is_some_and(|address| address.ip().is_loopback());
+    if !is_exposed || caller.principal().kind() != PrincipalKind::Anonymous {
+        return Ok(());
+    }
+    let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let host = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str())
+        .or_else(header);
+    if host.is_some_and(is_loopback) {
+        return Ok(());
+    }
+    Err(plain(
+        StatusCode::FORBIDDEN,
+        "this service answers only as localhost: use http://127.0.0.1 or http://localhost\n",
+    )
+    .into())
+}
+
+/// Says whether a host, with or without a port, is this machine by its name.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+/// Says in HTTP what the gate says in gRPC.
+fn refused(status: Status) -> Response<Body> {
+    use tonic::Code;
+    #[allow(clippy::wildcard_enum_match_arm)] // what the gate and the checks here can say
+    let code = match status.code() {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let mut response = plain(code, &format!("{}\n", status.message()));
+    if code == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer realm=\"toolgate\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn plain(code: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::new(text.to_owned()));
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_few_names() {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:50551",
+            "127.9.9.9",
+            "[::1]:1",
+            "[::1]",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.com",
+            "localhost.example.com",
+            "127.0.0.1.example.com",
+            "[::2]",
+            "10.0.0.1:80",
+            "::1",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

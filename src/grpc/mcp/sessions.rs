@@ -1,0 +1,323 @@
+//! Sessions of MCP clients: whose they are, who is connected, and when they end.
+//!
+//! A client of streamable HTTP may lose a connection and come back, so one that is gone is noticed only by its absence:
+//! a session that nobody is connected to ends after a while, soon if calls run in it.
+//!
+//! *Invariant:* a session ends once: its token is cancelled, its calls with it, and what the service remembers of it is
+//! forgotten. The number of sessions is bounded.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::Response;
+
+use crate::call::SessionId;
+use crate::engine::Engine;
+
+/// Sessions at once; beyond that the one that has been left alone for longest makes room.
+const MOST: usize = 256;
+
+/// How long a session without connections is kept.
+const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How long a call goes on whose client has no connection.
+const LOST: Duration = Duration::from_secs(10);
+
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+struct Session {
+    /// Who opened it.
+    principal: String,
+    /// Cancelled when it ends.
+    gone: CancellationToken,
+    /// Responses that are being sent.
+    connections: usize,
+    /// Calls under way.
+    calls: usize,
+    /// When the last connection ended.
+    alone_since: Instant,
+}
+
+/// The sessions of one server.
+pub(super) struct Sessions {
+    engine: Arc<Engine>,
+    manager: Arc<LocalSessionManager>,
+    /// Never held across an await.
+    open: Mutex<HashMap<String, Session>>,
+    /// What looks after them.
+    tasks: TaskTracker,
+    /// Answers on their way to clients.
+    answers: TaskTracker,
+    /// Ends what looks after them.
+    over: CancellationToken,
+}
+
+/// What a response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// The answer to a request; it has an end.
+    Answer,
+    /// Anything else.
+    Other,
+}
+
+impl Sessions {
+    /// Makes the sessions of one server, none, which are over with `closing`.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        manager: Arc<LocalSessionManager>,
+        closing: &CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            manager,
+            open: Mutex::default(),
+            tasks: TaskTracker::new(),
+            answers: TaskTracker::new(),
+            over: closing.child_token(),
+        })
+    }
+
+    /// Looks after them until they are over; then lets the answers that are on their way out, and cancels `ended`.
+    pub(super) fn watch(self: &Arc<Self>, ended: CancellationToken, patience: Duration) {
+        let sessions = self.clone();
+        self.tasks.spawn(async move {
+            while sessions
+                .over
+                .run_until_cancelled(tokio::time::sleep(LOOK))
+                .await
+                .is_some()
+            {
+                sessions.end_lost().await;
+            }
+            sessions.answers.close();
+            let _ = tokio::time::timeout(patience, sessions.answers.wait()).await;
+            ended.cancel();
+            for session in sessions.open().values() {
+                session.gone.cancel();
+            }
+        });
+    }
+
+    /// Runs what belongs to a session, until it ends.
+    pub(super) fn spawn(&self, session: &str, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(gone) = self.gone(session) {
+            self.tasks.spawn(async move { gone.run_until_cancelled(task).await });
+        }
+    }
+
+    /// Waits for what ended sessions left to do. The server has ended.
+    pub(super) async fn finish(&self) {
+        self.over.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Says whether a session is open, and this principal's.
+    pub(super) fn is_of(&self, id: &str, principal: &str) -> bool {
+        self.open()
+            .get(id)
+            .is_some_and(|session| session.principal == principal)
+    }
+
+    /// Says whether one more session can be opened, and ends one that nobody uses for it.
+    pub(super) fn make_room(self: &Arc<Self>) -> bool {
+        let unused = {
+            let open = self.open();
+            if open.len() < MOST {
+                return true;
+            }
+            let unused = open
+                .iter()
+                .filter(|(_, session)| session.is_alone() && session.calls == 0);
+            unused
+                .min_by_key(|(_, session)| session.alone_since)
+                .map(|(id, _)| id.clone())
+        };
+        match unused {
+            Some(id) => {
+                self.close(id);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes up a session that the SDK has opened.
+    pub(super) fn note(&self, id: &str, principal: &str) {
+        self.open().entry(id.to_owned()).or_insert_with(|| Session {
+            principal: principal.to_owned(),
+            gone: CancellationToken::new(),
+            connections: 0,
+            calls: 0,
+            alone_since: Instant::now(),
+        });
+    }
+
+    /// Returns what is cancelled when a session ends; none if it has.
+    pub(super) fn gone(&self, id: &str) -> Option<CancellationToken> {
+        self.open().get(id).map(|session| session.gone.clone())
+    }
+
+    /// Ends a session: its calls are cancelled, and what is remembered of it is forgotten.
+    pub(super) fn end(self: &Arc<Self>, id: &str) {
+        let Some(session) = self.open().remove(id) else { return };
+        session.gone.cancel();
+        let (engine, name) = (self.engine.clone(), engine_session(id));
+        self.tasks.spawn(async move {
+            if let Err(error) = engine.end_session(&name).await {
+                tracing::error!(session = %name, error = &error as &dyn std::error::Error, "a session could not be ended");
+            }
+        });
+    }
+
+    /// Ends a session that the SDK does not know to be over.
+    fn close(self: &Arc<Self>, id: String) {
+        self.end(&id);
+        let manager = self.manager.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = manager.close_session(&id.into()).await {
+                tracing::debug!(%error, "a session was closed already");
+            }
+        });
+    }
+
+    async fn end_lost(self: &Arc<Self>) {
+        let known: Vec<(String, bool)> = {
+            let open = self.open();
+            open.iter()
+                .map(|(id, session)| (id.clone(), session.is_lost()))
+                .collect()
+        };
+        for (id, is_lost) in known {
+            let is_known = self.manager.has_session(&id.as_str().into()).await.unwrap_or(false);
+            if !is_known || is_lost {
+                tracing::debug!(session = id, "a session of an MCP client is over");
+                self.close(id);
+            }
+        }
+    }
+
+    /// Counts a response as a connection for as long as it is being sent.
+    pub(super) fn attach(self: &Arc<Self>, id: &str, stream: Stream, response: Response<Body>) -> Response<Body> {
+        self.change(id, |session| session.connections += 1);
+        let attached = Attached {
+            sessions: self.clone(),
+            id: id.to_owned(),
+            _answer: (stream == Stream::Answer).then(|| self.answers.token()),
+        };
+        response.map(|body| {
+            Body::new(Watched {
+                body,
+                attached: Some(attached),
+            })
+        })
+    }
+
+    /// Counts a call until what is returned is dropped.
+    pub(super) fn call(self: &Arc<Self>, id: &str) -> CountedCall {
+        self.change(id, |session| session.calls += 1);
+        CountedCall {
+            sessions: self.clone(),
+            id: id.to_owned(),
+        }
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Session)) {
+        if let Some(session) = self.open().get_mut(id) {
+            change(session);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        // Nothing panics while it is held; should it ever, the map is still whole.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    fn is_alone(&self) -> bool {
+        self.connections == 0
+    }
+
+    fn is_lost(&self) -> bool {
+        let patience = if self.calls > 0 { LOST } else { IDLE };
+        self.is_alone() && self.alone_since.elapsed() >= patience
+    }
+}
+
+/// Returns the session of the engine that a session of MCP is.
+pub(super) fn engine_session(id: &str) -> SessionId {
+    SessionId::new(format!("mcp-{id}"))
+}
+
+/// A call under way.
+pub(super) struct CountedCall {
+    sessions: Arc<Sessions>,
+    id: String,
+}
+
+impl Drop for CountedCall {
+    fn drop(&mut self) {
+        self.sessions
+            .change(&self.id, |session| session.calls = session.calls.saturating_sub(1));
+    }
+}
+
+/// A connection of a session.
+struct Attached {
+    sessions: Arc<Sessions>,
+    id: String,
+    _answer: Option<TaskTrackerToken>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.sessions.change(&self.id, |session| {
+            session.connections = session.connections.saturating_sub(1);
+            session.alone_since = Instant::now();
+        });
+    }
+}
+
+/// A body that is a connection while it is sent.
+struct Watched {
+    body: Body,
+    /// None when it is over.
+    attached: Option<Attached>,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            self.attached = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,113 @@
+//! Who may use `/mcp`: the same as over gRPC, and whoever asks does not answer.
+
+use reqwest::{RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use super::setup::*;
+use crate::support;
+use toolgate::grpc::proto::*;
+
+fn post(service: &Service, query: &str, token: &str, body: &Value) -> RequestBuilder {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let request = client
+        .post(format!("http://{}/mcp{query}", service.address))
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .body(body.to_string());
+    match token {
+        "" => request,
+        token => request.header("authorization", format!("Bearer {token}")),
+    }
+}
+
+fn initialize() -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {"form": {}}},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    })
+}
+
+/// Opens a session and returns its id.
+async fn open(service: &Service, token: &str) -> String {
+    let response = post(service, "", token, &initialize()).send().await.unwrap();
+    let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let request = post(service, "", token, &initialized).header("mcp-session-id", &id);
+    assert_eq!(request.send().await.unwrap().status(), StatusCode::ACCEPTED);
+    id
+}
+
+#[test]
+fn the_gate_is_the_same() {
+    support::test(async {
+        let folder = Folder::new();
+        let settings = with_tokens(&folder);
+        folder.put(
+            "tokens",
+            &format!("{TOKENS}reader reader-reader-reader calls.read,prompts.reply\n"),
+        );
+        let service = folder.start(&settings).await.unwrap();
+        let check = async |query: &str, token: &str, expected: u16| {
+            let response = post(&service, query, token, &initialize()).send().await.unwrap();
+            assert_eq!(response.status().as_u16(), expected, "{query} {token}");
+            let asks = response.headers().contains_key("www-authenticate");
+            assert_eq!(asks, expected == 401, "{query} {token}");
+        };
+        check("", "", 401).await;
+        check("", "wrong-wrong-wrong-wrong", 401).await;
+        check("", "reader-reader-reader", 403).await;
+        check("", ALICE, 200).await;
+        check("?workspace=b", ALICE, 200).await;
+        check("?workspace=a", ANNA, 200).await;
+        check("?workspace=b", ANNA, 404).await;
+        check("?workspace=c", ANNA, 404).await;
+
+        // A session is of no use to anybody else, whatever they hold.
+        let id = open(&service, ALICE).await;
+        let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+        for (token, expected) in [(ALICE, 200), (BOB, 404), ("", 401)] {
+            let request = post(&service, "", token, &list).header("mcp-session-id", &id);
+            assert_eq!(request.send().await.unwrap().status().as_u16(), expected, "{token}");
+        }
+        service.stop().await;
+    });
+}
+
+#[test]
+fn whoever_asks_does_not_answer() {
+    support::test(async {
+        let folder = Folder::new();
+        let service = folder.start(&with_tokens(&folder)).await.unwrap();
+        let channel = service.connect().await;
+        let id = open(&service, ALICE).await;
+        let call = json!({
+            "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {
+                "name": "bash", "arguments": {"command": "echo hi", "description": "Tests"},
+                "_meta": {"progressToken": 1},
+            },
+        });
+        let request = post(&service, "?workspace=a", ALICE, &call).header("mcp-session-id", &id);
+        let response = request.send().await.unwrap();
+        let prompt = loop {
+            let listed = prompts(&channel, BOB)
+                .list_prompts(ListPromptsRequest::default())
+                .await
+                .unwrap();
+            if let Some(prompt) = listed.into_inner().prompts.into_iter().next() {
+                break prompt;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(prompt.requester, "token:alice");
+        answer(&channel, BOB, &prompt, PromptDecision::Once).await.unwrap();
+        let body = response.text().await.unwrap();
+        assert!(body.contains("waits for an approver"), "{body}");
+        assert!(!body.contains("elicitation/create"), "{body}");
+        assert!(body.contains("hi\\n"), "{body}");
+        service.stop().await;
+    });
+}

@@ -1,0 +1,274 @@
+//! A client of MCP with a person in front of it, and services for it to talk to.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio as Pipe};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    Implementation, ProgressNotificationParam, ProtocolVersion,
+};
+use rmcp::service::{NotificationContext, RequestContext, RunningService};
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
+use rmcp::{ClientHandler, ErrorData, RoleClient, ServiceExt as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+
+use toolgate::call::Timestamp;
+use toolgate::grpc::auth::{AuthSettings, Authenticator};
+use toolgate::grpc::{HEARTBEAT, Listener, MAX_MESSAGE_BYTES, SandboxFacts, Services, Shared};
+
+use crate::support::{Inside, Server};
+
+/// What the person does with a form.
+#[derive(Clone, Debug)]
+pub(super) enum Form {
+    /// The client shows none.
+    None,
+    /// Fills it in.
+    Fill(Value),
+    /// Refuses.
+    Decline,
+    /// Looks at it until it is withdrawn.
+    Never,
+}
+
+/// What the client saw.
+#[derive(Default)]
+pub(super) struct Log {
+    forms: Mutex<Vec<String>>,
+    notes: Mutex<Vec<String>>,
+    withdrawn: Mutex<usize>,
+    list_changes: Mutex<usize>,
+}
+
+impl Log {
+    pub(super) fn forms(&self) -> Vec<String> {
+        self.forms.lock().unwrap().clone()
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    pub(super) fn withdrawn(&self) -> usize {
+        *self.withdrawn.lock().unwrap()
+    }
+
+    pub(super) fn list_changes(&self) -> usize {
+        *self.list_changes.lock().unwrap()
+    }
+}
+
+/// The person.
+pub(super) struct Person {
+    form: Form,
+    pub(super) log: Arc<Log>,
+}
+
+pub(super) type Client = RunningService<RoleClient, Person>;
+
+impl Person {
+    pub(super) fn new(form: Form) -> Self {
+        Self {
+            form,
+            log: Arc::default(),
+        }
+    }
+
+    /// Connects to `/mcp` of a server.
+    pub(super) async fn connect(self, server: &Server) -> Client {
+        let address = server.tcp.as_ref().unwrap().parse().unwrap();
+        self.start(StreamableHttpClientTransport::with_client(http(), config(&address)))
+            .await
+    }
+
+    pub(super) async fn start<T, E, A>(self, transport: T) -> Client
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        self.serve(transport).await.unwrap()
+    }
+}
+
+impl ClientHandler for Person {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = match self.form {
+            Form::None => json!({}),
+            Form::Fill(_) | Form::Decline | Form::Never => json!({"elicitation": {"form": {}}}),
+        };
+        ClientConfig::new(
+            serde_json::from_value(capabilities).unwrap(),
+            Implementation::new("person", "1"),
+        )
+        .with_protocol_version(ProtocolVersion::V_2025_11_25)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let shown = json!(request)["message"].as_str().unwrap().to_owned();
+        self.log.forms.lock().unwrap().push(shown);
+        Ok(match &self.form {
+            Form::Fill(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content.clone()),
+            Form::Decline | Form::None => ElicitResult::new(ElicitationAction::Decline),
+            Form::Never => {
+                context.ct.cancelled().await;
+                *self.log.withdrawn.lock().unwrap() += 1;
+                ElicitResult::new(ElicitationAction::Cancel)
+            }
+        })
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.log.notes.lock().unwrap().extend(params.message);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        *self.log.list_changes.lock().unwrap() += 1;
+    }
+}
+
+/// A client of HTTP that takes no detour.
+pub(super) fn http() -> reqwest::Client {
+    // The program does so first thing; here any test may come first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .pool_max_idle_per_host(0)
+        .timeout(Duration::from_secs(120))
+        .build()
+        .unwrap()
+}
+
+pub(super) fn config(address: &SocketAddr) -> StreamableHttpClientTransportConfig {
+    StreamableHttpClientTransportConfig::with_uri(format!("http://{address}/mcp"))
+}
+
+pub(super) fn params(tool: &str, input: Value) -> CallToolRequestParams {
+    let Value::Object(input) = input else {
+        panic!("an object")
+    };
+    CallToolRequestParams::new(tool.to_owned()).with_arguments(input)
+}
+
+pub(super) async fn call(client: &Client, tool: &str, input: Value) -> CallToolResult {
+    client.call_tool(params(tool, input)).await.unwrap()
+}
+
+/// The text that a model reads.
+pub(super) fn text(result: &CallToolResult) -> &str {
+    result.content[0].as_text().map_or("", |content| &content.text)
+}
+
+/// `toolgate mcp` as a client starts it.
+pub(super) struct Stdio {
+    folder: TempDir,
+    child: Child,
+}
+
+impl Stdio {
+    pub(super) fn start(args: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        for name in ["home", "work"] {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        let rules = json!({"permission": {"bash": "ask"}});
+        fs::write(folder.path().join("work/opencode.json"), rules.to_string()).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", folder.path().join("home"))
+            .env("TMPDIR", folder.path())
+            .env("SHELL", "/bin/bash")
+            .current_dir(folder.path().join("work"))
+            .arg("mcp")
+            .args(args)
+            .stdin(Pipe::piped())
+            .stdout(Pipe::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Self { folder, child }
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.folder.path().join("work")
+    }
+
+    pub(super) fn transport(&mut self) -> (ChildStdout, ChildStdin) {
+        (self.child.stdout.take().unwrap(), self.child.stdin.take().unwrap())
+    }
+
+    pub(super) async fn ended(&mut self) -> ExitStatus {
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        ended.expect("it ends with its input").unwrap()
+    }
+}
+
+/// A service around an engine in this process.
+pub(super) struct Service {
+    pub(super) address: SocketAddr,
+    closing: CancellationToken,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Service {
+    pub(super) async fn stop(self) {
+        self.closing.cancel();
+        self.stop.cancel();
+        self.served.await.unwrap();
+    }
+}
+
+pub(super) async fn serve(inside: &Inside) -> Service {
+    let closing = CancellationToken::new();
+    let shared = Arc::new(Shared {
+        engine: inside.engine.clone(),
+        heartbeat: HEARTBEAT,
+        output_retention: Duration::from_secs(60),
+        call_retention: Duration::from_secs(60),
+        max_message_bytes: MAX_MESSAGE_BYTES,
+        client: "cli".to_owned(),
+        origins: Arc::new([]),
+        authenticator: Authenticator::load(AuthSettings::default()).unwrap(),
+        started: Timestamp::now(),
+        sandbox: SandboxFacts {
+            landlock: 0,
+            seccomp: false,
+            is_on: false,
+            mode: "off",
+            network: "on",
+            required: false,
+            missing: Vec::new(),
+        },
+        hosts: Default::default(),
+        closing: closing.clone(),
+    });
+    let services = Services::new(shared).await.unwrap();
+    let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = incoming.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let served = tokio::spawn({
+        let stop = stop.clone();
+        async move { services.serve(Listener::Tcp(incoming), stop).await.unwrap() }
+    });
+    Service {
+        address,
+        closing,
+        stop,
+        served,
+    }
+}

@@ -1,0 +1,74 @@
+//! The official TypeScript SDK as a client, over both transports. `tests/setup/tools.sh` installs it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::*;
+
+const SCRIPT: &str = include_str!("client.mjs");
+
+async fn run(args: &[&str], folder: &Path) -> Value {
+    let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
+    let modules = target.join("tools/npm/node_modules/@modelcontextprotocol/sdk");
+    assert!(modules.is_dir(), "no SDK: tests/setup/tools.sh installs it");
+    let script = folder.join("client.mjs");
+    std::fs::write(&script, SCRIPT).unwrap();
+    let home = folder.join("node-home");
+    std::fs::create_dir_all(&home).unwrap();
+    let output = Command::new("node")
+        .arg(&script)
+        .arg(modules.join("dist/esm"))
+        .args(args)
+        .env("HOME", home)
+        .current_dir(folder)
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(100), output)
+        .await
+        .unwrap()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+#[test]
+fn the_typescript_sdk_is_a_client() {
+    if std::env::var_os("TOOLGATE_TEST_WITHOUT_MCP_SDK").is_some() {
+        return;
+    }
+    test(async {
+        let setup = Setup {
+            tcp: true,
+            ..Setup::permission(json!({"bash": "ask"}))
+        };
+        let server = Server::with(setup).await;
+        let url = format!("http://{}/mcp", server.tcp.as_ref().unwrap());
+        let own = tempfile::tempdir().unwrap();
+        std::fs::write(own.path().join("opencode.json"), r#"{"permission": {"bash": "ask"}}"#).unwrap();
+        let program = env!("CARGO_BIN_EXE_toolgate");
+        for args in [vec!["http", &url], vec!["stdio", program, "mcp"]] {
+            let seen = run(&args, own.path()).await;
+            let names = seen["tools"].as_array().unwrap();
+            assert!(
+                names.contains(&json!("bash")) && names.contains(&json!("question")),
+                "{seen}"
+            );
+            assert_eq!(seen["text"], "from the sdk\n", "{args:?}: {seen}");
+            assert_eq!(seen["forms"], 1, "{seen}");
+            assert!(
+                seen["progress"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|note| { note.as_str().is_some_and(|note| note.contains("waits for an answer")) })
+            );
+            assert_eq!(seen["failed"], true, "{seen}");
+            assert!(seen["resource"].as_str().unwrap().starts_with("from the sdk"), "{seen}");
+        }
+        server.assert_calm();
+    });
+}
