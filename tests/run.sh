@@ -115,7 +115,7 @@ fi
 if [[ -n "${missing[mcp-sdk]:-}" ]]; then
     # The other MCP clients are still run.
     export TOOLGATE_TEST_WITHOUT_MCP_SDK=1
-    cannot it "what needs the TypeScript SDK of MCP: it is ${missing[mcp-sdk]}"
+    cannot it "what needs the TypeScript SDK of MCP and its inspector: they are ${missing[mcp-sdk]}"
 fi
 for name in bun node-22; do
     [[ -n "${missing[$name]:-}" ]] || continue

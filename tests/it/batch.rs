@@ -189,6 +189,13 @@ fn ends_with_all_that_it_started() {
             .unwrap()
             .into_inner();
         eventually("both run", async || processes("86421").len() == 2).await;
+        let has_ended = async || {
+            children(&server, "stop-me")
+                .await
+                .iter()
+                .any(|call| call.end_time.is_some())
+        };
+        eventually("the third one ends", has_ended).await;
         let cancel = CancelCallRequest {
             call_id: "stop-me".to_owned(),
         };

@@ -78,7 +78,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tonic", &["grpc", "app", "cli"]),
     ("prost_types", &["grpc", "cli"]),
     ("rusqlite", &["store"]),
-    ("reqwest", &["net", "mcp"]),
+    ("reqwest", &["cli", "net", "mcp"]),
     ("clap", &["cli", "main"]),
     ("indicatif", &["cli"]),
     ("anyhow", &["app", "cli", "main"]),

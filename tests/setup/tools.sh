@@ -14,6 +14,7 @@ MCP_PYPI=2026.10.19 # mcp-server-time
 BUN=1.4.5
 NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
 MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
+MCP_INSPECTOR=0.15.0 # its command line; later ones want a newer Node
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -193,11 +194,13 @@ ensure_node() {
     name="$(architecture arm64)" && npm_program node-22 "node-linux-$name@$NODE" node && "$bin/node-22" --version >/dev/null 2>&1
 }
 
-# The SDK stays where npm puts it: a test loads it from there.
+# The clients stay where npm puts them: tests load them from there.
 ensure_mcp_sdk() {
     command -v node >/dev/null || return 1
-    has_version "$tools/npm/node_modules/@modelcontextprotocol/sdk/package.json" "$MCP_SDK" && return 0
-    npm_install "@modelcontextprotocol/sdk@$MCP_SDK"
+    local folder="$tools/npm/node_modules/@modelcontextprotocol"
+    has_version "$folder/sdk/package.json" "$MCP_SDK" &&
+        has_version "$folder/inspector-cli/package.json" "$MCP_INSPECTOR" && return 0
+    npm_install "@modelcontextprotocol/sdk@$MCP_SDK" "@modelcontextprotocol/inspector-cli@$MCP_INSPECTOR"
 }
 
 rm -f "$tools/apt-failed"

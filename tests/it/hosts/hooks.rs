@@ -72,7 +72,7 @@ fn hooks_change_results_definitions_and_answers() {
         let running = start("allowed");
         let (id, input, _) = host.hook("permission.ask").await;
         assert_eq!(
-            (input["permission"].as_str(), input["tool"].as_str()),
+            (input["permission"].as_str(), input["tool"]["name"].as_str()),
             (Some("bash"), Some("bash"))
         );
         host.leaves(&id, json!({ "status": "allow" })).await;

@@ -1,6 +1,6 @@
 //! The official TypeScript SDK as a client, over both transports. `tests/setup/tools.sh` installs it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,9 +10,14 @@ use crate::support::*;
 
 const SCRIPT: &str = include_str!("client.mjs");
 
-async fn run(args: &[&str], folder: &Path) -> Value {
+/// Where npm puts the clients.
+fn packages() -> PathBuf {
     let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
-    let modules = target.join("tools/npm/node_modules/@modelcontextprotocol/sdk");
+    target.join("tools/npm/node_modules/@modelcontextprotocol")
+}
+
+async fn run(args: &[&str], folder: &Path) -> Value {
+    let modules = packages().join("sdk");
     assert!(modules.is_dir(), "no SDK: tests/setup/tools.sh installs it");
     let script = folder.join("client.mjs");
     std::fs::write(&script, SCRIPT).unwrap();
@@ -70,5 +75,55 @@ fn the_typescript_sdk_is_a_client() {
             assert!(seen["resource"].as_str().unwrap().starts_with("from the sdk"), "{seen}");
         }
         server.assert_calm();
+    });
+}
+
+/// Runs the command line of the MCP Inspector on `toolgate mcp` in a folder; returns what it prints.
+async fn inspect(folder: &Path, args: &[&str]) -> Value {
+    let cli = packages().join("inspector-cli/build/cli.js");
+    assert!(cli.is_file(), "no inspector: tests/setup/tools.sh installs it");
+    let output = Command::new("node")
+        .arg(cli)
+        .args(["--cli", env!("CARGO_BIN_EXE_toolgate"), "mcp"])
+        .args(args)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(60), output)
+        .await
+        .unwrap()
+        .unwrap();
+    let (text, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{text}{errors}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{errors}"))
+}
+
+#[test]
+fn the_inspector_sees_and_calls_the_tools() {
+    if std::env::var_os("TOOLGATE_TEST_WITHOUT_MCP_SDK").is_some() {
+        return;
+    }
+    test(async {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "for the inspector\n").unwrap();
+        let listed = inspect(folder.path(), &["--method", "tools/list"]).await;
+        let tools = listed["tools"].as_array().unwrap();
+        let read = tools.iter().find(|tool| tool["name"] == "read").unwrap();
+        assert_eq!(read["annotations"]["readOnlyHint"], json!(true), "{read}");
+        let call = ["--method", "tools/call", "--tool-name", "read", "--tool-arg"];
+        let called = inspect(folder.path(), &[&call[..], &["filePath=a.txt"]].concat()).await;
+        assert!(
+            called["content"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains("1: for the inspector"),
+            "{called}"
+        );
+        let missing = inspect(folder.path(), &[&call[..], &["filePath=b.txt"]].concat()).await;
+        assert_eq!(missing["isError"], json!(true), "{missing}");
     });
 }
