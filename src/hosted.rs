@@ -1,4 +1,4 @@
-//! What front ends lend: tools, subagents and hooks, adapted to [`Tool`], [`SubagentRunner`] and [`Hook`].
+//! What front ends lend: tools, subagents and hooks, adapted to [`Tool`], [`crate::tool::SubagentRunner`] and [`Hook`].
 //!
 //! A *host* is a front end that has said hello. It outlives its stream by a grace, in which it can come back and go on.
 //! What it is to do is an [`Invocation`](invocation::Invocation), which a call, a task or a hook waits for; streams take

@@ -117,6 +117,10 @@ if [[ -n "${missing[mcp-sdk]:-}" ]]; then
     export TOOLGATE_TEST_WITHOUT_MCP_SDK=1
     cannot it "what needs the TypeScript SDK of MCP and its inspector: they are ${missing[mcp-sdk]}"
 fi
+if [[ -n "${missing[grpcio]:-}" || -n "${missing[grpcurl]:-}" ]]; then
+    skipped+=(--skip a_host_in_python)
+    cannot it "a host in Python called with grpcurl: grpcio is ${missing[grpcio]:-here}, grpcurl is ${missing[grpcurl]:-here}"
+fi
 for name in bun node-22; do
     [[ -n "${missing[$name]:-}" ]] || continue
     # What needs no runtime of JavaScript is still tested.

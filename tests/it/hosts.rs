@@ -1,8 +1,9 @@
 //! Tools and subagents that front ends lend: they are like any others, whatever their host does. Hooks are in
-//! `hosts/hooks.rs`, hosts that mean no good in `hosts/faults.rs`.
+//! `hosts/hooks.rs`, hosts that mean no good in `hosts/faults.rs`, one in another language in `hosts/python.rs`.
 
 mod faults;
 mod hooks;
+mod python;
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @mod
 MCP_PYPI=2026.10.19 # mcp-server-time
 BUN=1.4.5
 NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
+GRPCIO=1.85.1 # of Python, with its code generator
 MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 MCP_INSPECTOR=0.15.0 # its command line; later ones want a newer Node
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
@@ -139,15 +140,23 @@ ensure_mcp_npm() {
     command -v node >/dev/null
 }
 
-# With what it depends on, unlike other packages: it is a library that is run.
-ensure_mcp_pypi() {
-    local target="$tools/mcp-server-time"
-    [[ -d "$target/mcp_server_time-$MCP_PYPI.dist-info" ]] && return 0
+# pip_library FOLDER NAME==VERSION MARK: with all that it depends on, into a folder of its own; the mark is there when it is.
+pip_library() {
+    local target="$tools/$1"
+    [[ -e "$target/$3" ]] && return 0
     have_pip || apt_install python3-pip || return 1
-    log "installing mcp-server-time with pip"
+    log "installing $2 with pip"
     rm -rf "$target"
     python3 -m pip install --disable-pip-version-check --no-input --no-cache-dir --only-binary :all: \
-        --target "$target" "mcp-server-time==$MCP_PYPI" >&2
+        --target "$target" "$2" >&2
+}
+
+ensure_mcp_pypi() {
+    pip_library mcp-server-time "mcp-server-time==$MCP_PYPI" "mcp_server_time-$MCP_PYPI.dist-info"
+}
+
+ensure_grpcio() {
+    pip_library grpcio "grpcio-tools==$GRPCIO" "grpcio_tools-$GRPCIO.dist-info"
 }
 
 # npm_program FILE PACKAGE@VERSION: puts the program in a package under a name.
@@ -209,6 +218,7 @@ ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
 ensure_mcp_npm || echo "mcp-npm: not installed, and npm could not install them here"
 ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it here"
+ensure_grpcio || echo "grpcio: not installed, and pip could not install it here"
 ensure_bun || echo "bun: not installed, and npm could not install it here"
 ensure_node || echo "node-22: not installed, and npm could not install it here"
 ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it here"

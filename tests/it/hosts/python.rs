@@ -1,0 +1,77 @@
+//! A host in Python whose tool is called with grpcurl: neither knows of the other, or of any code of this repository.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::offers;
+use toolgate::grpc::proto::PromptDecision;
+
+use crate::support::*;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hosts/host.py");
+const PROTO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+
+fn tools() -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
+    target.join("tools")
+}
+
+async fn grpcurl(address: &str, method: &str, request: Value) -> Output {
+    let program = tools().join("bin/grpcurl");
+    assert!(program.exists(), "no grpcurl: tests/setup/tools.sh installs it");
+    let output = Command::new(program)
+        .args(["-plaintext", "-d", &request.to_string(), address, method])
+        .kill_on_drop(true)
+        .output();
+    tokio::time::timeout(Duration::from_secs(60), output)
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+async fn run_tool(address: &str, word: &str) -> Value {
+    let request = json!({"tool": "spell", "input": {"word": word}});
+    let output = grpcurl(address, "toolgate.v1.ToolService/RunTool", request).await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+#[test]
+fn a_host_in_python_lends_a_tool_to_grpcurl() {
+    test(async {
+        let setup = Setup {
+            tcp: true,
+            ..Setup::permission(json!({"spell_long": "ask"}))
+        };
+        let mut server = Server::with(setup).await;
+        let address = server.tcp.clone().unwrap();
+        let modules = tools().join("grpcio");
+        assert!(modules.is_dir(), "no grpcio: tests/setup/tools.sh installs it");
+        let mut host = Command::new("python3")
+            .args([SCRIPT, PROTO, &address])
+            .env("PYTHONPATH", modules)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        eventually("the tool is there", async || offers(&server, "spell").await).await;
+        let call = run_tool(&address, "cat").await;
+        assert_eq!(call["call"]["completed"]["output"], "c-a-t", "{call}");
+        let wrong = run_tool(&address, "").await;
+        assert_eq!(wrong["call"]["completed"]["title"], Value::Null, "{wrong}");
+        let mut approver = Approver::open(server.channel(), "somebody").await.unwrap();
+        let (asked, answered) = tokio::join!(run_tool(&address, "hippopotamus"), async {
+            let prompt = approver.added().await;
+            assert!(format!("{prompt:?}").contains("spell_long"), "{prompt:?}");
+            approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await
+        });
+        assert!(answered);
+        let spelt = &asked["call"]["completed"]["output"];
+        assert_eq!(spelt, "h-i-p-p-o-p-o-t-a-m-u-s", "{asked}");
+        host.kill().await.unwrap();
+        server.stop().await;
+    });
+}
