@@ -136,14 +136,6 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the moment as the standard library has it.
-    pub fn system_time(self) -> SystemTime {
-        match u64::try_from(self.0) {
-            Ok(after) => UNIX_EPOCH + Duration::from_millis(after),
-            Err(_) => UNIX_EPOCH - Duration::from_millis(self.0.unsigned_abs()),
-        }
-    }
-
     /// Returns the time that passed since `earlier`, zero if the clock went back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -3,6 +3,7 @@
 //! *Invariant:* imports `call`, `permission` and `workspace` only. A tool sees neither gRPC nor a store nor another
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
+mod blocking;
 mod child;
 mod context;
 pub mod dialect;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use blocking::blocking;
 pub use child::{Child, ChildCall, ChildPort};
 pub use context::{CallContext, CallPort};
 pub use error::{ToolError, invalid_arguments};

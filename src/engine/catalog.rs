@@ -151,13 +151,6 @@ impl Catalog {
         self.state().current.clone()
     }
 
-    /// Says whether a tool of this name is built in.
-    pub fn is_builtin(&self, name: &str) -> bool {
-        let state = self.state();
-        let mut builtin = state.parts.iter().filter(|((rank, _), _)| *rank == Rank::Builtin);
-        name == self.invalid.tool.name() || builtin.any(|(_, part)| part.has(name))
-    }
-
     /// Returns the source of a kind that offers a tool of this name, if there is one.
     pub fn source_of(&self, rank: Rank, name: &str) -> Option<String> {
         let state = self.state();
@@ -169,20 +162,7 @@ impl Catalog {
 
     /// Replaces what a source offers. Returns what is wrong with those tools that cannot be offered, which are left out.
     pub fn offer(&self, rank: Rank, source: &str, contribution: Contribution) -> Vec<SchemaError> {
-        let (mut entries, mut problems) = (Vec::new(), Vec::new());
-        for tool in contribution.tools {
-            match Entry::new(tool) {
-                Ok(entry) => entries.push(entry),
-                Err(problem) => problems.push(problem),
-            }
-        }
-        let problem = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        let part = Part {
-            entries,
-            hooks: contribution.hooks,
-            state: SourceState::Ready,
-            problem,
-        };
+        let (part, problems) = Part::of(contribution, SourceState::Ready, String::new());
         self.change(|state| {
             state.parts.insert((rank, source.to_owned()), part);
         });
@@ -192,19 +172,7 @@ impl Catalog {
     /// Replaces all sources of a kind; hooks run and names are taken in this order.
     pub fn replace(&self, rank: Rank, sources: Vec<Offered>) {
         let part = |offered: Offered| {
-            let made = offered.contribution.tools.into_iter().map(Entry::new);
-            let (mut entries, mut problems) = (Vec::new(), Vec::new());
-            made.for_each(|entry| match entry {
-                Ok(entry) => entries.push(entry),
-                Err(problem) => problems.push(problem.to_string()),
-            });
-            problems.extend(Some(offered.problem).filter(|problem| !problem.is_empty()));
-            let part = Part {
-                entries,
-                hooks: offered.contribution.hooks,
-                state: offered.state,
-                problem: problems.join("; "),
-            };
+            let (part, _) = Part::of(offered.contribution, offered.state, offered.problem);
             ((rank, offered.name), part)
         };
         let new: Vec<_> = sources.into_iter().map(part).collect();
@@ -233,12 +201,7 @@ impl Catalog {
 
     /// Says how a source is that offers nothing for now.
     pub fn report(&self, rank: Rank, source: &str, state: SourceState, problem: impl Into<String>) {
-        let part = Part {
-            entries: Vec::new(),
-            hooks: Vec::new(),
-            state,
-            problem: problem.into(),
-        };
+        let (part, _) = Part::of(Contribution::default(), state, problem.into());
         self.change(|state| {
             state.parts.insert((rank, source.to_owned()), part);
         });
@@ -345,6 +308,26 @@ impl Catalog {
 }
 
 impl Part {
+    /// Makes a source of what it offers, and tells what of that cannot be offered: besides what is wrong with the source.
+    fn of(contribution: Contribution, state: SourceState, problem: String) -> (Self, Vec<SchemaError>) {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        for tool in contribution.tools {
+            match Entry::new(tool) {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let mut texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        texts.extend(Some(problem).filter(|problem| !problem.is_empty()));
+        let part = Self {
+            entries,
+            hooks: contribution.hooks,
+            state,
+            problem: texts.join("; "),
+        };
+        (part, problems)
+    }
+
     fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.tool.name() == name)
     }

@@ -118,9 +118,6 @@ impl Hooks {
         let Outcome::Completed { output } = &mut ending.outcome else {
             return Ok(());
         };
-        if !self.handle(HookPoint::ExecuteAfter) {
-            return Ok(());
-        }
         let attachments: Vec<Value> = ending.attachments.iter().map(shown).collect();
         let result = json!({
             "title": ending.title,

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, blocking};
 use crate::workspace::Workspace;
 use crate::workspace::found::{FoundFile, OpenFile, is_folder};
 use crate::workspace::newest::{Modified, Rank};
@@ -95,11 +95,6 @@ impl TypedTool for Grep {
         let found = found.map_err(|error| unreadable(target.shown(), &error))?;
         Ok(output(&input.pattern, target.shown(), found))
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| ToolError::Internal(error.into()))
 }
 
 fn ask(input: &Input) -> Ask {

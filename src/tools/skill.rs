@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
 use crate::skills::{Catalog, Skill};
-use crate::tool::{CallContext, Offer, Tool, ToolError, invalid_arguments, schema_of};
+use crate::tool::{CallContext, Offer, Tool, ToolError, blocking, invalid_arguments, schema_of};
 
 const NAME: &str = "skill";
 const NONE: &str = "Load a skill to get detailed instructions for a specific task. No skills are currently available.";
@@ -113,11 +113,6 @@ impl Tool for LoadSkill {
         let cancelled = ctx.cancelled.clone();
         blocking(move || load(&skill, &cancelled)).await?
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| ToolError::Internal(error.into()))
 }
 
 fn not_found(name: &str, skills: &[Skill], ctx: &CallContext) -> String {

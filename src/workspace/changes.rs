@@ -60,11 +60,6 @@ impl LockedFile {
         self.planned(old.version(), Some(Version { bytes, mode }))
     }
 
-    /// Says what [`LockedFile::remove`] will do.
-    pub fn planned_removal(&self, old: &Snapshot) -> PlannedChange {
-        self.planned(old.version(), None)
-    }
-
     pub(super) fn planned(&self, before: Option<Version>, after: Option<Version>) -> PlannedChange {
         PlannedChange {
             path: self.path().real().into(),

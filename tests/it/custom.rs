@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -63,14 +63,7 @@ fn trusted() -> Setup {
 
 /// The runtime of this name that the setup of the tests has installed.
 fn runtime(name: &str) -> String {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin");
-    let own = std::env::var_os("CARGO_TARGET_DIR").map(|target| PathBuf::from(target).join("tools/bin"));
-    let mut folders = own.into_iter().chain([tools]).chain(std::env::split_paths(&path));
-    let found = folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()));
-    let found =
-        found.unwrap_or_else(|| panic!("{name} is not installed: run tests/setup/tools.sh, as `make test` does"));
-    found.to_str().unwrap().to_owned()
+    crate::support::installed(&format!("bin/{name}"))
 }
 
 async fn with_runtime(name: &str, files: &[(&str, &str)]) -> Server {

@@ -5,8 +5,6 @@ mod life;
 mod real;
 mod remote;
 
-use std::path::PathBuf;
-
 use serde_json::{Map, Value, json};
 
 use toolgate::grpc::proto::*;
@@ -74,21 +72,6 @@ async fn names(server: &Server) -> Vec<String> {
         .unwrap()
         .into_inner();
     listed.tools.into_iter().map(|tool| tool.name).collect()
-}
-
-/// Returns a file that the setup of the tests has installed.
-fn installed(path: &str) -> String {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/target")),
-        PathBuf::from,
-    );
-    let file = target.join("tools").join(path);
-    assert!(
-        file.exists(),
-        "{} is missing: run tests/setup/tools.sh, or `make test`",
-        file.display()
-    );
-    file.display().to_string()
 }
 
 fn npm(server: &str) -> String {

@@ -57,6 +57,18 @@ const SERVER_LIMIT: Duration = Duration::from_secs(30);
 /// Messages in either direction.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
+/// Returns the path of what `tests/setup/tools.sh` has installed.
+pub(crate) fn installed(path: &str) -> String {
+    let target = Path::new(PROGRAM).ancestors().nth(2).unwrap();
+    let found = target.join("tools").join(path);
+    assert!(
+        found.exists(),
+        "{} is missing: run tests/setup/tools.sh, or `make test`",
+        found.display()
+    );
+    found.display().to_string()
+}
+
 /// Runs a test on its own runtime, bounded in time.
 pub(crate) fn test<F: Future<Output = ()>>(body: F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Input;
 use crate::call::{Ask, AskPart, json_map};
 use crate::shell::{self, Command, Line, PathUse};
-use crate::tool::{CallContext, ToolError};
+use crate::tool::{CallContext, ToolError, blocking};
 use crate::workspace::Workspace;
 
 /// A line that is parsed on the spot; a longer one may take a while.
@@ -77,13 +77,6 @@ async fn parse(command: &str) -> Result<Line, ToolError> {
     }
     let command = command.to_owned();
     blocking(move || shell::parse(&command)).await
-}
-
-/// Does work that may block, where it holds up nobody.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| ToolError::Internal(error.into()))
 }
 
 /// The places that a call names.

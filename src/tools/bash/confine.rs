@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::approval::blocking;
 use crate::call::{Ask, JsonMap, json_map};
 use crate::process::sandbox::{Confinement, Demand, Mode, Sandbox};
-use crate::tool::{CallContext, Refusal, ToolError};
+use crate::tool::{CallContext, Refusal, ToolError, blocking};
 
 use refusals::{Refused, find};
 

@@ -1,6 +1,5 @@
 //! A host in Python whose tool is called with grpcurl: neither knows of the other, or of any code of this repository.
 
-use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
@@ -15,15 +14,8 @@ use crate::support::*;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/hosts/host.py");
 const PROTO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
 
-fn tools() -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
-    target.join("tools")
-}
-
 async fn grpcurl(address: &str, method: &str, request: Value) -> Output {
-    let program = tools().join("bin/grpcurl");
-    assert!(program.exists(), "no grpcurl: tests/setup/tools.sh installs it");
-    let output = Command::new(program)
+    let output = Command::new(installed("bin/grpcurl"))
         .args(["-plaintext", "-d", &request.to_string(), address, method])
         .kill_on_drop(true)
         .output();
@@ -49,11 +41,9 @@ fn a_host_in_python_lends_a_tool_to_grpcurl() {
         };
         let mut server = Server::with(setup).await;
         let address = server.tcp.clone().unwrap();
-        let modules = tools().join("grpcio");
-        assert!(modules.is_dir(), "no grpcio: tests/setup/tools.sh installs it");
         let mut host = Command::new("python3")
             .args([SCRIPT, PROTO, &address])
-            .env("PYTHONPATH", modules)
+            .env("PYTHONPATH", installed("grpcio"))
             .kill_on_drop(true)
             .spawn()
             .unwrap();

@@ -1,6 +1,6 @@
 //! The official TypeScript SDK as a client, over both transports. `tests/setup/tools.sh` installs it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,21 +11,16 @@ use crate::support::*;
 const SCRIPT: &str = include_str!("client.mjs");
 
 /// Where npm puts the clients.
-fn packages() -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
-    target.join("tools/npm/node_modules/@modelcontextprotocol")
-}
+const PACKAGES: &str = "npm/node_modules/@modelcontextprotocol";
 
 async fn run(args: &[&str], folder: &Path) -> Value {
-    let modules = packages().join("sdk");
-    assert!(modules.is_dir(), "no SDK: tests/setup/tools.sh installs it");
     let script = folder.join("client.mjs");
     std::fs::write(&script, SCRIPT).unwrap();
     let home = folder.join("node-home");
     std::fs::create_dir_all(&home).unwrap();
     let output = Command::new("node")
         .arg(&script)
-        .arg(modules.join("dist/esm"))
+        .arg(installed(&format!("{PACKAGES}/sdk/dist/esm")))
         .args(args)
         .env("HOME", home)
         .current_dir(folder)
@@ -80,10 +75,8 @@ fn the_typescript_sdk_is_a_client() {
 
 /// Runs the command line of the MCP Inspector on `toolgate mcp` in a folder; returns what it prints.
 async fn inspect(folder: &Path, args: &[&str]) -> Value {
-    let cli = packages().join("inspector-cli/build/cli.js");
-    assert!(cli.is_file(), "no inspector: tests/setup/tools.sh installs it");
     let output = Command::new("node")
-        .arg(cli)
+        .arg(installed(&format!("{PACKAGES}/inspector-cli/build/cli.js")))
         .args(["--cli", env!("CARGO_BIN_EXE_toolgate"), "mcp"])
         .args(args)
         .current_dir(folder)
