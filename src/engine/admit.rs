@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::{Entry, Registry};
-use super::run::{self, Run, running};
+use super::run::{self, Run, Work, running};
 use super::{Engine, Place, lineage, recording};
 use crate::audit::Fact;
 use crate::call::{
@@ -83,6 +84,26 @@ pub struct Started {
     pub attached: Option<Attached>,
 }
 
+/// A call that was admitted or found, and what is to be done for it: its admitter runs that.
+pub(super) struct Admitted {
+    pub(super) started: Started,
+    pub(super) work: Option<Work>,
+}
+
+impl From<Started> for Admitted {
+    fn from(started: Started) -> Self {
+        Self { started, work: None }
+    }
+}
+
+/// Separates what the maker of a call is told from what is to be done.
+fn split(admitted: Result<Admitted, AdmitError>) -> (Result<Started, AdmitError>, Option<Work>) {
+    match admitted {
+        Ok(Admitted { started, work }) => (Ok(started), work),
+        Err(error) => (Err(error), None),
+    }
+}
+
 /// Who makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
@@ -116,11 +137,9 @@ impl Engine {
     /// # Errors
     /// The call is not admitted; no record of it exists.
     pub async fn start(self: &Arc<Self>, call: ToolCall) -> Result<Started, AdmitError> {
-        // A client that is lost meanwhile drops this future at any await. The task goes on, so a call that was recorded
-        // is always run or ended, and the drain waits for it.
         let engine = self.clone();
-        let admission = async move { engine.admit(call, Maker::Client).await };
-        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        let admission = async move { split(engine.admit(call, Maker::Client).await) };
+        let admitted = self.admission(admission).await;
         admitted.unwrap_or_else(|panicked| {
             Err(AdmitError::Store(StoreError::Failed {
                 context: "the admission of a call did not come to its end".to_owned(),
@@ -129,8 +148,31 @@ impl Engine {
         })
     }
 
+    /// Runs an admission, and then the call that it admitted, in a task of their own. A client that is lost meanwhile
+    /// drops this future at any await; the task goes on, so a call that was recorded is always run or ended, and the
+    /// drain waits for it.
+    ///
+    /// # Errors
+    /// The admission panicked.
+    pub(super) async fn admission<T: Send + 'static>(
+        &self,
+        admission: impl Future<Output = (T, Option<Work>)> + Send + 'static,
+    ) -> Result<T, oneshot::error::RecvError> {
+        let (answer, answered) = oneshot::channel();
+        let admission = admission.in_current_span();
+        self.tasks.spawn(async move {
+            let (admitted, work) = admission.await;
+            // Nobody to tell: what is dropped here is the client's hold on the call.
+            let _ = answer.send(admitted);
+            if let Some(work) = work {
+                work.await;
+            }
+        });
+        answered.await
+    }
+
     /// Admits a call, or records why not.
-    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+    pub(super) async fn admit(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Admitted, AdmitError> {
         let refused = Fact::not_admitted(&call, "");
         let started = self.admit_checked(call, maker).await;
         if let Err(error) = &started {
@@ -140,7 +182,7 @@ impl Engine {
         started
     }
 
-    async fn admit_checked(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Started, AdmitError> {
+    async fn admit_checked(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Admitted, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -153,7 +195,7 @@ impl Engine {
         }
         let digest = request_digest(&call);
         if let Some(started) = self.attach_live(&call.id, &digest).await? {
-            return Ok(started);
+            return Ok(started.into());
         }
         if self.is_draining() {
             return Err(AdmitError::Draining);
@@ -301,10 +343,10 @@ impl Engine {
         mut record: CallRecord,
         prepared: Prepared,
         rights: Rights,
-    ) -> Result<Started, AdmitError> {
+    ) -> Result<Admitted, AdmitError> {
         let live = loop {
             if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
-                return Ok(started);
+                return Ok(started.into());
             }
             if let Some(live) = self.reserve(&record, prepared.entry.tool.takes_input())? {
                 break live;
@@ -331,10 +373,12 @@ impl Engine {
                 self.forget_live(&live);
                 drop(attached);
                 return if stored.request_digest == record.request_digest {
+                    let attached = None;
                     Ok(Started {
                         id: record.id,
-                        attached: None,
-                    })
+                        attached,
+                    }
+                    .into())
                 } else {
                     Err(AdmitError::IdTaken(record.id))
                 };
@@ -347,17 +391,21 @@ impl Engine {
         self.announce(&record);
         run::publish(&live, record.clone(), events);
         let id = record.id.clone();
-        if record.state.is_terminal() {
+        let work = if record.state.is_terminal() {
             lock(&self.live).remove(&id);
+            None
         } else {
             let found = (prepared.registry, prepared.entry);
             let run = Run::new(self, place, live, record, found, rights);
-            run.with_input(prepared.checked.frozen.value)
-                .spawn(asks_first, Vec::new());
-        }
-        Ok(Started {
-            id,
-            attached: Some(attached),
+            Some(
+                run.with_input(prepared.checked.frozen.value)
+                    .work(asks_first, Vec::new()),
+            )
+        };
+        let attached = Some(attached);
+        Ok(Admitted {
+            started: Started { id, attached },
+            work,
         })
     }
 
@@ -413,7 +461,8 @@ impl Engine {
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
         let found = (registry, entry);
-        Run::new(self, place, live, record.clone(), found, rights).spawn(asks_first, earlier);
+        let run = Run::new(self, place, live, record.clone(), found, rights);
+        self.tasks.spawn(run.work(asks_first, earlier));
         Ok(true)
     }
 

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tracing::Instrument as _;
 
 use super::Engine;
-use super::admit::{AdmitError, Maker};
+use super::admit::{AdmitError, Admitted, Maker};
 use super::live::{LiveCall, Progress, lock};
+use super::run::Work;
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, JsonMap, OnDisconnect, Origin, Outcome, RawInput, ToolCall,
 };
@@ -35,12 +35,21 @@ impl Engine {
     ) -> Result<Child, ToolError> {
         let (engine, parent) = (self.clone(), parent.clone());
         // The maker may be dropped at any await. The task goes on, and a handle that nobody takes stops its call.
-        let admission = async move { engine.admit_child(parent, call).await };
-        let admitted = self.tasks.spawn(admission.in_current_span()).await;
+        let admission = async move {
+            match engine.admit_child(parent, call).await {
+                Ok((child, work)) => (Ok(child), work),
+                Err(error) => (Err(error), None),
+            }
+        };
+        let admitted = self.admission(admission).await;
         admitted.unwrap_or_else(|panicked| Err(ToolError::Internal(panicked.into())))
     }
 
-    async fn admit_child(self: &Arc<Self>, maker: Arc<LiveCall>, call: ChildCall) -> Result<Child, ToolError> {
+    async fn admit_child(
+        self: &Arc<Self>,
+        maker: Arc<LiveCall>,
+        call: ChildCall,
+    ) -> Result<(Child, Option<Work>), ToolError> {
         let record = maker.record();
         let parent = &*record;
         let internal = |error: StoreError| ToolError::Internal(Box::new(error));
@@ -69,7 +78,7 @@ impl Engine {
             timeout: None,
             on_disconnect: OnDisconnect::Keep,
         };
-        let started = self.admit(call, made_by).await.map_err(refused)?;
+        let Admitted { started, work } = self.admit(call, made_by).await.map_err(refused)?;
         let Some(attached) = started.attached else {
             return Err(ToolError::Internal("a new call was taken for an old one".into()));
         };
@@ -77,7 +86,7 @@ impl Engine {
             child: attached.call().clone(),
             parent: maker,
         };
-        Ok(Child::new(started.id, Box::new(handle)))
+        Ok((Child::new(started.id, Box::new(handle)), work))
     }
 
     /// Returns how many calls hang on each other down to this one, as far as it matters.

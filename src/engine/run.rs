@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
@@ -25,6 +26,9 @@ use crate::permission::broker::{DOOM_LOOP, Opened, Rights};
 use crate::redact::Redactor;
 use crate::tool::{CallContext, CallPort as _, ToolError, invalid_arguments};
 use crate::workspace::Workspace;
+
+/// Running a call to its end, for the task that admitted it.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One run of one call.
 pub(super) struct Run {
@@ -81,9 +85,11 @@ impl Run {
         self
     }
 
-    /// Starts the call's tasks: its log writer, and the one that runs the tool. `asks_first` puts the loop question
-    /// before the tool; `earlier` are the prompts that the call had before the service died.
-    pub(super) fn spawn(self, asks_first: bool, earlier: Vec<Opened>) {
+    /// Returns what is to be done for the call: its log writer, beside what runs the tool and feeds it. They take turns
+    /// in one task, since each step of one waits for a step of the other, and waking another thread for it costs more
+    /// than the step. `asks_first` puts the loop question before the tool; `earlier` are the prompts that the call had
+    /// before the service died.
+    pub(super) fn work(self, asks_first: bool, earlier: Vec<Opened>) -> Work {
         let span = tracing::info_span!("call", id = %self.record.id, tool = %self.record.tool);
         let engine = self.engine.clone();
         let (log, commands) = mpsc::channel(writer::QUEUE);
@@ -101,10 +107,13 @@ impl Run {
             log_writer.run(commands).await;
             lock(&owner.live).remove(&id);
         };
-        engine.tasks.spawn(writing.instrument(span.clone()));
-        engine
-            .tasks
-            .spawn(self.execute(log, asks_first, earlier).instrument(span));
+        // A fault of ours takes the way to the writer with it, and then the writer ends the call.
+        let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();
+        let work = async move {
+            // The panic was reported by its hook.
+            let (_, _) = tokio::join!(writing, running);
+        };
+        Box::pin(work.instrument(span))
     }
 
     async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {

@@ -437,7 +437,7 @@ impl LogWriter {
             self.record.last_sequence += 1;
             let event = CallEvent {
                 sequence: self.record.last_sequence,
-                time: Timestamp::now(),
+                time: self.record.ended.unwrap_or_else(Timestamp::now),
                 kind,
             };
             self.unstored.push(Recorded {

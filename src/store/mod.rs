@@ -92,7 +92,7 @@ pub trait CallLog: Send + Sync + 'static {
     async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError>;
 
     /// Appends events and replaces the record, in one transaction. `record.last_sequence` is the number of the last
-    /// event. With no events only the record is replaced.
+    /// event. With no events only the record is replaced. An end among the events tells what `record.ending` does.
     ///
     /// # Errors
     /// `Conflict` if the stored log does not end just before the first event, or belongs to another owner.

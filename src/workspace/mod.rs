@@ -104,10 +104,16 @@ impl Workspace {
         self.home.as_deref()
     }
 
+    /// Returns the path that people are shown for what a model wrote: relative to the directory, `.` and `..` taken
+    /// lexically.
+    pub(super) fn shown(&self, written: impl AsRef<Path>) -> PathBuf {
+        path::normalize(&self.directory.join(written))
+    }
+
     /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links
     /// followed as far as the path exists.
     pub fn resolve(&self, written: impl AsRef<Path>) -> ResolvedPath {
-        let shown = path::normalize(&self.directory.join(written));
+        let shown = self.shown(written);
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);
         let real_inside = self.contains_real(&real);

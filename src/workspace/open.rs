@@ -62,6 +62,12 @@ pub fn is_own(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(own) && path.metadata().is_ok_and(own)
 }
 
+/// Says whether the kernel knows the way to something from memory, so that looking at it waits for no disk and no server.
+pub(super) fn is_at_hand(path: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).is_ok()
+}
+
 /// Returns what is at the real path, without opening it.
 pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
     match path.real().symlink_metadata() {

@@ -1,11 +1,13 @@
 //! Calls and their logs in the database.
 //!
-//! *Invariant:* the columns beside a record's JSON repeat what is in it, and are written in the same statement.
+//! *Invariant:* the columns beside a record's JSON repeat what is in it, and are written in the same statement. How a call
+//! ended is stored once, in the record: the text of that event is empty, and it is made from the record when it is read;
+//! should the record change after the end, the event is written out first.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::error::{Doing, decode, encode, limit, signed};
+use super::error::{Doing, decode, encode, failed, limit, signed, unsigned};
 use super::instances::Instances;
 use super::prompts;
 use super::query::Query;
@@ -43,10 +45,7 @@ impl Entry {
         };
         let json = encode("a call", &record)?;
         let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
-        let events = events
-            .iter()
-            .map(|event| Ok((signed(event.sequence), encode("an event", event)?)))
-            .collect::<Result<_, StoreError>>()?;
+        let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
         Ok(Self {
             record,
             json,
@@ -115,6 +114,9 @@ impl Entry {
             last_sequence,
             ..
         } = &self.record;
+        if state.is_terminal() && !self.ends {
+            keep_end(db, id)?;
+        }
         let number: Option<i64> = db
             .prepare_cached(
                 "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?
@@ -174,6 +176,51 @@ impl Entry {
     }
 }
 
+/// Returns the number and the stored text of an event.
+fn text_of(event: &CallEvent) -> Result<(i64, String), StoreError> {
+    let text = if matches!(event.kind, EventKind::Ended(_)) {
+        String::new()
+    } else {
+        encode("an event", event)?
+    };
+    Ok((signed(event.sequence), text))
+}
+
+/// Returns the event that tells how a call ended.
+fn end_of(record: CallRecord, sequence: i64) -> Result<CallEvent, StoreError> {
+    let ending = record
+        .ending
+        .ok_or_else(|| failed("read the log of a call", "it has an end that its record does not know"))?;
+    Ok(CallEvent {
+        sequence: unsigned(sequence),
+        time: record.ended.unwrap_or(record.created),
+        kind: EventKind::Ended(Box::new(ending)),
+    })
+}
+
+/// Writes the event of a call's end out, before the record that it is made from changes.
+fn keep_end(db: &Connection, id: &CallId) -> Result<(), StoreError> {
+    let Some(record) = get(db, id)? else { return Ok(()) };
+    let what = "write out the end of a call";
+    let end: Option<(i64, i64)> = db
+        .prepare_cached(
+            "SELECT call, sequence FROM events
+             WHERE call = (SELECT number FROM calls WHERE id = ?) AND event = ''",
+        )
+        .and_then(|mut statement| {
+            statement
+                .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
+        .doing(db, what)?;
+    let Some((call, sequence)) = end else { return Ok(()) };
+    let text = encode("an event", &end_of(record, sequence)?)?;
+    db.prepare_cached("UPDATE events SET event = ? WHERE call = ? AND sequence = ?")
+        .and_then(|mut statement| statement.execute(params![text, call, sequence]))
+        .doing(db, what)?;
+    Ok(())
+}
+
 fn get(db: &Connection, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
     let json: Option<String> = db
         .prepare_cached("SELECT record FROM calls WHERE id = ?")
@@ -183,18 +230,27 @@ fn get(db: &Connection, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
 }
 
 fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
-    let rows: Vec<String> = db
+    let rows: Vec<(i64, String)> = db
         .prepare_cached(
-            "SELECT event FROM events WHERE call = (SELECT number FROM calls WHERE id = ?) AND sequence > ?
+            "SELECT sequence, event FROM events WHERE call = (SELECT number FROM calls WHERE id = ?) AND sequence > ?
              ORDER BY sequence LIMIT ?",
         )
         .and_then(|mut statement| {
             statement
-                .query_map(params![id.as_str(), signed(after), limit(items)], |row| row.get(0))?
+                .query_map(params![id.as_str(), signed(after), limit(items)], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
                 .collect()
         })
         .doing(db, "read the log of a call")?;
-    rows.iter().map(|json| decode("an event", json)).collect()
+    let event = |(sequence, json): (i64, String)| {
+        if !json.is_empty() {
+            return decode("an event", &json);
+        }
+        let record = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
+        end_of(record, sequence)
+    };
+    rows.into_iter().map(event).collect()
 }
 
 /// Everything happens in the writer's transaction, which no other process shares: of two who adopt at once, the second

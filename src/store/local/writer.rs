@@ -44,6 +44,10 @@ const RETRY: Duration = Duration::from_millis(200);
 /// the call that made it.
 const LINGER: Duration = Duration::from_millis(4);
 
+/// The thread looks at the queue by itself for so many times [`LINGER`] after it last found something: waking it for
+/// each note would cost more than the note.
+const LOOKS: u32 = 50;
+
 /// One change, run by the writer.
 pub(super) trait Operation: Send {
     /// Makes the change, inside a savepoint.
@@ -137,9 +141,8 @@ impl Writer {
 
     /// As [`Self::note`], but hands back what a closed store refuses, for callers that hold a lock that its end needs.
     pub(super) fn try_note(&self, operation: impl Operation + 'static) -> Result<(), Refused> {
-        let is_first = self.desk.queue.push(Box::new(operation)).map_err(Refused)?;
-        // Who lingers need not hear of more to linger for.
-        if is_first {
+        let is_asleep = self.desk.queue.push(Box::new(operation)).map_err(Refused)?;
+        if is_asleep {
             self.desk.queue.filled.notify_one();
         }
         Ok(())
@@ -216,6 +219,8 @@ struct Queue {
 struct Waiting {
     operations: VecDeque<Box<dyn Operation>>,
     closed: bool,
+    /// The thread does not look at the queue before it is woken.
+    asleep: bool,
 }
 
 impl Default for Queue {
@@ -233,15 +238,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an operation; says whether it is the first one.
+    /// Queues an operation; says whether the thread has to be woken to see it.
     fn push(&self, operation: Box<dyn Operation>) -> Result<bool, Box<dyn Operation>> {
         let mut state = self.state();
         if state.closed {
             return Err(operation);
         }
-        let is_first = state.operations.is_empty();
         state.operations.push_back(operation);
-        Ok(is_first)
+        Ok(state.asleep)
     }
 
     fn close(&self) {
@@ -252,19 +256,43 @@ impl Queue {
 
     /// Waits until there may be work; false when the queue is closed and empty.
     fn wait(&self) -> bool {
-        let idle = |state: &mut Waiting| state.operations.is_empty() && !state.closed;
+        let mut state = self.state();
+        let mut idle_looks = 0;
+        loop {
+            if state.closed {
+                return !state.operations.is_empty();
+            }
+            if !is_unattended(&state) {
+                return true;
+            }
+            let had_some = !state.operations.is_empty();
+            idle_looks = if had_some { 0 } else { idle_looks + 1 };
+            if idle_looks > LOOKS {
+                state = self.sleep(state);
+                idle_looks = 0;
+                continue;
+            }
+            let (later, looked) = self
+                .filled
+                .wait_timeout(state, LINGER)
+                .unwrap_or_else(PoisonError::into_inner);
+            // Somebody else may have done it all meanwhile.
+            if had_some && looked.timed_out() && !later.operations.is_empty() {
+                return true;
+            }
+            state = later;
+        }
+    }
+
+    /// Waits until something is queued.
+    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+        state.asleep = true;
         let mut state = self
             .filled
-            .wait_while(self.state(), idle)
+            .wait_while(state, |state| state.operations.is_empty() && !state.closed)
             .unwrap_or_else(PoisonError::into_inner);
-        if !state.closed && is_unattended(&state) {
-            (state, _) = self
-                .filled
-                .wait_timeout_while(state, LINGER, |state| !state.closed && is_unattended(state))
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        // Somebody else may have done it all by now.
-        !(state.closed && state.operations.is_empty())
+        state.asleep = false;
+        state
     }
 
     /// Takes the next operations, for whoever holds the connection.

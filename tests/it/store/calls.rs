@@ -152,6 +152,24 @@ pub(crate) async fn a_restart_finds_calls(fixture: &dyn Fixture) {
     );
 }
 
+pub(crate) async fn a_change_after_the_end_leaves_the_end(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let mut call = create(&*store, record("c", &instance)).await;
+    let mut events = end(&mut call, Timestamp(2_000));
+    store.append(call.clone(), events.clone()).await.unwrap();
+    for number in 0..2 {
+        let ending = call.ending.as_mut().unwrap();
+        ending.metadata.insert("late".to_owned(), number.into());
+        call.last_sequence += 1;
+        events.push(event(call.last_sequence));
+        let newest = events.last().cloned().into_iter().collect();
+        store.append(call.clone(), newest).await.unwrap();
+        assert_eq!(store.events(&call.id, 1, 10).await.unwrap(), events);
+        assert_eq!(store.get(&call.id).await.unwrap().unwrap(), call);
+    }
+}
+
 pub(crate) async fn orphans_change_owner_once(fixture: &dyn Fixture) {
     let dead = InstanceId::generate();
     let store = fixture.open(&dead).await;
