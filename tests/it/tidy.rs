@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("shell", &[]),
     ("net", &[]),
+    ("html", &[]),
     ("store", &["audit", "call"]),
     ("permission", &["call", "store"]),
     ("tool", &["call", "permission", "workspace"]),
