@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use self::places::{Common, Sources, places};
-use self::upkeep::{OutputSweep, flush_refusals, log_head, sweep};
+use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::audit::Recorder;
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
@@ -41,9 +41,11 @@ use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSetting
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
 use crate::mcp::Servers;
+use crate::net::Network;
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
+use crate::skills::remote::Remote;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -70,6 +72,8 @@ pub struct App {
     socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
     retention: OutputSweep,
+    remote_skills: Vec<Remote>,
+    network: Network,
     drain_grace: Duration,
 }
 
@@ -148,9 +152,10 @@ impl App {
         let kernel = Kernel::probe();
         let (of_sandbox, folder) = (config.clone(), data_dir.clone());
         let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
-        let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
+        let network = Network::new(config.network.clone());
+        let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, sandbox.as_ref());
         let hosts = Arc::new(Hosts::default());
-        let mcp = Servers::new(programs.clone());
+        let mcp = Servers::new(programs.clone(), network.clone());
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {
             hosts: &hosts,
@@ -160,7 +165,7 @@ impl App {
                 extensions::watch(&extensions, settings, &place.tools);
             },
         };
-        let places = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
+        let (places, remote_skills) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -215,6 +220,8 @@ impl App {
                 audit: config.audit.retention,
                 max_total_bytes: config.limits.max_total_output_bytes,
             },
+            remote_skills,
+            network,
             drain_grace: config.drain_grace,
         })
     }
@@ -275,6 +282,7 @@ impl App {
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
+        servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let app = Parts {
             store: self.store,
             engine: self.engine,

@@ -39,6 +39,8 @@ pub mod shell;
 
 pub mod net;
 
+pub mod html;
+
 pub mod store;
 
 pub mod permission;

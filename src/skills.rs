@@ -3,10 +3,11 @@
 //! A [`Catalog`] knows those of one workspace. It looks again whenever it is asked to, and reads only the files that have
 //! changed since, so a new skill is there at once.
 //!
-//! *Invariant:* imports `frontmatter` and `workspace`. Everything in a skill was written by somebody else: files are
+//! *Invariant:* imports `frontmatter`, `net` and `workspace`. Everything in a skill was written by somebody else: files are
 //! regular ones of bounded size, searches and lists are bounded, and what is wrong with one skill concerns no other.
 
 mod catalog;
+pub mod remote;
 
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};

@@ -14,10 +14,12 @@ use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
 use crate::mcp::Servers;
+use crate::net::Network;
 use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
 use crate::process::sandbox::Sandbox;
 use crate::skills;
+use crate::skills::remote::Remote;
 use crate::store::Store;
 use crate::tool::plan::Plans;
 use crate::tool::{Subagents, Tool};
@@ -40,6 +42,7 @@ use crate::tools::skill::LoadSkill;
 use crate::tools::task::Task;
 use crate::tools::todoread::TodoRead;
 use crate::tools::todowrite::TodoWrite;
+use crate::tools::webfetch::WebFetch;
 use crate::tools::write::Write;
 use crate::workspace::Workspace;
 use crate::workspace::files::Files;
@@ -53,12 +56,14 @@ pub(super) struct Common {
     files: Arc<Files>,
     shell: Shell,
     plans: Arc<Plans>,
+    webfetch: WebFetch,
 }
 
 impl Common {
     pub(super) fn new(
         config: &Config,
         programs: &Programs,
+        network: &Network,
         flags: Flags,
         data_dir: &Path,
         sandbox: Option<&Arc<Sandbox>>,
@@ -68,6 +73,7 @@ impl Common {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
             shell: Shell::new(programs.clone(), confine),
             plans: Arc::new(Plans::new(data_dir)),
+            webfetch: WebFetch::new(network.clone()),
             flags,
         }
     }
@@ -80,6 +86,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         files,
         shell,
         plans,
+        webfetch,
     } = common;
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -91,6 +98,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         Arc::new(Edit::new(files.clone())),
         Arc::new(Write::new(files.clone())),
         Arc::new(task),
+        Arc::new(webfetch.clone()),
         Arc::new(TodoWrite),
         Arc::new(TodoRead),
         Arc::new(LoadSkill::new(skills)),
@@ -117,6 +125,7 @@ pub(super) struct Sources<'a> {
     pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
 }
 
+/// Opens the workspaces; returns them with the skills that they want fetched.
 pub(super) fn places(
     config: &Config,
     data_dir: &Path,
@@ -124,7 +133,7 @@ pub(super) fn places(
     store: &Arc<dyn Store>,
     common: &Common,
     sources: &Sources<'_>,
-) -> anyhow::Result<Vec<Place>> {
+) -> anyhow::Result<(Vec<Place>, Vec<Remote>)> {
     let output_dir = data_dir.join("tool-output");
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
@@ -137,10 +146,13 @@ pub(super) fn places(
         }
         let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
+        let remote = tools.remote_skills(workspace.trust, environment);
+        let mut readable = skills.folders_outside(opened.worktree());
+        readable.extend(remote.iter().map(|remote| remote.folder.clone()));
         let folders = Folders {
             output_dir: &output_dir,
             data_dir,
-            skills: &skills.folders_outside(opened.worktree()),
+            skills: &readable,
         };
         let agents = Agents::new(&tools.agents, folders);
         let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
@@ -162,9 +174,11 @@ pub(super) fn places(
         };
         (sources.watch)(&place, &tools);
         mcp::start(sources.mcp, &place, named, environment);
-        Ok(place)
+        Ok((place, remote))
     };
-    config.workspaces.iter().map(place).collect()
+    let places: anyhow::Result<Vec<(Place, Vec<Remote>)>> = config.workspaces.iter().map(place).collect();
+    let (places, remote): (_, Vec<_>) = places?.into_iter().unzip();
+    Ok((places, remote.concat()))
 }
 
 fn truncation(limits: ToolOutputLimits) -> truncate::Limits {

@@ -1,4 +1,4 @@
-//! What a running service does now and then: deleting what is old, recording what was only counted.
+//! What a running service does now and then: deleting what is old, recording what was only counted, fetching skills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use crate::call::Timestamp;
 use crate::config::service::RetentionConfig;
 use crate::engine::Engine;
 use crate::grpc::ServeError;
+use crate::net::Network;
+use crate::skills::remote::Remote;
 use crate::store::local::LocalStore;
 use crate::store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _};
 
@@ -86,6 +88,24 @@ pub(super) async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken)
         .is_some()
     {
         engine.flush_refusals(false);
+    }
+    Ok(())
+}
+
+/// Fetches the skills that are not there yet. Whoever lists skills afterwards finds them.
+pub(super) async fn fetch_skills(
+    network: Network,
+    wanted: Vec<Remote>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    for remote in wanted {
+        let url = &remote.url;
+        match stop.run_until_cancelled(remote.fetch(&network)).await {
+            None => break,
+            Some(Ok(true)) => tracing::info!(url, "skills fetched"),
+            Some(Ok(false)) => {}
+            Some(Err(error)) => tracing::warn!(url, "skills.urls: the skills are left out: {error}"),
+        }
     }
     Ok(())
 }

@@ -74,6 +74,13 @@ impl Environment {
             .or_else(|| self.home().map(|home| home.join(".local/share")))
     }
 
+    /// Returns the folder of what can be had again: `$XDG_CACHE_HOME` or `~/.cache`.
+    pub fn cache_home(&self) -> Option<PathBuf> {
+        self.folder("XDG_CACHE_HOME")
+            .map(Path::to_path_buf)
+            .or_else(|| self.home().map(|home| home.join(".cache")))
+    }
+
     /// Returns the folder for sockets, if the login session has one.
     pub fn runtime_dir(&self) -> Option<&Path> {
         self.folder("XDG_RUNTIME_DIR")

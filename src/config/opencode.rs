@@ -20,6 +20,7 @@ use crate::call::{JsonMap, Rule};
 use crate::permission::agents::{AgentConfig, AgentsConfig, Mode};
 use crate::permission::rules;
 use crate::skills::Root;
+use crate::skills::remote::Remote;
 
 pub use super::sources::{Leaf, Origin};
 
@@ -114,6 +115,11 @@ impl ToolsConfig {
     /// Returns every value in force and where it comes from.
     pub fn explain(&self) -> Vec<Leaf<'_>> {
         sources::leaves(&self.merged, &self.layers)
+    }
+
+    /// Returns the skills that are to be fetched: those that the project names only if it is trusted.
+    pub fn remote_skills(&self, trusted: bool, env: &Environment) -> Vec<Remote> {
+        skills::remote(self.code("skills", trusted).as_ref(), env)
     }
 
     /// Returns one part of the configuration that names code to be run, such as `mcp` or `plugin`: without what the

@@ -16,9 +16,11 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::{read, toml_file};
 use crate::audit::Key;
+use crate::net;
 use crate::redact::Redactor;
 
 mod auth;
+mod network;
 mod resolve;
 mod sandbox;
 mod secrets;
@@ -55,6 +57,8 @@ pub struct RawConfig {
     pub audit: RawAudit,
     /// What is shown to nobody.
     pub redact: RawRedact,
+    /// Which servers tools may reach.
+    pub network: RawNetwork,
     /// What programs are confined to.
     pub sandbox: RawSandbox,
     /// How commands are run.
@@ -175,6 +179,16 @@ pub struct RawRedact {
     pub patterns: Option<Vec<String>>,
 }
 
+/// The part `network`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawNetwork {
+    /// Hosts and networks that tools may reach although they are not of the public internet.
+    pub allow: Option<Vec<String>>,
+    /// `none`, `environment` or the address of a proxy.
+    pub proxy: Option<String>,
+}
+
 /// The part `sandbox`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -264,6 +278,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// What is shown to nobody.
     pub redact: RedactConfig,
+    /// Which servers tools may reach, and how.
+    pub network: net::Settings,
     /// What programs are confined to.
     pub sandbox: SandboxConfig,
     /// How commands are run.

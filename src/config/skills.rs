@@ -1,7 +1,7 @@
 //! Where skills are looked for (`spec/skills-and-lsp.md` §A.2).
 //!
-//! Three tiers, weak to strong: the folders of other programs (`.claude`, `.agents`), the configuration folders, and what
-//! `skills.paths` names. Within the first two an inner folder beats an outer one, and the project beats the home folder.
+//! Four tiers, weak to strong: the folders of other programs (`.claude`, `.agents`), the configuration folders, what
+//! `skills.paths` names, and what was fetched from `skills.urls`. Within the first two an inner folder beats an outer one, and the project beats the home folder.
 //!
 //! *Invariant:* a folder is listed whether or not it is there, so that what is made later is found.
 
@@ -14,6 +14,8 @@ use super::flags::Flags;
 use super::layers::{Folder, project_folders};
 use crate::call::JsonMap;
 use crate::skills::Root;
+use crate::skills::remote::Remote;
+use crate::workspace::marks::sha256;
 
 /// The folders of other programs that have skills in them, weak to strong.
 const CLAUDE: &str = ".claude";
@@ -86,17 +88,9 @@ fn configuration(project: &[Folder], env: &Environment, flags: &Flags) -> Vec<(F
 
 /// Returns the folders that the configuration names.
 fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut Vec<String>) -> Vec<Root> {
-    let texts = |key: &str| {
-        let texts = merged.get("skills").and_then(|skills| skills.get(key)?.as_array());
-        texts.into_iter().flatten().filter_map(Value::as_str)
-    };
-    for url in texts("urls") {
-        warnings.push(format!(
-            "skills.urls: the skills of {url} are left out: skills are not fetched from the network"
-        ));
-    }
+    let part = merged.get("skills");
     let mut roots = Vec::new();
-    for text in texts("paths") {
+    for text in texts(part, "paths") {
         let path = env.resolve(text, directory);
         if !path.is_dir() {
             warnings.push(format!("skills.paths: {} is not a folder", path.display()));
@@ -108,7 +102,30 @@ fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut V
             within: None,
         });
     }
+    roots.extend(remote(part, env).into_iter().map(|remote| Root {
+        within: Some(remote.folder.clone()),
+        path: remote.folder,
+        enters_hidden: false,
+        own_only: false,
+    }));
     roots
+}
+
+fn texts<'v>(part: Option<&'v Value>, key: &str) -> impl Iterator<Item = &'v str> {
+    let texts = part.and_then(|skills| skills.get(key)?.as_array());
+    texts.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Returns what the part `skills` of a configuration names by URL, and where that is kept.
+pub(super) fn remote(part: Option<&Value>, env: &Environment) -> Vec<Remote> {
+    let Some(cache) = env.cache_home() else {
+        return Vec::new();
+    };
+    let remote = |url: &str| Remote {
+        folder: cache.join("toolgate/skills").join(&sha256(url.as_bytes())[..16]),
+        url: url.to_owned(),
+    };
+    texts(part, "urls").map(remote).collect()
 }
 
 /// Of a folder that is listed twice the stronger place counts.
@@ -152,6 +169,7 @@ mod tests {
             assert_eq!(
                 root.within.is_some(),
                 root.path.starts_with(top.join("repo")) && !root.path.ends_with("named")
+                    || root.path.starts_with(top.join("home/.cache"))
             );
         }
         warnings
@@ -180,9 +198,10 @@ mod tests {
                 "repo/sub/.opencode/skills",
                 "repo/sub/named",
                 "home/more",
+                "home/.cache/toolgate/skills/b101106561112f1b",
             ],
         );
-        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -28,6 +28,7 @@ pub use local::Local;
 
 use self::server::Server;
 use crate::call::SourceState;
+use crate::net::Network;
 use crate::process::Programs;
 use crate::tool::Tool;
 
@@ -95,17 +96,14 @@ struct Surroundings {
     /// The same as a URL.
     root: String,
     programs: Programs,
-    http: Http,
+    network: Network,
     tasks: TaskTracker,
 }
-
-/// The client for HTTP, or why there is none. Made when the first server needs it: it reads the machine's certificates.
-type Http = Arc<OnceLock<Result<reqwest::Client, String>>>;
 
 /// The servers of all workspaces. Dropping it asks them to end.
 pub struct Servers {
     programs: Programs,
-    http: Http,
+    network: Network,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -113,11 +111,11 @@ pub struct Servers {
 
 impl Servers {
     /// Makes the place for servers; none runs yet.
-    pub fn new(programs: Programs) -> Self {
+    pub fn new(programs: Programs, network: Network) -> Self {
         let stop = CancellationToken::new();
         Self {
             programs,
-            http: Http::default(),
+            network,
             tasks: TaskTracker::new(),
             _stop: stop.clone().drop_guard(),
             stop,
@@ -132,7 +130,7 @@ impl Servers {
             root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
             directory,
             programs: self.programs.clone(),
-            http: self.http.clone(),
+            network: self.network.clone(),
             tasks: self.tasks.clone(),
         };
         let span = tracing::info_span!("mcp", server = %settings.name);

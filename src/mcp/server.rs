@@ -21,7 +21,7 @@ use super::sse::Sse;
 use super::tool::McpTool;
 use super::{Kind, Login, Remote, ServerSettings, Shelf, Surroundings};
 use crate::call::{Effect, SourceState};
-use crate::net;
+use crate::net::Url;
 use crate::process::{Exit, Peer};
 use crate::tool::Tool;
 
@@ -175,15 +175,11 @@ impl Server {
             Some(Login::Token(token)) => Some(token),
             None => None,
         };
-        let http = Arc::clone(&self.around.http);
-        let make = move || {
-            http.get_or_init(|| net::client().map_err(|error| client::chain(&error)))
-                .clone()
-        };
-        let made = tokio::task::spawn_blocking(make).await;
-        let made = made.unwrap_or_else(|_| Err("The service stops".to_owned()));
+        let failed = |error: &dyn std::error::Error| ConnectError::Failed(error.to_string());
+        let url = Url::parse(&remote.url).map_err(|error| failed(&error))?;
+        let made = self.around.network.client_to(&url).await;
         let endpoint = Endpoint {
-            client: made.map_err(ConnectError::Failed)?,
+            client: made.map_err(|error| failed(&error))?,
             url: remote.url.as_str().into(),
             headers,
             token,

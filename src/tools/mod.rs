@@ -1,7 +1,7 @@
 //! The built-in tools, one file each, with its description beside it.
 //!
-//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `shell` and `skills`; never the engine, the permissions, a store, the
-//! wire or another tool.
+//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `shell`, `skills`, `net` and `html`; never the engine, the
+//! permissions, a store, the wire or another tool.
 
 pub mod apply_patch;
 pub mod bash;
@@ -21,6 +21,7 @@ pub mod skill;
 pub mod task;
 pub mod todoread;
 pub mod todowrite;
+pub mod webfetch;
 pub mod write;
 
 #[cfg(test)]

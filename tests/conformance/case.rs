@@ -14,6 +14,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::entry::Entry;
+use crate::http::ExpectedRequest;
 use crate::matcher::Matcher;
 use crate::rows::{
     AgentPermission, Arity, DisabledTools, Evaluate, Registry, Ruleset, SchemaTransform, Truncate, Wildcard,
@@ -90,7 +91,7 @@ pub(crate) struct Scenario {
     pub(crate) env: Pairs<String>,
     pub(crate) git: Option<bool>,
     pub(crate) cwd: Option<String>,
-    http: Option<Map<String, Value>>,
+    pub(crate) http: Option<Map<String, Value>>,
     upstreams: Option<Map<String, Value>>,
     pub(crate) mcp: Option<Map<String, Value>>,
     lsp: Option<Map<String, Value>>,
@@ -234,7 +235,7 @@ pub(crate) struct Expect {
     pub(crate) todos: Option<ExpectedTodos>,
     pub(crate) questions: Option<Vec<Pairs<Matcher>>>,
     pub(crate) events: Option<Vec<ExpectedEvent>>,
-    requests: Option<Value>,
+    pub(crate) requests: Option<Vec<ExpectedRequest>>,
     pub(crate) mcp_calls: Option<Vec<ExpectedMcpCall>>,
     lsp_messages: Option<Value>,
     pub(crate) subagents: Option<Vec<ExpectedSubagent>>,
@@ -455,11 +456,7 @@ const LSP_SERVER: &[&str] = &["extensions", "initialization", "responses", "beha
 impl Scenario {
     /// Names the first feature that the runner cannot play.
     pub(crate) fn unplayable(&self) -> Option<&'static str> {
-        let settings = [
-            ("http", self.http.is_some()),
-            ("upstreams", self.upstreams.is_some()),
-            ("lsp", self.lsp.is_some()),
-        ];
+        let settings = [("upstreams", self.upstreams.is_some()), ("lsp", self.lsp.is_some())];
         let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
         set.or_else(|| self.steps.iter().find_map(Step::unplayable))
     }
@@ -562,16 +559,13 @@ impl Expect {
             ("questions", self.questions.is_some()),
             ("events", self.events.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
+            ("requests", self.requests.is_some()),
             ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
 
     fn unplayable(&self) -> Option<&'static str> {
-        let keys = [
-            ("requests", self.requests.is_some()),
-            ("lsp_messages", self.lsp_messages.is_some()),
-        ];
-        keys.into_iter().find_map(|(key, set)| set.then_some(key))
+        self.lsp_messages.is_some().then_some("lsp_messages")
     }
 }

@@ -6,11 +6,8 @@
 /// An id, or the beginning of ids followed by `*`, and why those cases cannot pass yet.
 pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("codesearch/*", "no tool codesearch"),
-    ("config/permission/later-rule-wins", "no tool webfetch"),
-    ("custom/hook/before-blocks", "no tool webfetch"),
     ("framework/registry/*", "the list has tools that are not built"),
     ("lsp/*", "no tool lsp"),
-    ("webfetch/*", "no tool webfetch"),
     ("websearch/exa/*", "no tool websearch"),
 ];
 

@@ -14,6 +14,7 @@ mod entry;
 mod fake_mcp;
 mod happenings;
 mod host;
+mod http;
 mod known;
 mod matcher;
 mod mcp;

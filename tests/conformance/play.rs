@@ -22,6 +22,7 @@ use crate::approver::{Approver, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
+use crate::http::Http;
 use crate::mcp;
 use crate::rows::{AgentPermission, Registry};
 use crate::server::{Server, print_config};
@@ -61,12 +62,17 @@ pub(crate) enum End {
 
 /// Plays a case that is made of steps.
 pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Result<Problems> {
+    let http = match &scenario.http {
+        Some(paths) => Some(Http::start(paths).await?),
+        None => None,
+    };
     let setup = Setup {
         files: Some(&scenario.files),
         outside: Some(&scenario.outside),
         home: Some(&scenario.home),
         config: Some(&scenario.config),
         mcp: scenario.mcp.as_ref(),
+        http: http.as_ref().map(Http::address),
         cwd: scenario.cwd.as_deref(),
         without_git: scenario.git == Some(false),
     };
@@ -76,15 +82,21 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
         return in_time(config_steps(scenario, &folders)).await;
     }
     let server = Server::start(&folders, &scenario.env).await?;
-    let outcome = in_time(with_approver(scenario, &folders, &server)).await;
+    let outcome = in_time(with_approver(scenario, &folders, http.as_ref(), &server)).await;
     finish(server, outcome).await
 }
 
-async fn with_approver(scenario: &Scenario, folders: &Folders, server: &Server) -> Result<Problems> {
+async fn with_approver(
+    scenario: &Scenario,
+    folders: &Folders,
+    http: Option<&Http>,
+    server: &Server,
+) -> Result<Problems> {
     let (approver, notices) = Approver::open(server.channel()).await?;
     let script = Script::default();
     let host = Host::open(server.channel(), script.clone()).await?;
     let mut player = Player::new(scenario, folders, server.channel(), notices, script);
+    player.http = http;
     if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
         player.happenings = Some(Happenings::watch(server.channel()).await?);
     }
@@ -235,6 +247,8 @@ struct Player<'a> {
     vars: Vars,
     /// There if the case expects events.
     happenings: Option<Happenings>,
+    /// There if the case has a web server.
+    http: Option<&'a Http>,
 }
 
 impl<'a> Player<'a> {
@@ -253,6 +267,7 @@ impl<'a> Player<'a> {
             script,
             vars: folders.vars(),
             happenings: None,
+            http: None,
         }
     }
 
@@ -304,6 +319,7 @@ impl<'a> Player<'a> {
     /// Plays the calls `first..=last`, which run beside each other, and judges them when all have ended.
     async fn calls(&mut self, first: usize, last: usize) -> Result<Problems> {
         let reached = mcp::calls(&self.folders.mcp())?.len();
+        let asked = self.http.map_or(0, |http| http.reached().len());
         let mut running = JoinSet::new();
         for index in first..=last {
             let name = name_of(index, &self.scenario.steps[index]);
@@ -347,6 +363,8 @@ impl<'a> Player<'a> {
         let last = &self.scenario.steps[last];
         let reached = &mcp::calls(&self.folders.mcp())?[reached..];
         problems.extend(verdict::mcp_calls(last, reached, &self.vars));
+        let requests = self.http.map(Http::reached).unwrap_or_default();
+        problems.extend(verdict::requests(last, &requests[asked..], &self.vars));
         Ok(problems)
     }
 

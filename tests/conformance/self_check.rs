@@ -11,6 +11,7 @@ use crate::args::Args;
 use crate::case::{Answer, Reply, Step, parse};
 use crate::entry::{Content, Entry};
 use crate::happenings::Happening;
+use crate::http::Reached;
 use crate::known;
 use crate::matcher::Matcher;
 use crate::report::{Outcome, judge};
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Result<()> {
     replies().context("replies")?;
     question_replies().context("replies to questions")?;
     expected_events().context("expected events")?;
+    expected_requests().context("expected requests")?;
     parallel_replies().context("replies of parallel steps")?;
     outcomes().context("outcomes")?;
     arguments().context("arguments")
@@ -347,6 +349,36 @@ fn expected_events() -> Result<()> {
         let step = json!({"tool": "x", "expect": {"events": expected}});
         let step: Step = serde_json::from_value(step)?;
         let problems = verdict::events("step", &step, &happened, &Vars::default());
+        ensure!(problems.is_empty() == holds, "{expected}: {problems:?}");
+    }
+    Ok(())
+}
+
+fn expected_requests() -> Result<()> {
+    let reached = Reached {
+        method: "POST".to_owned(),
+        path: "/mcp".to_owned(),
+        headers: object(json!({"accept": "text/plain"})),
+        json: Some(json!({"id": 1})),
+    };
+    let rows = [
+        (json!([{}]), true),
+        (json!([]), false),
+        (json!([{}, {}]), false),
+        (json!([{"method": "POST", "path": "/mcp"}]), true),
+        (json!([{"method": "GET"}]), false),
+        (json!([{"path": "/"}]), false),
+        (json!([{"headers": {"accept": {"equals": "text/plain"}}}]), true),
+        (json!([{"headers": {"accept": {"equals": "*"}}}]), false),
+        (json!([{"headers": {"cookie": {"exists": true}}}]), false),
+        (json!([{"json": {"/id": {"equals": 1}}}]), true),
+        (json!([{"json": {"/id": {"equals": 2}}}]), false),
+        (json!([{"json": {"/more": {"exists": true}}}]), false),
+    ];
+    for (expected, holds) in rows {
+        let step = json!({"tool": "x", "expect": {"requests": expected}});
+        let step: Step = serde_json::from_value(step)?;
+        let problems = verdict::requests(&step, std::slice::from_ref(&reached), &Vars::default());
         ensure!(problems.is_empty() == holds, "{expected}: {problems:?}");
     }
     Ok(())

@@ -133,6 +133,8 @@ fn program(folders: &Folders, env: &Pairs<String>) -> Command {
         .env("HOME", folders.home())
         .env("SHELL", "/bin/bash")
         .env("LANG", "C.UTF-8")
+        // Where the case's own web server is.
+        .env("TOOLGATE_NETWORK_ALLOW", "127.0.0.1")
         .envs(env.0.iter().map(|(name, value)| (name, vars.text(value))))
         .current_dir(folders.cwd())
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! Placeholders: `${workspace}`, `${outside}`, `${home}`, `${output_path}`.
+//! Placeholders: `${workspace}`, `${outside}`, `${home}`, `${http}`, `${output_path}`.
 //!
 //! *Invariant:* pure. Only known names are replaced; `${…}` of a shell command stays.
 

@@ -12,6 +12,7 @@ use toolgate::grpc::proto::{Attachment, HostRunSubagent, PermissionRequest, Tool
 
 use crate::case::{ExpectedAttachment, ExpectedEvent, ExpectedPermission, ExpectedTodos, Pairs, Status, Step};
 use crate::happenings::Happening;
+use crate::http::Reached;
 use crate::matcher::{Matcher, mismatch, show};
 use crate::play::{End, Observed, Problems};
 use crate::vars::Vars;
@@ -331,6 +332,50 @@ pub(crate) fn mcp_calls(step: &Step, got: &[Value], vars: &Vars) -> Problems {
     vec![format!(
         "calls of MCP servers\nexpected: {expected:?}\ngot:      {got:?}"
     )]
+}
+
+/// Judges the requests that reached the case's web server.
+pub(crate) fn requests(step: &Step, got: &[Reached], vars: &Vars) -> Problems {
+    let mut report = Report {
+        step: "requests",
+        vars,
+        problems: Problems::new(),
+    };
+    let Some(expected) = &step.expect.requests else {
+        return report.problems;
+    };
+    if expected.len() != got.len() {
+        let problem = format!(
+            "expected: {} requests\ngot:      {}: {got:?}",
+            expected.len(),
+            got.len()
+        );
+        report.add("number", &problem);
+        return report.problems;
+    }
+    for (index, (expected, got)) in expected.iter().zip(got).enumerate() {
+        let what = format!("{}", index + 1);
+        for (key, expected, got) in [
+            ("method", &expected.method, &got.method),
+            ("path", &expected.path, &got.path),
+        ] {
+            if let Some(expected) = expected
+                && vars.text(expected) != *got
+            {
+                let problem = mismatch(&format!("{expected:?}"), Some(&json!(got)));
+                report.add(&format!("{what}, {key}"), &problem);
+            }
+        }
+        for (name, matcher) in &expected.headers.0 {
+            report.check(&format!("{what}, header {name}"), matcher, got.headers.get(name));
+        }
+        report.check_pointers(
+            &format!("{what}, body"),
+            &expected.json,
+            got.json.as_ref().unwrap_or(&Value::Null),
+        );
+    }
+    report.problems
 }
 
 fn check_attachments(report: &mut Report<'_>, expected: &[ExpectedAttachment], got: &[Attachment]) {

@@ -91,6 +91,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) home: Option<&'a Pairs<Entry>>,
     pub(crate) config: Option<&'a Map<String, Value>>,
     pub(crate) mcp: Option<&'a Map<String, Value>>,
+    /// The address of the case's web server.
+    pub(crate) http: Option<&'a str>,
     pub(crate) cwd: Option<&'a str>,
     pub(crate) without_git: bool,
 }
@@ -99,6 +101,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Folders {
     root: PathBuf,
     cwd: PathBuf,
+    http: Option<String>,
     _root: TempDir,
 }
 
@@ -111,6 +114,7 @@ impl Folders {
         let folders = Self {
             cwd: path.join("workspace").join(setup.cwd.unwrap_or_default()),
             root: path,
+            http: setup.http.map(str::to_owned),
             _root: root,
         };
         for folder in [
@@ -192,6 +196,9 @@ impl Folders {
         vars.set("workspace", self.workspace().display().to_string());
         vars.set("outside", self.outside().display().to_string());
         vars.set("home", self.home().display().to_string());
+        if let Some(address) = &self.http {
+            vars.set("http", address.clone());
+        }
         vars
     }
 

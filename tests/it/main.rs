@@ -40,3 +40,4 @@ mod streams;
 mod support;
 mod tidy;
 mod web;
+mod webfetch;

@@ -171,3 +171,49 @@ fn hostile_ones_harm_nobody() {
         }
     });
 }
+
+#[test]
+fn published_ones_are_fetched_once() {
+    test(async {
+        let index = json!({"skills": [
+            {"name": "release", "files": ["SKILL.md", "scripts/tag it.sh"]},
+            {"name": "broken", "files": ["README.md"]},
+        ]});
+        let site = Site::answering(move |head| match head.split(' ').nth(1).unwrap() {
+            "/s/index.json" => page("application/json", index.to_string().as_bytes()),
+            "/s/release/SKILL.md" => page("text/plain", b"---\nname: release\ndescription: Far\n---\nTag it.\n"),
+            "/s/release/scripts/tag%20it.sh" => page("text/plain", b"git tag\n"),
+            _ => page("text/plain", b"no"),
+        })
+        .await;
+        let config = json!({"skills": {"urls": [site.url("/s")]}});
+        let setup = Setup {
+            config: Some(config),
+            ..Setup::default()
+        };
+        // Servers of this machine are reached only if they are listed.
+        let server = Server::with(setup.clone()).await;
+        eventually("a warning", async || {
+            server.log().contains("leads to a loopback address")
+        })
+        .await;
+        assert_eq!(site.connections(), 0);
+        let mut server = Server::with(setup.env("TOOLGATE_NETWORK_ALLOW", "127.0.0.1")).await;
+        eventually("the skill", async || {
+            description(&server, "build").await.0.contains("Far")
+        })
+        .await;
+        let loaded = load(&server, "release").await;
+        assert!(completed(&loaded).output.contains("Tag it."));
+        let fetched = site.heads().len();
+        assert_eq!(fetched, 3);
+        server.stop().await;
+        server.restart().await;
+        assert!(
+            completed(&load(&server, "release").await)
+                .output
+                .contains("scripts/tag it.sh")
+        );
+        assert_eq!(site.heads().len(), fetched);
+    });
+}

@@ -9,6 +9,7 @@ mod host;
 mod proxy;
 mod pty;
 mod random;
+mod site;
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -47,6 +48,7 @@ pub(crate) use host::{LendingHost, hello};
 pub(crate) use proxy::Proxy;
 pub(crate) use pty::Pty;
 pub(crate) use random::Random;
+pub(crate) use site::{Site, page, redirect, request_head};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 

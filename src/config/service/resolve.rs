@@ -100,6 +100,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     };
     let audit = pick.audit()?;
     let redact = pick.redact()?;
+    let network = pick.network()?;
     let sandbox = pick.sandbox()?;
     let shell = ShellConfig {
         environment_allow: pick.names(
@@ -139,6 +140,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         retention,
         audit,
         redact,
+        network,
         sandbox,
         shell,
         javascript_runtime,

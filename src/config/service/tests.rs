@@ -106,6 +106,9 @@ retention = "1d"
 values_from_env = []
 files = []
 patterns = ["sk-[0-9]+"]
+[network]
+allow = ["10.0.0.0/8"]
+proxy = "http://p:1"
 [sandbox]
 mode = "read-only"
 network = "deny"
@@ -213,6 +216,8 @@ fn every_key_has_a_variable() {
             concat!(env!("CARGO_MANIFEST_DIR"), "/rustfmt.toml"),
         ),
         ("TOOLGATE_REDACT_PATTERNS", "sk-[0-9]{2,}"),
+        ("TOOLGATE_NETWORK_ALLOW", "localhost:3000, 10.0.0.0/8"),
+        ("TOOLGATE_NETWORK_PROXY", "none"),
         ("TOOLGATE_SANDBOX_MODE", "read-only"),
         ("TOOLGATE_SANDBOX_NETWORK", "allow"),
         ("TOOLGATE_SANDBOX_REQUIRED", "1"),

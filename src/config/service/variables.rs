@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact,
-    RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
+    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawNetwork, RawPermission,
+    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix,
+    RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -87,6 +88,10 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             // One pattern: it may hold a comma.
             patterns: text("redact.patterns").map(|pattern| vec![pattern]),
         },
+        network: RawNetwork {
+            allow: list("network.allow"),
+            proxy: text("network.proxy"),
+        },
         sandbox: RawSandbox {
             mode: text("sandbox.mode"),
             network: text("sandbox.network"),
@@ -115,7 +120,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 14] = [
+    const PARTS: [&str; 15] = [
         "TRUST",
         "AUDIT",
         "AUTH",
@@ -125,6 +130,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "LISTEN",
         "WORKSPACE",
         "LIMITS",
+        "NETWORK",
         "PERMISSION",
         "RETENTION",
         "SANDBOX",
