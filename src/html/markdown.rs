@@ -224,7 +224,7 @@ impl<'a> Writer<'a> {
     fn wrapped(&mut self, id: NodeId, content: String) -> String {
         let Some(element) = self.tree.element(id) else { return content };
         match element.shape.kind {
-            Kind::Heading(level) => format!("{GAP}{} {content}{GAP}", "#".repeat(level)),
+            Kind::Heading(level) => format!("{GAP}{} {content}{GAP}", "#".repeat(level.into())),
             Kind::Quote => {
                 let content = content.trim_matches('\n');
                 format!("{GAP}{}{GAP}", self.prefixed(content, "> ", "> "))

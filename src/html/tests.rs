@@ -1,6 +1,6 @@
 //! The conversions as a whole: every rule with its text, real pages, and pages that mean harm.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -151,7 +151,7 @@ fn lists() {
         ("<ol><p>x</p><li>a</ol>", "x\n\n2.  a"),
         ("<ul><li>a<ul><li>b<ol><li>c</ol></ul><li>d</ul>", "-   a\n    -   b\n        1.  c\n-   d"),
         ("<ul><li><ul><li>a</ul></ul>", "-   -   a"),
-        ("<ul><li>a<ul><li>b</ul>c<li>d</ul>", "-   a\n    -   b\n    c\n-   d"),
+        ("<ul><li>a<ul><li>b</ul>c<li>d</ul>", "-   a\n    -   bc\n-   d"),
         ("<ul><li>a<ul><li>b</ul><p>c</p></ul>", "-   a\n    \n    -   b\n    \n    c"),
         ("<ul><li><p>a</p><li><p>b</p></ul>", "-   a\n    \n-   b"),
         ("<ul><li><p>a</p><p>b</p></ul>c", "-   a\n    \n    b\n    \n\nc"),
@@ -175,11 +175,12 @@ fn code_blocks() {
         ("<pre><code>a\n````\nb</code></pre>", "`````\na\n````\nb\n`````"),
         ("<pre><code>a</code>lost</pre>", "```\na\n```"),
         ("<pre>a<code>b</code></pre>", "a`b`"),
-        ("<pre> <code>b</code></pre>", "`b`"),
+        ("<pre> <code>b</code></pre>", " `b`"),
         ("<pre><!-- --><code>b</code></pre>", "`b`"),
         ("<pre>\na  b\n  *c* # d</pre>", "a  b\n  \\*c\\* # d"),
         ("<pre># a\n# b</pre>", "\\# a\n# b"),
-        ("<pre>a <b> b </b> c</pre>", "a **b** c"),
+        ("<pre>a <b> b</b> c</pre>", "a ** b** c"),
+        ("<pre>a<b> b </b>c</pre>", "a **b** c"),
         ("<pre>a\n\n\n\n<b>b</b></pre>", "a\n\n**b**"),
         ("a<pre>b</pre>c", "a\n\nb\n\nc"),
         ("<ul><li>a<pre><code>b\n\nc</code></pre></ul>", "-   a\n    \n    ```\n    b\n    \n    c\n    ```"),
@@ -317,11 +318,17 @@ fn pages_read_well() {
     }
 }
 
-/// Returns how long both conversions take together, and the longer result.
+/// Returns how long this thread has worked. What else the machine does, does not count.
+fn worked() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Returns how long both conversions take together, and the length of the longer result.
 fn measured(html: &str) -> (Duration, usize) {
-    let start = Instant::now();
+    let start = worked();
     let size = to_markdown(html).len().max(to_text(html).len());
-    (start.elapsed(), size)
+    (worked() - start, size)
 }
 
 /// Pages that take a careless converter for ever, its stack or the memory; a factor says how long each is.
@@ -360,10 +367,11 @@ fn harmful(times: usize) -> Vec<(&'static str, String)> {
 
 #[test]
 fn no_page_takes_for_ever() {
-    for (name, html) in harmful(100_000) {
+    let deep = ("as deep as can be", "<div>".repeat(100_000));
+    for (name, html) in harmful(20_000).into_iter().chain([deep]) {
         let (time, size) = measured(&html);
         assert!(size < 8 * html.len() + 512 * 1024, "{name}: {size} bytes of {}", html.len());
-        assert!(time < Duration::from_secs(20), "{name}: {time:?}");
+        assert!(time < Duration::from_secs(5), "{name}: {time:?}");
     }
 }
 
