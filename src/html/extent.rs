@@ -71,7 +71,9 @@ fn of_tag(bytes: &[u8], name: usize) -> Extent {
         let is_blank = matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b'\x0c');
         part = match (part, byte) {
             (Part::BeforeValue, b'"' | b'\'') => {
-                let Some(length) = memchr(byte, &bytes[at + 1..]) else { break };
+                let Some(length) = memchr(byte, &bytes[at + 1..]) else {
+                    break;
+                };
                 at += length + 1;
                 Part::Between
             }

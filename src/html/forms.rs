@@ -18,7 +18,11 @@ pub(super) fn image(element: &Element) -> String {
         return String::new();
     }
     let title = squeezed(element.attribute("title"));
-    let title = if title.is_empty() { title } else { format!(" \"{title}\"") };
+    let title = if title.is_empty() {
+        title
+    } else {
+        format!(" \"{title}\"")
+    };
     format!("![{}]({source}{title})", squeezed(element.attribute("alt")))
 }
 
@@ -26,7 +30,11 @@ pub(super) fn image(element: &Element) -> String {
 pub(super) fn link(content: &str, target: &str, title: &str) -> String {
     let target = target.replace('(', r"\(").replace(')', r"\)");
     let title = squeezed(title).replace('"', "\\\"");
-    let title = if title.is_empty() { title } else { format!(" \"{title}\"") };
+    let title = if title.is_empty() {
+        title
+    } else {
+        format!(" \"{title}\"")
+    };
     format!("[{content}]({target}{title})")
 }
 

@@ -201,7 +201,9 @@ impl<'a> Writer<'a> {
     }
 
     fn leave(&mut self, id: NodeId) {
-        let Some(frame) = self.frames.pop_if(|frame| frame.id == id) else { return };
+        let Some(frame) = self.frames.pop_if(|frame| frame.id == id) else {
+            return;
+        };
         match frame.form {
             Form::Block(mark) => self.flow().end_block(mark),
             Form::Inline(mark) => self.flow().end_inline(mark),
@@ -222,7 +224,9 @@ impl<'a> Writer<'a> {
     }
 
     fn wrapped(&mut self, id: NodeId, content: String) -> String {
-        let Some(element) = self.tree.element(id) else { return content };
+        let Some(element) = self.tree.element(id) else {
+            return content;
+        };
         match element.shape.kind {
             Kind::Heading(level) => format!("{GAP}{} {content}{GAP}", "#".repeat(level.into())),
             Kind::Quote => {

@@ -99,7 +99,9 @@ impl Gate {
         match tag.kind {
             // Frames take the place of everything that was read before.
             TagKind::StartTag if tag.name == local_name!("frameset") => false,
-            TagKind::StartTag if is_leaf(&tag.name) && !self.adjusted_current_node_present_but_not_in_html_namespace() => {
+            TagKind::StartTag
+                if is_leaf(&tag.name) && !self.adjusted_current_node_present_but_not_in_html_namespace() =>
+            {
                 true
             }
             TagKind::StartTag if left_out > 0 || self.is_deep() => {

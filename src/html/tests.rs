@@ -18,7 +18,10 @@ fn documents_are_content() {
         ("", ""),
         (" \n\t ", ""),
         ("text", "text"),
-        ("<!doctype html><html><head><title>T</title></head><body><p>a</p></body></html>", "T\n\na"),
+        (
+            "<!doctype html><html><head><title>T</title></head><body><p>a</p></body></html>",
+            "T\n\na",
+        ),
         ("<head><title>A &amp; B</title><style>p{}</style></head>x", "A & Bx"),
         ("<p>a</p></body></html><p>b</p>", "a\n\nb"),
         ("<html class=x><body class=y>a", "a"),
@@ -31,7 +34,10 @@ fn documents_are_content() {
         ("<textarea><b>x</b></textarea>", "<b>x</b>"),
         ("<noscript><b>x</b></noscript>", "**x**"),
         ("<nav>n</nav><svg><title>t</title><a href=x>l</a></svg>", "n\n\ntl"),
-        ("&lt;p&gt; &copy; &#x41; &eacute; &nosuch; &amp;amp;", "<p> © A é &nosuch; &amp;"),
+        (
+            "&lt;p&gt; &copy; &#x41; &eacute; &nosuch; &amp;amp;",
+            "<p> © A é &nosuch; &amp;",
+        ),
         ("a\0b", "ab"),
     ]);
 }
@@ -78,16 +84,45 @@ fn white_space_is_what_a_browser_shows() {
 #[test]
 fn blocks_are_separated_by_a_blank_line() {
     let blocks = [
-        "address", "article", "aside", "audio", "blockquote", "canvas", "center", "dd", "dir", "div", "dl", "dt", "fieldset",
-        "figcaption", "figure", "footer", "form", "header", "hgroup", "isindex", "main", "menu", "nav", "noscript", "ol",
-        "output", "p", "pre", "section", "ul",
+        "address",
+        "article",
+        "aside",
+        "audio",
+        "blockquote",
+        "canvas",
+        "center",
+        "dd",
+        "dir",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "hgroup",
+        "isindex",
+        "main",
+        "menu",
+        "nav",
+        "noscript",
+        "ol",
+        "output",
+        "p",
+        "pre",
+        "section",
+        "ul",
     ];
     for name in blocks {
         let mark = if name == "blockquote" { "> " } else { "" };
         let expected = format!("a\n\n{mark}b\n\nc");
         assert_eq!(to_markdown(&format!("a<{name}>b</{name}>c")), expected, "{name}");
     }
-    for name in ["span", "button", "details", "summary", "label", "video", "object", "select", "time", "x-y"] {
+    for name in [
+        "span", "button", "details", "summary", "label", "video", "object", "select", "time", "x-y",
+    ] {
         assert_eq!(to_markdown(&format!("a<{name}>b</{name}>c")), "abc", "{name}");
     }
     check(&[
@@ -134,7 +169,10 @@ fn quotes() {
         ("<blockquote><p>a</p><p>b</p></blockquote>", "> a\n> \n> b"),
         ("<blockquote>a<blockquote>b</blockquote></blockquote>", "> a\n> \n> > b"),
         ("<blockquote><ul><li>a<li>b</ul></blockquote>", "> -   a\n> -   b"),
-        ("<blockquote><pre><code>a\n\nb</code></pre></blockquote>", "> ```\n> a\n> \n> b\n> ```"),
+        (
+            "<blockquote><pre><code>a\n\nb</code></pre></blockquote>",
+            "> ```\n> a\n> \n> b\n> ```",
+        ),
     ]);
 }
 
@@ -149,10 +187,16 @@ fn lists() {
         ("<ol start=''><li>a</ol>", "1.  a"),
         ("<ol start=-1><li>a<li>b</ol>", "-1.  a\n0.  b"),
         ("<ol><p>x</p><li>a</ol>", "x\n\n2.  a"),
-        ("<ul><li>a<ul><li>b<ol><li>c</ol></ul><li>d</ul>", "-   a\n    -   b\n        1.  c\n-   d"),
+        (
+            "<ul><li>a<ul><li>b<ol><li>c</ol></ul><li>d</ul>",
+            "-   a\n    -   b\n        1.  c\n-   d",
+        ),
         ("<ul><li><ul><li>a</ul></ul>", "-   -   a"),
         ("<ul><li>a<ul><li>b</ul>c<li>d</ul>", "-   a\n    -   bc\n-   d"),
-        ("<ul><li>a<ul><li>b</ul><p>c</p></ul>", "-   a\n    \n    -   b\n    \n    c"),
+        (
+            "<ul><li>a<ul><li>b</ul><p>c</p></ul>",
+            "-   a\n    \n    -   b\n    \n    c",
+        ),
         ("<ul><li><p>a</p><li><p>b</p></ul>", "-   a\n    \n-   b"),
         ("<ul><li><p>a</p><p>b</p></ul>c", "-   a\n    \n    b\n    \n\nc"),
         ("<li>a</li>", "-   a"),
@@ -168,10 +212,16 @@ fn lists() {
 fn code_blocks() {
     check(&[
         ("<pre><code>a\n  b\n</code></pre>", "```\na\n  b\n```"),
-        ("<pre><code class='hljs language-rust x'>a</code></pre>", "```rust\na\n```"),
+        (
+            "<pre><code class='hljs language-rust x'>a</code></pre>",
+            "```rust\na\n```",
+        ),
         ("<pre class=language-rust><code>a</code></pre>", "```\na\n```"),
         ("<pre><code class=lang-rust>a</code></pre>", "```\na\n```"),
-        ("<pre><code><span>a</span> <b>*b*</b>\n\n\n\nc</code></pre>", "```\na *b*\n\n\n\nc\n```"),
+        (
+            "<pre><code><span>a</span> <b>*b*</b>\n\n\n\nc</code></pre>",
+            "```\na *b*\n\n\n\nc\n```",
+        ),
         ("<pre><code>a\n````\nb</code></pre>", "`````\na\n````\nb\n`````"),
         ("<pre><code>a</code>lost</pre>", "```\na\n```"),
         ("<pre>a<code>b</code></pre>", "a`b`"),
@@ -183,7 +233,10 @@ fn code_blocks() {
         ("<pre>a<b> b </b>c</pre>", "a **b** c"),
         ("<pre>a\n\n\n\n<b>b</b></pre>", "a\n\n**b**"),
         ("a<pre>b</pre>c", "a\n\nb\n\nc"),
-        ("<ul><li>a<pre><code>b\n\nc</code></pre></ul>", "-   a\n    \n    ```\n    b\n    \n    c\n    ```"),
+        (
+            "<ul><li>a<pre><code>b\n\nc</code></pre></ul>",
+            "-   a\n    \n    ```\n    b\n    \n    c\n    ```",
+        ),
     ]);
 }
 
@@ -219,7 +272,10 @@ fn links_and_images() {
         ("<img src=y>", "![](y)"),
         ("<img alt=z>", ""),
         ("<img src='' alt=z>", ""),
-        ("<img src='a b(c)' alt='[x]_' title='t \"u\"'>", "![[x]_](a b(c) \"t \"u\"\")"),
+        (
+            "<img src='a b(c)' alt='[x]_' title='t \"u\"'>",
+            "![[x]_](a b(c) \"t \"u\"\")",
+        ),
         ("<img src=y alt='a\n\n b'>", "![a\nb](y)"),
         ("<picture><source srcset=a><img src=b></picture>", "![](b)"),
     ]);
@@ -336,29 +392,59 @@ fn harmful(times: usize) -> Vec<(&'static str, String)> {
     let each = |one: &dyn Fn(usize) -> String| (0..times).map(one).collect::<String>();
     vec![
         ("nested blocks", "<div>".repeat(times) + "x"),
-        ("nested blocks that end", "<div>".repeat(times) + "x" + &"</div>".repeat(times)),
+        (
+            "nested blocks that end",
+            "<div>".repeat(times) + "x" + &"</div>".repeat(times),
+        ),
         ("nested quotes", "<blockquote>a".repeat(times)),
         ("nested lists", "<ul><li>a".repeat(times)),
-        ("deep lines", "<blockquote><ul><li>".repeat(times.min(100)) + &"a<br>".repeat(times)),
+        (
+            "deep lines",
+            "<blockquote><ul><li>".repeat(times.min(100)) + &"a<br>".repeat(times),
+        ),
         ("nested lines", "<b><i>a".repeat(times)),
         ("nested tables", "<table><tr><td>".repeat(times)),
         ("nested drawings", "<svg><title>".repeat(times)),
         ("styles in a drawing", "<svg>".to_owned() + &"<style>".repeat(times)),
         ("nested templates", "<template>".repeat(times)),
-        ("opened again", each(&|at| format!("<code class=c{at}>")) + &"<p>x".repeat(times)),
-        ("a link opened again", format!("<a href={}>", "x".repeat(times)) + &"<p>x".repeat(times)),
+        (
+            "opened again",
+            each(&|at| format!("<code class=c{at}>")) + &"<p>x".repeat(times),
+        ),
+        (
+            "a link opened again",
+            format!("<a href={}>", "x".repeat(times)) + &"<p>x".repeat(times),
+        ),
         ("attributes", format!("<p{}>x", each(&|at| format!(" a{at}")))),
-        ("attributes of an end tag", format!("<p>x</p{}>", each(&|at| format!(" a{at}")))),
-        ("attributes that look like an end", format!("<p{}>x", each(&|at| format!(" a{at}='>'")))),
-        ("attributes after raw text", format!("<title>x</title a='>'{}>", each(&|at| format!(" a{at}")))),
-        ("attributes after a trick", format!("<script><!--<script></script x=\"--></script><p{}", each(&|at| format!(" a{at}")))),
+        (
+            "attributes of an end tag",
+            format!("<p>x</p{}>", each(&|at| format!(" a{at}"))),
+        ),
+        (
+            "attributes that look like an end",
+            format!("<p{}>x", each(&|at| format!(" a{at}='>'"))),
+        ),
+        (
+            "attributes after raw text",
+            format!("<title>x</title a='>'{}>", each(&|at| format!(" a{at}"))),
+        ),
+        (
+            "attributes after a trick",
+            format!(
+                "<script><!--<script></script x=\"--></script><p{}",
+                each(&|at| format!(" a{at}"))
+            ),
+        ),
         ("before a table", "<table>".to_owned() + &"<b>x".repeat(times)),
         ("misnested", "<b><p>x</b>".repeat(times)),
         ("unknown ends", "<div>".repeat(times) + &"</x>".repeat(times)),
         ("comments that do not end", "<!--".repeat(times)),
         ("white space that stays", "<span>".repeat(200) + &"&nbsp;".repeat(times)),
         ("spaces", " <b> ".repeat(times)),
-        ("back-ticks", format!("<code>{}</code>", each(&|at| "`".repeat(at % 100) + " "))),
+        (
+            "back-ticks",
+            format!("<code>{}</code>", each(&|at| "`".repeat(at % 100) + " ")),
+        ),
         ("items", "<ol start=1e308>".to_owned() + &"<li>a".repeat(times)),
         ("nothing but openings", "<".repeat(times)),
         ("references", "&#0;&lt&am".repeat(times)),
@@ -370,14 +456,19 @@ fn no_page_takes_for_ever() {
     let deep = ("as deep as can be", "<div>".repeat(100_000));
     for (name, html) in harmful(20_000).into_iter().chain([deep]) {
         let (time, size) = measured(&html);
-        assert!(size < 8 * html.len() + 512 * 1024, "{name}: {size} bytes of {}", html.len());
+        assert!(
+            size < 8 * html.len() + 512 * 1024,
+            "{name}: {size} bytes of {}",
+            html.len()
+        );
         assert!(time < Duration::from_secs(5), "{name}: {time:?}");
     }
 }
 
 #[test]
 fn text_survives_any_depth() {
-    let html = "<div>a<b>".repeat(2_000) + "<script>no</script><p>end</p>" + &"</b></div>".repeat(2_000) + "<h1>after</h1>";
+    let html =
+        "<div>a<b>".repeat(2_000) + "<script>no</script><p>end</p>" + &"</b></div>".repeat(2_000) + "<h1>after</h1>";
     let text = to_markdown(&html);
     assert_eq!(text.matches('a').count(), 2_001);
     assert!(text.ends_with("# after"), "{}", &text[text.len() - 100..]);
@@ -420,21 +511,100 @@ proptest! {
     }
 }
 
-const TAGS: [&str; 12] = ["p", "div", "b", "em", "code", "h2", "li", "ul", "blockquote", "span", "pre", "section"];
+const TAGS: [&str; 12] = [
+    "p",
+    "div",
+    "b",
+    "em",
+    "code",
+    "h2",
+    "li",
+    "ul",
+    "blockquote",
+    "span",
+    "pre",
+    "section",
+];
 
 /// One piece of a page, mostly of a tag.
 fn part() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
-        "a", "b", "blockquote", "body", "br", "button", "caption", "code", "col", "div", "em", "form", "frameset", "h1", "head",
-        "hr", "html", "iframe", "img", "input", "li", "math", "mi", "nobr", "noscript", "object", "ol", "option", "p", "pre",
-        "script", "select", "style", "svg", "table", "tbody", "td", "template", "textarea", "title", "tr", "ul", "x-y",
+        "a",
+        "b",
+        "blockquote",
+        "body",
+        "br",
+        "button",
+        "caption",
+        "code",
+        "col",
+        "div",
+        "em",
+        "form",
+        "frameset",
+        "h1",
+        "head",
+        "hr",
+        "html",
+        "iframe",
+        "img",
+        "input",
+        "li",
+        "math",
+        "mi",
+        "nobr",
+        "noscript",
+        "object",
+        "ol",
+        "option",
+        "p",
+        "pre",
+        "script",
+        "select",
+        "style",
+        "svg",
+        "table",
+        "tbody",
+        "td",
+        "template",
+        "textarea",
+        "title",
+        "tr",
+        "ul",
+        "x-y",
     ]);
     let attribute = prop::sample::select(vec![
-        "", " href=x", " href='a b' title=\"c\n\nd\"", " src=y alt=z", " start=7", " class=language-c", " type=hidden", "/", " a=",
+        "",
+        " href=x",
+        " href='a b' title=\"c\n\nd\"",
+        " src=y alt=z",
+        " start=7",
+        " class=language-c",
+        " type=hidden",
+        "/",
+        " a=",
     ]);
     let text = prop::sample::select(vec![
-        " ", "\n", "\n\n\n", "x", " x ", "- ", "1. ", "*", "`", "``", "&nbsp;", "&lt;", "\u{a0}", "<!-- c -->", "<![CDATA[x]]>", "\0",
-        "<", "</", "<!", "é",
+        " ",
+        "\n",
+        "\n\n\n",
+        "x",
+        " x ",
+        "- ",
+        "1. ",
+        "*",
+        "`",
+        "``",
+        "&nbsp;",
+        "&lt;",
+        "\u{a0}",
+        "<!-- c -->",
+        "<![CDATA[x]]>",
+        "\0",
+        "<",
+        "</",
+        "<!",
+        "é",
     ]);
     prop_oneof![
         3 => (name.clone(), attribute).prop_map(|(name, attribute)| format!("<{name}{attribute}>")),

@@ -156,7 +156,11 @@ impl Reply {
     /// It is larger, it breaks off, or it takes too long.
     pub async fn body(mut self, most: usize) -> Result<Bytes, RequestError> {
         let too_large = RequestError::TooLarge { most };
-        if self.response.content_length().is_some_and(|length| length > most as u64) {
+        if self
+            .response
+            .content_length()
+            .is_some_and(|length| length > most as u64)
+        {
             return Err(too_large);
         }
         let mut body = BytesMut::new();
@@ -175,10 +179,12 @@ impl Reply {
     /// It breaks off, or it takes too long.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, RequestError> {
         let chunk = timeout_at(self.deadline, self.response.chunk()).await;
-        chunk.map_err(|_| RequestError::TimedOut)?.map_err(|error| RequestError::Broken {
-            host: self.host(),
-            cause: innermost(&error),
-        })
+        chunk
+            .map_err(|_| RequestError::TimedOut)?
+            .map_err(|error| RequestError::Broken {
+                host: self.host(),
+                cause: innermost(&error),
+            })
     }
 }
 

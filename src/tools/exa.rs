@@ -61,7 +61,10 @@ impl Service {
         let mut secrets = Vec::new();
         if let Some(key) = key {
             url.query_pairs_mut().append_pair("exaApiKey", key);
-            let written = url.query().and_then(|query| query.rsplit('=').next()).map(str::to_owned);
+            let written = url
+                .query()
+                .and_then(|query| query.rsplit('=').next())
+                .map(str::to_owned);
             secrets.extend(written.into_iter().chain([key.to_owned()]));
             secrets.retain(|secret| secret.len() >= LEAST_HIDDEN);
         }
@@ -120,7 +123,9 @@ impl Service {
     /// Takes the key out of a text that comes from elsewhere.
     fn hide(&self, text: &str) -> String {
         let secrets = self.0.secrets.iter();
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "[redacted]"))
+        secrets.fold(text.to_owned(), |text, secret| {
+            text.replace(secret.as_str(), "[redacted]")
+        })
     }
 }
 
@@ -266,7 +271,9 @@ fn output(title: String, text: Option<String>, none: &str) -> ToolOutput {
 
 /// Returns the arguments of a call as a JSON object, without those that are absent.
 fn object<const N: usize>(arguments: [(&str, Option<Value>); N]) -> JsonMap {
-    let given = arguments.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let given = arguments
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     given.collect()
 }
 

@@ -108,7 +108,8 @@ fn key(env: &Environment, text: &str, base: &Path) -> Result<Option<(PathBuf, Ap
         return Ok(None);
     }
     let path = folder(env, text, base)?;
-    let content = String::from_utf8(secrets::content(&path)?).map_err(|_| format!("{}: it is not UTF-8", path.display()))?;
+    let content =
+        String::from_utf8(secrets::content(&path)?).map_err(|_| format!("{}: it is not UTF-8", path.display()))?;
     let key = ApiKey::new(&content).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(Some((path, key)))
 }
@@ -141,10 +142,18 @@ mod tests {
         let variable = [("EXA_API_KEY", " secret-of-the-environment\n")];
         assert_eq!(key_of("", &[]), None);
         assert_eq!(key_of("", &variable).as_deref(), Some("secret-of-the-environment"));
-        assert_eq!(key_of("[search]\nkey_file = \"key\"", &variable).as_deref(), Some("secret-of-the-file"));
+        assert_eq!(
+            key_of("[search]\nkey_file = \"key\"", &variable).as_deref(),
+            Some("secret-of-the-file")
+        );
         assert_eq!(key_of("", &[("EXA_API_KEY", "secret \u{1}")]), None);
         let warnings = load("", &[("EXA_API_KEY", "secret \u{1}")]).unwrap().warnings;
-        assert!(warnings.iter().any(|text| text.contains("EXA_API_KEY") && !text.contains("secret")), "{warnings:?}");
+        assert!(
+            warnings
+                .iter()
+                .any(|text| text.contains("EXA_API_KEY") && !text.contains("secret")),
+            "{warnings:?}"
+        );
     }
 
     #[test]
@@ -152,7 +161,11 @@ mod tests {
         assert_eq!(load("", &[]).unwrap().search.endpoint.as_str(), ENDPOINT);
         let config = load("[search]\nendpoint = \"http://localhost:7/x?token=secret\"", &[]).unwrap();
         assert_eq!(config.search.endpoint.as_str(), "http://localhost:7/x?token=secret");
-        let setting = config.explain().iter().find(|setting| setting.key == "search.endpoint").unwrap();
+        let setting = config
+            .explain()
+            .iter()
+            .find(|setting| setting.key == "search.endpoint")
+            .unwrap();
         assert_eq!(setting.value, "http://localhost:7/x");
     }
 
@@ -167,7 +180,10 @@ mod tests {
             ("key = \"x\"", "unknown field `key`"),
         ] {
             let error = load(&format!("[search]\n{file}"), &[]).unwrap_err();
-            assert!(error.contains(expected) && !error.contains("secret"), "{expected:?} is not in {error:?}");
+            assert!(
+                error.contains(expected) && !error.contains("secret"),
+                "{expected:?} is not in {error:?}"
+            );
         }
     }
 }

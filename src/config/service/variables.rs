@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::{
     RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawNetwork, RawPermission,
-    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix,
-    RawWorkspace,
+    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment, RawSize, RawTls,
+    RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};

@@ -43,9 +43,15 @@ fn the_first_text_counts() {
     check(format!("data:{GOOD}\r\n\r\n"), Ok(Some("hit")));
     check(format!("\n {GOOD}\n"), Ok(Some("hit")));
     check(GOOD.replace(',', ",\n "), Ok(Some("hit")));
-    check(data("{\"jsonrpc\":\"2.0\",\"method\":\"ping\"}") + &data(GOOD), Ok(Some("hit")));
+    check(
+        data("{\"jsonrpc\":\"2.0\",\"method\":\"ping\"}") + &data(GOOD),
+        Ok(Some("hit")),
+    );
     check(data(&content("")) + &data(GOOD), Ok(Some("hit")));
-    check(data(&content(r#"{"type":"image"},{"text":""},{"text":"x"},{"text":"y"}"#)), Ok(Some("x")));
+    check(
+        data(&content(r#"{"type":"image"},{"text":""},{"text":"x"},{"text":"y"}"#)),
+        Ok(Some("x")),
+    );
     check(data(&content("")), Ok(None));
     check(data(&content(r#"{"text":7}"#)), Ok(None));
     check(String::new(), Ok(None));
@@ -53,9 +59,18 @@ fn the_first_text_counts() {
     check("data: [DONE]\n\n: comment\n".to_owned(), Ok(None));
     check(format!(" data: {GOOD}\n"), Ok(None));
     check(data("{oops") + &data(GOOD), Ok(Some("hit")));
-    check(data("{oops"), Err("Search error: the answer of the service cannot be read"));
-    check("{\"result\":".to_owned(), Err("Search error: the answer of the service cannot be read"));
-    check(data(r#"{"error":{"code":-32602,"message":"no such tool"}}"#), Err("Search error: no such tool"));
+    check(
+        data("{oops"),
+        Err("Search error: the answer of the service cannot be read"),
+    );
+    check(
+        "{\"result\":".to_owned(),
+        Err("Search error: the answer of the service cannot be read"),
+    );
+    check(
+        data(r#"{"error":{"code":-32602,"message":"no such tool"}}"#),
+        Err("Search error: no such tool"),
+    );
 }
 
 #[test]
@@ -67,7 +82,10 @@ fn the_key_is_shown_to_nobody() {
     let plain = service("k+y of mine/1");
     let sent = plain.0.url.query().unwrap();
     assert_eq!(sent, "tools=web&exaApiKey=k%2By+of+mine%2F1");
-    assert_eq!(plain.hide(&format!("no k+y of mine/1 at ?{sent}")), "no [redacted] at ?tools=web&exaApiKey=[redacted]");
+    assert_eq!(
+        plain.hide(&format!("no k+y of mine/1 at ?{sent}")),
+        "no [redacted] at ?tools=web&exaApiKey=[redacted]"
+    );
     // What would be found everywhere hides nothing.
     assert_eq!(service("a").hide("a b"), "a b");
 }
@@ -112,7 +130,13 @@ async fn serve(listener: TcpListener, slow: Slow) {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_is_for_all_of_it() {
-    for slow in [Slow::Unreachable, Slow::Silent, Slow::Headers, Slow::Endless, Slow::Refusal] {
+    for slow in [
+        Slow::Unreachable,
+        Slow::Silent,
+        Slow::Headers,
+        Slow::Endless,
+        Slow::Refusal,
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}/mcp", listener.local_addr().unwrap());
         let mut serving = JoinSet::new();
@@ -125,9 +149,15 @@ async fn the_time_is_for_all_of_it() {
         let service = Service::new(Network::new(Settings::default()), endpoint.parse().unwrap(), None, true);
         let bench = Bench::new();
         let start = Instant::now();
-        let error = bench.run(&CodeSearch::new(service), json!({"query": "q"})).await.unwrap_err();
+        let error = bench
+            .run(&CodeSearch::new(service), json!({"query": "q"}))
+            .await
+            .unwrap_err();
         match slow {
-            Slow::Unreachable => assert!(error.starts_with("Code search error: 127.0.0.1 cannot be reached"), "{error}"),
+            Slow::Unreachable => assert!(
+                error.starts_with("Code search error: 127.0.0.1 cannot be reached"),
+                "{error}"
+            ),
             Slow::Silent | Slow::Headers | Slow::Endless | Slow::Refusal => {
                 assert_eq!(error, "Code search request timed out", "{slow:?}");
                 assert_eq!(start.elapsed().as_secs(), 30, "{slow:?}");
@@ -143,7 +173,10 @@ async fn what_is_refused_is_not_sent() {
     let service = Service::new(Network::new(Settings::default()), endpoint.parse().unwrap(), None, true);
     let bench = Bench::new();
     bench.answer(Err(Refusal::Rejected));
-    let error = bench.run(&WebSearch::new(service), json!({"query": "q"})).await.unwrap_err();
+    let error = bench
+        .run(&WebSearch::new(service), json!({"query": "q"}))
+        .await
+        .unwrap_err();
     assert_eq!(error, Refusal::Rejected.to_string());
     assert_eq!(bench.asked(), [("websearch".to_owned(), vec!["q".to_owned()])]);
     assert!(listener.accept().now_or_never().is_none());
