@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 use super::{mcp, sandbox};
 use crate::config::opencode::ToolOutputLimits;
+use crate::config::service::ApiKey;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
@@ -28,6 +29,9 @@ use crate::tools::bash::background::Background;
 use crate::tools::bash::{Bash, Shell};
 use crate::tools::batch::Batch;
 use crate::tools::edit::Edit;
+use crate::tools::exa;
+use crate::tools::exa::codesearch::CodeSearch;
+use crate::tools::exa::websearch::WebSearch;
 use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
@@ -57,6 +61,7 @@ pub(super) struct Common {
     shell: Shell,
     plans: Arc<Plans>,
     webfetch: WebFetch,
+    search: exa::Service,
 }
 
 impl Common {
@@ -74,6 +79,12 @@ impl Common {
             shell: Shell::new(programs.clone(), confine),
             plans: Arc::new(Plans::new(data_dir)),
             webfetch: WebFetch::new(network.clone()),
+            search: exa::Service::new(
+                network.clone(),
+                config.search.endpoint.clone(),
+                config.search.key.as_ref().map(ApiKey::reveal),
+                flags.exa,
+            ),
             flags,
         }
     }
@@ -87,6 +98,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         shell,
         plans,
         webfetch,
+        search,
     } = common;
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -101,6 +113,8 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         Arc::new(webfetch.clone()),
         Arc::new(TodoWrite),
         Arc::new(TodoRead),
+        Arc::new(WebSearch::new(search.clone())),
+        Arc::new(CodeSearch::new(search.clone())),
         Arc::new(LoadSkill::new(skills)),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone())),

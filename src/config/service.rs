@@ -23,8 +23,11 @@ mod auth;
 mod network;
 mod resolve;
 mod sandbox;
+mod search;
 mod secrets;
 mod variables;
+
+pub use search::{ApiKey, SearchConfig};
 
 pub use auth::{
     AuthConfig, CertificateConfig, ClientAuth, JwtConfig, RawAuth, RawCertificate, RawJwt, RawTls, RawUnix, TlsConfig,
@@ -59,6 +62,8 @@ pub struct RawConfig {
     pub redact: RawRedact,
     /// Which servers tools may reach.
     pub network: RawNetwork,
+    /// Where the search tools ask.
+    pub search: RawSearch,
     /// What programs are confined to.
     pub sandbox: RawSandbox,
     /// How commands are run.
@@ -189,6 +194,16 @@ pub struct RawNetwork {
     pub proxy: Option<String>,
 }
 
+/// The part `search`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSearch {
+    /// The address of a service that answers like Exa's.
+    pub endpoint: Option<String>,
+    /// The file of the key for it, or `none`.
+    pub key_file: Option<String>,
+}
+
 /// The part `sandbox`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -280,6 +295,8 @@ pub struct Config {
     pub redact: RedactConfig,
     /// Which servers tools may reach, and how.
     pub network: net::Settings,
+    /// Where the search tools ask.
+    pub search: SearchConfig,
     /// What programs are confined to.
     pub sandbox: SandboxConfig,
     /// How commands are run.

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* pure; what the content is, is not looked at again.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::space::{is_space, trim};
@@ -50,14 +51,29 @@ pub(super) fn code(content: &str) -> String {
     if content.is_empty() {
         return String::new();
     }
-    let content = content.replace("\r\n", " ").replace(['\r', '\n'], " ");
+    let content = match memchr::memchr2(b'\r', b'\n', content.as_bytes()) {
+        Some(_) => Cow::Owned(content.replace("\r\n", " ").replace(['\r', '\n'], " ")),
+        None => Cow::Borrowed(content),
+    };
     let has_spaces = content.starts_with(' ') && content.ends_with(' ') && !content.trim_matches(' ').is_empty();
     let is_padded = has_spaces || content.starts_with('`') || content.ends_with('`');
     let padding = if is_padded { " " } else { "" };
-    let runs: BTreeSet<usize> = content.split(|c| c != '`').map(str::len).collect();
-    let free = (1..).find(|length| !runs.contains(length));
-    let delimiter = "`".repeat(free.unwrap_or(1));
+    let delimiter = "`".repeat(free_run(content.as_bytes()));
     format!("{delimiter}{padding}{content}{padding}{delimiter}")
+}
+
+/// Returns the length of the shortest run of back-ticks that is not in a text.
+fn free_run(text: &[u8]) -> usize {
+    let (mut runs, mut run, mut end) = (BTreeSet::new(), 0, 0);
+    for at in memchr::memchr_iter(b'`', text) {
+        if at != end {
+            runs.insert(run);
+            run = 0;
+        }
+        (run, end) = (run + 1, at + 1);
+    }
+    runs.insert(run);
+    (1..).find(|length| !runs.contains(length)).unwrap_or(1)
 }
 
 /// Returns the language that the class of a code block names; empty if none.

@@ -228,7 +228,7 @@ impl<'a> Writer<'a> {
             return content;
         };
         match element.shape.kind {
-            Kind::Heading(level) => format!("{GAP}{} {content}{GAP}", "#".repeat(level)),
+            Kind::Heading(level) => format!("{GAP}{} {content}{GAP}", "#".repeat(level.into())),
             Kind::Quote => {
                 let content = content.trim_matches('\n');
                 format!("{GAP}{}{GAP}", self.prefixed(content, "> ", "> "))

@@ -13,8 +13,8 @@ use html5ever::{LocalName, local_name};
 use super::source::{self, Reader};
 use super::tree::{Handle, NodeId, Sink, Tree};
 
-/// Elements that may be open; browsers have about as many.
-const MAX_OPEN: usize = 400;
+/// Elements that may be open, those included that may be opened again. Browsers stop at twice as many.
+const MAX_OPEN: usize = 256;
 
 /// Nodes of a page.
 const MAX_NODES: usize = 1_000_000;
@@ -46,6 +46,7 @@ pub(super) fn parse(html: &str) -> Page {
         left_out: Cell::default(),
         tokens: Cell::default(),
         reads_raw: Cell::default(),
+        after_pre: Cell::default(),
     };
     let _ = gate.builder.process_token(start(root_name), 1);
     let gate = source::read(html, gate);
@@ -74,6 +75,8 @@ struct Gate {
     left_out: Cell<usize>,
     tokens: Cell<usize>,
     reads_raw: Cell<bool>,
+    /// The last tag was `pre`.
+    after_pre: Cell<bool>,
 }
 
 impl Gate {
@@ -130,7 +133,16 @@ impl TokenSink for Gate {
                 if tag.kind == TagKind::EndTag {
                     self.reads_raw.set(false);
                 }
-                tag.attrs.retain(|attribute| matters(&tag.name, &attribute.name.local));
+                let in_block = self.after_pre.replace(tag.name == local_name!("pre"));
+                tag.attrs.retain(|attribute| match &*attribute.name.local {
+                    // Only a code block has a language.
+                    "class" => in_block && tag.name == local_name!("code"),
+                    name => matters(&tag.name, name),
+                });
+                if tag.name == local_name!("font") {
+                    // What they say has no meaning here, but that they are there has.
+                    tag.attrs.iter_mut().for_each(|attribute| attribute.value.clear());
+                }
                 Token::TagToken(tag)
             }
             Token::ParseError(_)
@@ -202,7 +214,6 @@ fn matters(element: &str, attribute: &str) -> bool {
         "a" => matches!(attribute, "href" | "title"),
         "img" => matches!(attribute, "alt" | "src" | "title"),
         "ol" => attribute == "start",
-        "code" => attribute == "class",
         "input" => attribute == "type",
         "annotation-xml" => attribute == "encoding",
         "font" => matches!(attribute, "color" | "face" | "size"),

@@ -11,7 +11,7 @@ pub(super) enum Kind {
     /// Its content, with what separates blocks if it is one.
     Plain,
     Break,
-    Heading(usize),
+    Heading(u8),
     Quote,
     BulletList,
     NumberedList,

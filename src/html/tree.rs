@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use html5ever::tendril::StrTendril;
@@ -13,13 +14,13 @@ use html5ever::{Attribute, LocalName, QualName, ns};
 
 use super::shape::Shape;
 
-/// The number of a node.
+/// The number of a node. There are many that are none, so that takes no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NodeId(u32);
+pub(super) struct NodeId(NonZeroU32);
 
 impl NodeId {
     pub(super) fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -39,7 +40,7 @@ pub(super) enum Content {
 pub(super) struct Element {
     /// What its name makes of it.
     pub(super) shape: Shape,
-    attributes: Vec<Attribute>,
+    attributes: Box<[Attribute]>,
     /// Elements of other vocabularies may have places where HTML is allowed.
     holds_html: bool,
 }
@@ -74,9 +75,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    const DOCUMENT: NodeId = NodeId(0);
+    const DOCUMENT: NodeId = NodeId(NonZeroU32::MIN);
     /// Where everything is put that is not part of the page.
-    const LOST: NodeId = NodeId(1);
+    const LOST: NodeId = NodeId(NonZeroU32::MIN.saturating_add(1));
 
     fn new() -> Self {
         let mut tree = Self { nodes: Vec::new() };
@@ -86,8 +87,6 @@ impl Tree {
     }
 
     fn add(&mut self, content: Content) -> NodeId {
-        // There is a limit to the nodes of a page, far below.
-        let id = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
         self.nodes.push(Node {
             content,
             parent: None,
@@ -96,7 +95,9 @@ impl Tree {
             first: None,
             last: None,
         });
-        id
+        // There is a limit to the nodes of a page, far below.
+        let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        NodeId(NonZeroU32::MIN.saturating_add(number - 1))
     }
 
     fn node(&self, id: NodeId) -> &Node {
@@ -280,7 +281,7 @@ impl TreeSink for Sink {
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Handle {
         let handle = self.add(Content::Element(Element {
             shape: Shape::of(&name),
-            attributes,
+            attributes: attributes.into(),
             holds_html: flags.mathml_annotation_xml_integration_point,
         }));
         if self.root.get().is_none() && name.local == self.root_name {

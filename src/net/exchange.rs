@@ -154,27 +154,37 @@ impl Reply {
     ///
     /// # Errors
     /// It is larger, it breaks off, or it takes too long.
-    pub async fn body(self, most: usize) -> Result<Bytes, RequestError> {
-        let Self { mut response, deadline } = self;
+    pub async fn body(mut self, most: usize) -> Result<Bytes, RequestError> {
         let too_large = RequestError::TooLarge { most };
-        if response.content_length().is_some_and(|length| length > most as u64) {
+        if self
+            .response
+            .content_length()
+            .is_some_and(|length| length > most as u64)
+        {
             return Err(too_large);
         }
         let mut body = BytesMut::new();
-        loop {
-            let chunk = timeout_at(deadline, response.chunk()).await;
-            match chunk.map_err(|_| RequestError::TimedOut)? {
-                Ok(None) => return Ok(body.freeze()),
-                Ok(Some(chunk)) if chunk.len() > most - body.len() => return Err(too_large),
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                Err(error) => {
-                    return Err(RequestError::Broken {
-                        host: host(response.url()),
-                        cause: innermost(&error),
-                    });
-                }
+        while let Some(chunk) = self.chunk().await? {
+            if chunk.len() > most - body.len() {
+                return Err(too_large);
             }
+            body.extend_from_slice(&chunk);
         }
+        Ok(body.freeze())
+    }
+
+    /// Reads the next bytes of the body, decompressed; none at its end. How many that are in all is for the caller to bound.
+    ///
+    /// # Errors
+    /// It breaks off, or it takes too long.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, RequestError> {
+        let chunk = timeout_at(self.deadline, self.response.chunk()).await;
+        chunk
+            .map_err(|_| RequestError::TimedOut)?
+            .map_err(|error| RequestError::Broken {
+                host: self.host(),
+                cause: innermost(&error),
+            })
     }
 }
 

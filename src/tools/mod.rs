@@ -7,6 +7,7 @@ pub mod apply_patch;
 pub mod bash;
 pub mod batch;
 pub mod edit;
+pub mod exa;
 pub mod glob;
 pub mod grep;
 pub mod invalid;

@@ -92,7 +92,8 @@ pub(crate) struct Scenario {
     pub(crate) git: Option<bool>,
     pub(crate) cwd: Option<String>,
     pub(crate) http: Option<Map<String, Value>>,
-    upstreams: Option<Map<String, Value>>,
+    #[serde(default)]
+    upstreams: Pairs<String>,
     pub(crate) mcp: Option<Map<String, Value>>,
     lsp: Option<Map<String, Value>>,
     #[serde(default)]
@@ -441,6 +442,8 @@ const RESPONSE: &[&str] = &[
     "delay_ms",
     "chunked",
 ];
+/// The services that a case can play, and the variables that say where they are.
+const UPSTREAMS: &[(&str, &str)] = &[("exa", "TOOLGATE_SEARCH_ENDPOINT")];
 const MCP_SERVER: &[&str] = &["tools", "config", "behave"];
 const MCP_TOOL: &[&str] = &[
     "name",
@@ -456,13 +459,30 @@ const LSP_SERVER: &[&str] = &["extensions", "initialization", "responses", "beha
 impl Scenario {
     /// Names the first feature that the runner cannot play.
     pub(crate) fn unplayable(&self) -> Option<&'static str> {
-        let settings = [("upstreams", self.upstreams.is_some()), ("lsp", self.lsp.is_some())];
+        let settings = [("lsp", self.lsp.is_some())];
         let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
         set.or_else(|| self.steps.iter().find_map(Step::unplayable))
     }
 
+    /// Returns the environment of the service, with where its upstreams are.
+    pub(crate) fn environment(&self) -> Pairs<String> {
+        let upstreams = self.upstreams.0.iter().filter_map(|(name, path)| {
+            let (_, variable) = UPSTREAMS.iter().find(|(known, _)| known == name)?;
+            Some(((*variable).to_owned(), format!("${{http}}{path}")))
+        });
+        Pairs(upstreams.chain(self.env.0.iter().cloned()).collect())
+    }
+
     fn validate(&self) -> Result<()> {
         ensure!(!self.steps.is_empty(), "a case without steps");
+        let is_unknown = |name: &String| !UPSTREAMS.iter().any(|(known, _)| known == name);
+        if let Some((name, _)) = self.upstreams.0.iter().find(|(name, _)| is_unknown(name)) {
+            bail!("unknown upstream `{name}`");
+        }
+        ensure!(
+            self.upstreams.0.is_empty() || self.http.is_some(),
+            "upstreams without `http`"
+        );
         for response in self.http.iter().flat_map(Map::values) {
             match response.as_array() {
                 Some(responses) => responses.iter().try_for_each(|it| only_keys(it, RESPONSE))?,

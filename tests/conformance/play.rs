@@ -81,7 +81,7 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
         // A configuration that must be refused would keep a server from starting.
         return in_time(config_steps(scenario, &folders)).await;
     }
-    let server = Server::start(&folders, &scenario.env).await?;
+    let server = Server::start(&folders, &scenario.environment()).await?;
     let outcome = in_time(with_approver(scenario, &folders, http.as_ref(), &server)).await;
     finish(server, outcome).await
 }

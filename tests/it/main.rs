@@ -33,6 +33,7 @@ mod readme;
 mod revert;
 mod sandbox;
 mod schemas;
+mod search;
 mod shell;
 mod skills;
 mod store;

@@ -101,6 +101,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     let audit = pick.audit()?;
     let redact = pick.redact()?;
     let network = pick.network()?;
+    let search = pick.search()?;
     let sandbox = pick.sandbox()?;
     let shell = ShellConfig {
         environment_allow: pick.names(
@@ -141,6 +142,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         audit,
         redact,
         network,
+        search,
         sandbox,
         shell,
         javascript_runtime,

@@ -115,7 +115,8 @@ fn file(env: &Environment, text: &str, base: &Path) -> Result<(PathBuf, Vec<Stri
     Ok((path, values))
 }
 
-fn content(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads a file that holds a secret.
+pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
     read::bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 

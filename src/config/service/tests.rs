@@ -109,6 +109,9 @@ patterns = ["sk-[0-9]+"]
 [network]
 allow = ["10.0.0.0/8"]
 proxy = "http://p:1"
+[search]
+endpoint = "http://localhost:1/mcp"
+key_file = "none"
 [sandbox]
 mode = "read-only"
 network = "deny"
@@ -218,6 +221,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_REDACT_PATTERNS", "sk-[0-9]{2,}"),
         ("TOOLGATE_NETWORK_ALLOW", "localhost:3000, 10.0.0.0/8"),
         ("TOOLGATE_NETWORK_PROXY", "none"),
+        ("TOOLGATE_SEARCH_ENDPOINT", "https://search.example/mcp"),
+        ("TOOLGATE_SEARCH_KEY_FILE", "none"),
         ("TOOLGATE_SANDBOX_MODE", "read-only"),
         ("TOOLGATE_SANDBOX_NETWORK", "allow"),
         ("TOOLGATE_SANDBOX_REQUIRED", "1"),

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::{
     RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawNetwork, RawPermission,
-    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix,
-    RawWorkspace,
+    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment, RawSize, RawTls,
+    RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -92,6 +92,10 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             allow: list("network.allow"),
             proxy: text("network.proxy"),
         },
+        search: RawSearch {
+            endpoint: text("search.endpoint"),
+            key_file: text("search.key_file"),
+        },
         sandbox: RawSandbox {
             mode: text("sandbox.mode"),
             network: text("sandbox.network"),
@@ -120,7 +124,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 15] = [
+    const PARTS: [&str; 16] = [
         "TRUST",
         "AUDIT",
         "AUTH",
@@ -134,6 +138,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "PERMISSION",
         "RETENTION",
         "SANDBOX",
+        "SEARCH",
         "SHELL",
         "LOG",
     ];
