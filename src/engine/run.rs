@@ -96,10 +96,11 @@ impl Run {
             engine.redactor.clone(),
         );
         let id = self.record.id.clone();
-        let owner = engine.clone();
+        let (owner, live) = (engine.clone(), self.live.clone());
         let writing = async move {
             log_writer.run(commands).await;
             lock(&owner.live).remove(&id);
+            owner.listen_afterwards(&live).await;
         };
         engine.tasks.spawn(writing.instrument(span.clone()));
         engine

@@ -7,7 +7,7 @@
 //! again before it changes them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 use crate::workspace::changes::{LINK_MODE, Replacement, Version, relocate, replace_all};
 use crate::workspace::files::{Files, LockedFile, Snapshot};
@@ -33,12 +34,13 @@ const MAX_DIFF: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Revert {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl Revert {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -78,6 +80,9 @@ impl TypedTool for Revert {
         let diff = diff(&plans).await?;
         if plans.iter().any(Plan::changes_something) {
             restore(&plans, &diff, &call, ctx).await?;
+            let changed = plans.iter().filter(|plan| plan.changes_something());
+            let paths: Vec<&Path> = changed.map(|plan| plan.replacement.file.path().shown()).collect();
+            self.feedback.tell(&paths);
         }
         Ok(output(&call, &plans, diff))
     }

@@ -93,7 +93,7 @@ pub(crate) struct Scenario {
     http: Option<Map<String, Value>>,
     upstreams: Option<Map<String, Value>>,
     pub(crate) mcp: Option<Map<String, Value>>,
-    lsp: Option<Map<String, Value>>,
+    pub(crate) lsp: Option<Map<String, Value>>,
     #[serde(default)]
     pub(crate) steps: Vec<Step>,
 }
@@ -236,7 +236,7 @@ pub(crate) struct Expect {
     pub(crate) events: Option<Vec<ExpectedEvent>>,
     requests: Option<Value>,
     pub(crate) mcp_calls: Option<Vec<ExpectedMcpCall>>,
-    lsp_messages: Option<Value>,
+    pub(crate) lsp_messages: Option<Vec<ExpectedMessage>>,
     pub(crate) subagents: Option<Vec<ExpectedSubagent>>,
 }
 
@@ -336,6 +336,15 @@ pub(crate) struct ExpectedMcpCall {
     pub(crate) server: String,
     pub(crate) tool: String,
     pub(crate) arguments: Value,
+}
+
+/// A message that must have reached a language server; what is absent is not checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedMessage {
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) params: Pairs<Matcher>,
 }
 
 /// What the list of tools must look like.
@@ -458,7 +467,6 @@ impl Scenario {
         let settings = [
             ("http", self.http.is_some()),
             ("upstreams", self.upstreams.is_some()),
-            ("lsp", self.lsp.is_some()),
         ];
         let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
         set.or_else(|| self.steps.iter().find_map(Step::unplayable))
@@ -562,16 +570,13 @@ impl Expect {
             ("questions", self.questions.is_some()),
             ("events", self.events.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
+            ("lsp_messages", self.lsp_messages.is_some()),
             ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
     }
 
     fn unplayable(&self) -> Option<&'static str> {
-        let keys = [
-            ("requests", self.requests.is_some()),
-            ("lsp_messages", self.lsp_messages.is_some()),
-        ];
-        keys.into_iter().find_map(|(key, set)| set.then_some(key))
+        self.requests.is_some().then_some("requests")
     }
 }

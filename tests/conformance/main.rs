@@ -11,10 +11,12 @@ mod approver;
 mod args;
 mod case;
 mod entry;
+mod fake_lsp;
 mod fake_mcp;
 mod happenings;
 mod host;
 mod known;
+mod lsp;
 mod matcher;
 mod mcp;
 mod play;
@@ -46,7 +48,7 @@ use workspace::GitTemplate;
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases");
 
 fn main() -> ExitCode {
-    if let Some(code) = fake_mcp::run() {
+    if let Some(code) = fake_mcp::run().or_else(fake_lsp::run) {
         return code;
     }
     match run() {

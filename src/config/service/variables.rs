@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawPermission, RawRedact,
+    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawPermission, RawRedact,
     RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
@@ -104,6 +104,9 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         },
         extensions: RawExtensions {
             runtime: text("extensions.runtime"),
+        },
+        lsp: RawLsp {
+            diagnostics_wait: text("lsp.diagnostics_wait"),
         },
         log: RawLog {
             format: text("log.format"),
