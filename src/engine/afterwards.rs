@@ -10,11 +10,11 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::Engine;
-use super::live::LiveCall;
 use super::run::apply;
 use super::writer::merge;
 use crate::call::{CallId, EventKind, JsonMap, ServiceEvent, ServiceEventKind, Timestamp};
 use crate::store::StoreError;
+use crate::tool::Afterwards;
 
 /// Calls that are listened to at once; those that end beyond that hear of nothing more.
 pub(super) const MOST_CALLS: usize = 256;
@@ -26,13 +26,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const MOST_EVENTS: usize = 8;
 
 impl Engine {
-    /// Listens to what an ended call set off, if its tool has left something to listen to.
-    pub(super) async fn listen_afterwards(&self, call: &LiveCall) {
-        let Some(mut patches) = call.take_afterwards() else {
-            return;
-        };
+    /// Listens to what the tool of an ended call has left.
+    pub(super) async fn listen_afterwards(&self, call: &CallId, mut patches: Afterwards) {
         let Ok(_slot) = self.listening.try_acquire() else {
-            tracing::debug!(call = %call.id, "too many ended calls are listened to");
+            tracing::debug!(call = %call, "too many ended calls are listened to");
             return;
         };
         let deadline = Instant::now() + LIMIT;
@@ -41,14 +38,14 @@ impl Engine {
             let patch = match self.leaving.run_until_cancelled(timeout_at(deadline, next)).await {
                 Some(Ok(Ok(Some(patch)))) => patch,
                 Some(Ok(Err(_))) => {
-                    tracing::error!(call = %call.id, "what an ended call left panicked");
+                    tracing::error!(call = %call, "what an ended call left panicked");
                     return;
                 }
                 Some(Ok(Ok(None)) | Err(_)) | None => return,
             };
-            if let Err(error) = self.add(&call.id, patch).await {
+            if let Err(error) = self.add(call, patch).await {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(call = %call.id, error, "metadata could not be added to an ended call");
+                tracing::error!(call = %call, error, "metadata could not be added to an ended call");
                 return;
             }
         }

@@ -100,7 +100,12 @@ impl Run {
         let writing = async move {
             log_writer.run(commands).await;
             lock(&owner.live).remove(&id);
-            owner.listen_afterwards(&live).await;
+            // Its recent events need not wait for what comes later.
+            let afterwards = live.take_afterwards();
+            drop(live);
+            if let Some(patches) = afterwards {
+                owner.listen_afterwards(&id, patches).await;
+            }
         };
         engine.tasks.spawn(writing.instrument(span.clone()));
         engine

@@ -50,7 +50,7 @@ pub(super) struct Turn {
     path: PathBuf,
     number: u64,
     begun: Instant,
-    /// The change before was not answered, so an answer may be to that.
+    /// The change before was not answered, so an answer may be to that; or the server was just started.
     behind: bool,
     waits: bool,
 }
@@ -68,8 +68,9 @@ impl Pace {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a turn: the file has just changed.
-    pub(super) fn begin(&self, path: &Path) -> Turn {
+    /// Begins a turn: the file has just changed. A server that is not `ready` is not waited for, and its first answer says
+    /// nothing of its pace.
+    pub(super) fn begin(&self, path: &Path, ready: bool) -> Turn {
         let mut known = self.known();
         known.last_turn += 1;
         let number = known.last_turn;
@@ -78,7 +79,7 @@ impl Pace {
             answered: false,
         };
         let before = known.files.insert(path.to_path_buf(), file);
-        let behind = before.is_some_and(|before| !before.answered);
+        let behind = !ready || before.is_some_and(|before| !before.answered);
         let waits = !self.wait.is_zero() && !behind && !known.slow.contains(&kind(path));
         drop(known);
         self.turned.send_replace(());
@@ -104,13 +105,15 @@ impl Turn {
         self.waits.then(|| self.begun + self.pace.wait)
     }
 
-    /// Notes that the servers have answered, at this moment.
+    /// Notes that the servers have answered, at this moment. The first answer counts.
     pub(super) fn answered(&self) {
         let in_time = self.begun.elapsed() <= self.pace.wait;
         let mut known = self.pace.known();
-        if let Some(file) = known.files.get_mut(&self.path).filter(|file| file.turn == self.number) {
-            file.answered = true;
-        }
+        let file = known.files.get_mut(&self.path);
+        let Some(file) = file.filter(|file| file.turn == self.number && !file.answered) else {
+            return;
+        };
+        file.answered = true;
         if !self.behind {
             known.note(&self.path, in_time);
         }
@@ -131,7 +134,7 @@ impl Turn {
         }
     }
 
-    fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         let known = self.pace.known();
         known.files.get(&self.path).is_some_and(|file| file.turn == self.number)
     }
@@ -172,7 +175,7 @@ mod tests {
     const WAIT: Duration = Duration::from_millis(100);
 
     fn waits(pace: &Pace, path: &str) -> (Turn, bool) {
-        let turn = pace.begin(Path::new(path));
+        let turn = pace.begin(Path::new(path), true);
         let waits = turn.waits_until().is_some();
         (turn, waits)
     }
@@ -249,6 +252,16 @@ mod tests {
         assert!(tokio::time::timeout(WAIT, second.over()).await.is_err());
         drop(second);
         assert_eq!(pace.known().files.len(), 1, "nothing is kept of files without turns");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_starts_is_not_waited_for() {
+        let pace = Pace::new(WAIT);
+        let first = pace.begin(Path::new("/a.rs"), false);
+        assert!(first.waits_until().is_none());
+        tokio::time::advance(WAIT * 10).await;
+        first.answered();
+        assert!(waits(&pace, "/a.rs").1, "a start says nothing of its pace");
     }
 
     #[test]

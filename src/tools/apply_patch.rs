@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
 use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
-use crate::workspace::FileError;
+use crate::workspace::{FileError, ResolvedPath};
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::Files;
 use crate::workspace::patch::{ApplyError, Change, Chunk, Section, parse};
@@ -98,7 +98,7 @@ impl TypedTool for ApplyPatch {
         for Changed { path, mark } in &changed {
             ctx.wrote(path, mark.clone())?;
         }
-        let paths: Vec<&Path> = changed.iter().map(|changed| changed.path.shown()).collect();
+        let paths: Vec<&ResolvedPath> = changed.iter().map(|changed| &changed.path).collect();
         let told = self.feedback.on(&paths, &ctx.cancelled, |later| ctx.afterwards(later)).await;
         let relative = |path: &Path| {
             let changed = changed.iter().find(|changed| changed.path.shown() == path);

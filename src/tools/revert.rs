@@ -7,7 +7,7 @@
 //! again before it changes them.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::call::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
 use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::ResolvedPath;
 use crate::workspace::changes::{LINK_MODE, Replacement, Version, relocate, replace_all};
 use crate::workspace::files::{Files, LockedFile, Snapshot};
 use crate::workspace::marks::sha256;
@@ -81,7 +82,7 @@ impl TypedTool for Revert {
         if plans.iter().any(Plan::changes_something) {
             restore(&plans, &diff, &call, ctx).await?;
             let changed = plans.iter().filter(|plan| plan.changes_something());
-            let paths: Vec<&Path> = changed.map(|plan| plan.replacement.file.path().shown()).collect();
+            let paths: Vec<&ResolvedPath> = changed.map(|plan| plan.replacement.file.path()).collect();
             self.feedback.tell(&paths);
         }
         Ok(output(&call, &plans, diff))

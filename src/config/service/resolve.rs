@@ -17,9 +17,9 @@ use crate::config::{toml_file, units};
 pub(super) const DEFAULT_TCP: &str = "127.0.0.1:50551";
 const DAY: Duration = Duration::from_secs(86_400);
 /// Long enough for a server that looks at one file at a time, and hardly noticed beside what a model takes.
-const DIAGNOSTICS_WAIT: Duration = Duration::from_millis(300);
+const DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
 /// A server that takes longer is better heard of later.
-const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(30);
+const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of the longest path that a socket address holds.
 const MAX_SOCKET_PATH: usize = 107;
 

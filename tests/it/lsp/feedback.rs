@@ -33,7 +33,7 @@ fn block(server: &Server, name: &str, errors: &str) -> String {
 #[test]
 fn errors_are_in_the_result() {
     test(async {
-        let server = service(fake("fine", PROMPT), "10s").await;
+        let server = service(fake("fine", PROMPT), "3s").await;
         warm(&server).await;
 
         let written = write(&server, "a.fake", "one\n😀 broken and doubtful\nbroken\n").await;
@@ -64,7 +64,7 @@ fn errors_are_in_the_result() {
 #[test]
 fn a_patch_has_the_errors_of_each_file() {
     test(async {
-        let server = service(fake("fine", PROMPT), "10s").await;
+        let server = service(fake("fine", PROMPT), "3s").await;
         warm(&server).await;
         put(&server, "gone.fake", "broken\n");
         put(&server, "old.fake", "broken\n");
@@ -90,7 +90,7 @@ fn a_patch_has_the_errors_of_each_file() {
 #[test]
 fn write_tells_of_other_files() {
     test(async {
-        let server = service(fake("others", PROMPT), "10s").await;
+        let server = service(fake("others", PROMPT), "3s").await;
         warm_others(&server).await;
         let written = write(&server, "a.fake", "broken\n").await;
         let output = &completed(&written).output;
@@ -184,11 +184,11 @@ fn what_is_late_for_a_file_that_was_changed_again_is_dropped() {
 #[test]
 fn without_a_server_there_are_no_findings() {
     test(async {
-        let server = service(fake("fine", PROMPT), "10s").await;
+        let server = service(fake("fine", PROMPT), "3s").await;
         let written = write(&server, "a.txt", "broken\n").await;
         assert_eq!(completed(&written).output, "Wrote file successfully.");
         assert_eq!(metadata(&written)["diagnostics"], json!({}));
-        let off = service(json!(false), "10s").await;
+        let off = service(json!(false), "3s").await;
         let written = write(&off, "a.fake", "broken\n").await;
         assert_eq!(metadata(&written)["diagnostics"], json!({}));
     });

@@ -76,7 +76,7 @@ fn floods_of_findings_stay_bounded() {
 #[test]
 fn of_very_many_errors_some_are_told() {
     test(async {
-        let server = service(fake("many", 0), "20s").await;
+        let server = service(fake("many", 0), "3s").await;
         // Edits wait once the server is known to run.
         let first = write(&server, "a.fake", "x\n").await;
         eventually("the server has reported", async || {

@@ -276,7 +276,7 @@ fn npm_programs() -> Vec<String> {
 #[test]
 fn typescript_language_server() {
     test(async {
-        let server = with_path(json!({}), "10s", path_with(&npm_programs())).await;
+        let server = with_path(json!({}), "3s", path_with(&npm_programs())).await;
         fs::create_dir(server.work().join("node_modules")).unwrap();
         let package = installed("npm/node_modules/typescript");
         std::os::unix::fs::symlink(package, server.work().join("node_modules/typescript")).unwrap();
@@ -288,7 +288,7 @@ fn typescript_language_server() {
 #[test]
 fn pyright() {
     test(async {
-        let server = with_path(json!({}), "10s", path_with(&npm_programs())).await;
+        let server = with_path(json!({}), "3s", path_with(&npm_programs())).await;
         check(&PYTHON, &server).await;
         break_and_mend(&PYTHON, &server).await;
     });
@@ -298,7 +298,7 @@ fn pyright() {
 fn gopls() {
     test(async {
         let folders = [installed("gopls")];
-        let server = with_path(json!({}), "10s", path_with(&folders)).await;
+        let server = with_path(json!({}), "3s", path_with(&folders)).await;
         check(&GO, &server).await;
         break_and_mend(&GO, &server).await;
     });
@@ -307,7 +307,7 @@ fn gopls() {
 #[test]
 fn rust_analyzer() {
     test(async {
-        let server = with_path(json!({}), "10s", None).await;
+        let server = with_path(json!({}), "3s", None).await;
         check(&RUST, &server).await;
         break_and_mend(&RUST, &server).await;
     });
