@@ -29,6 +29,7 @@ async fn with_path(servers: Value, wait: &str, path: Option<String>) -> Server {
     };
     let setup = setup
         .env("OPENCODE_EXPERIMENTAL_LSP_TOOL", "1")
+        .env("TOOLGATE_TRUST", "1")
         .env("TOOLGATE_LSP_DIAGNOSTICS_WAIT", wait);
     match path {
         Some(path) => Server::with(setup.env("PATH", &path)).await,
@@ -81,9 +82,13 @@ fn metadata(call: &Call) -> Value {
     completed(call).metadata.as_ref().map(json_of).unwrap_or_default()
 }
 
+fn path_of(server: &Server, name: &str) -> String {
+    let path = server.work().canonicalize().unwrap().join(name);
+    path.to_str().unwrap().to_owned()
+}
+
 /// What is known of a file in the metadata of a call.
 fn reported(server: &Server, call: &Call, name: &str) -> Vec<Value> {
-    let path = server.work().canonicalize().unwrap().join(name);
-    let reported = metadata(call)["diagnostics"][path.to_str().unwrap()].clone();
+    let reported = metadata(call)["diagnostics"][path_of(server, name)].clone();
     reported.as_array().cloned().unwrap_or_default()
 }

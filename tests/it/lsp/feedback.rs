@@ -21,11 +21,6 @@ async fn warm(server: &Server) {
     .await;
 }
 
-fn path_of(server: &Server, name: &str) -> String {
-    let path = server.work().canonicalize().unwrap().join(name);
-    path.to_str().unwrap().to_owned()
-}
-
 fn block(server: &Server, name: &str, errors: &str) -> String {
     format!("<diagnostics file=\"{}\">\n{errors}\n</diagnostics>", path_of(server, name))
 }
