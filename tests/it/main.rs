@@ -21,6 +21,7 @@ mod delegation;
 mod drain;
 mod edited;
 mod edits;
+mod feedback;
 mod floods;
 mod hooks;
 mod hostile;

@@ -16,10 +16,10 @@ NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no othe
 GRPCIO=1.85.1 # of Python, with its code generator
 MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 MCP_INSPECTOR=0.15.0 # its command line; later ones want a newer Node
-TYPESCRIPT=5.9.3
-TYPESCRIPT_LANGUAGE_SERVER=5.1.3
-PYRIGHT=1.1.407
-GOPLS=0.21.0
+TYPESCRIPT=5.9.3 # later ones have another server, or none
+TYPESCRIPT_LANGUAGE_SERVER=5.3.0 # later ones want a newer Node
+PYRIGHT=1.1.414
+GOPLS=0.24.0
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."

@@ -2,7 +2,14 @@
 //!
 //! Which of them are not there, `tests/run.sh` says; without them their tests fail.
 
-use super::*;
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::feedback::*;
+use crate::support::*;
 
 /// A small project, and where the things in it are that every server is asked for.
 struct Project {
