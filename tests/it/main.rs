@@ -26,6 +26,7 @@ mod hooks;
 mod hostile;
 mod hosts;
 mod interactive;
+mod lsp;
 mod mcp;
 mod mcp_server;
 mod prompts;
