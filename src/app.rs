@@ -40,6 +40,7 @@ use crate::engine::{self, Engine, LeftRunning, Limits, Place};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
+use crate::lsp::{self, Fleet};
 use crate::mcp::Servers;
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
@@ -63,6 +64,7 @@ pub struct App {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
+    languages: Fleet,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -92,6 +94,7 @@ struct Parts {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
+    languages: Fleet,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -151,10 +154,12 @@ impl App {
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
         let hosts = Arc::new(Hosts::default());
         let mcp = Servers::new(programs.clone());
+        let languages = Fleet::new(programs.clone(), lsp::Limits::default());
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {
             hosts: &hosts,
             mcp: &mcp,
+            languages: &languages,
             watch: &|place: &Place, tools: &ToolsConfig| {
                 let settings = extensions::settings(config, place, tools, &programs, &data_dir);
                 extensions::watch(&extensions, settings, &place.tools);
@@ -204,6 +209,7 @@ impl App {
             extensions,
             programs,
             mcp,
+            languages,
             sandbox,
             shared,
             services,
@@ -281,6 +287,7 @@ impl App {
             extensions: self.extensions,
             programs: self.programs,
             mcp: self.mcp,
+            languages: self.languages,
             sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
@@ -365,6 +372,7 @@ impl Running {
             extensions,
             programs,
             mcp,
+            languages,
             sandbox,
             shared,
             services,
@@ -384,7 +392,7 @@ impl Running {
             self.servers.shutdown().await;
         }
         extensions.close().await;
-        mcp.stop().await;
+        tokio::join!(mcp.stop(), languages.stop());
         let survivors = programs.shutdown().await;
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");

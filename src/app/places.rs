@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* wiring only.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::config::opencode::ToolOutputLimits;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
+use crate::lsp::{self, Fleet, LanguageServers};
 use crate::mcp::Servers;
 use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
@@ -30,6 +31,7 @@ use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
+use crate::tools::lsp::AskServers;
 use crate::tools::multiedit::MultiEdit;
 use crate::tools::plan_enter::PlanEnter;
 use crate::tools::plan_exit::PlanExit;
@@ -74,7 +76,13 @@ impl Common {
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, task: Task) -> Vec<Arc<dyn Tool>> {
+fn builtin(
+    common: &Common,
+    config: &ToolsConfig,
+    skills: Arc<skills::Catalog>,
+    servers: LanguageServers,
+    task: Task,
+) -> Vec<Arc<dyn Tool>> {
     let Common {
         flags,
         files,
@@ -100,6 +108,9 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         Arc::new(Background::new(shell.clone())),
         Arc::new(ApplyPatch::new(files.clone())),
     ];
+    if flags.lsp {
+        tools.push(Arc::new(AskServers::new(servers)));
+    }
     if config.experimental.batch_tool {
         tools.push(Arc::new(Batch));
     }
@@ -114,6 +125,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
 pub(super) struct Sources<'a> {
     pub(super) hosts: &'a Arc<Hosts>,
     pub(super) mcp: &'a Servers,
+    pub(super) languages: &'a Fleet,
     pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
 }
 
@@ -131,6 +143,7 @@ pub(super) fn places(
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
             .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
             .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+        let opened = Arc::new(opened);
         let tools = ToolsConfig::load(opened.directory(), opened.worktree(), environment)?;
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
@@ -145,7 +158,13 @@ pub(super) fn places(
         let agents = Agents::new(&tools.agents, folders);
         let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents, sources.hosts.clone());
-        let builtin = builtin(common, &tools, skills.clone(), task);
+        let servers = sources.languages.workspace(lsp::Settings {
+            workspace: opened.clone(),
+            trusted: workspace.trust,
+            servers: tools.language_servers(workspace.trust),
+            virtual_env: environment.get("VIRTUAL_ENV").map(PathBuf::from),
+        });
+        let builtin = builtin(common, &tools, skills.clone(), servers, task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),
@@ -153,7 +172,7 @@ pub(super) fn places(
         };
         let place = Place {
             agents,
-            workspace: Arc::new(opened),
+            workspace: opened,
             tools: Arc::new(catalog),
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),

@@ -1,6 +1,6 @@
 //! The built-in tools, one file each, with its description beside it.
 //!
-//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `shell` and `skills`; never the engine, the permissions, a store, the
+//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `lsp`, `shell` and `skills`; never the engine, the permissions, a store, the
 //! wire or another tool.
 
 pub mod apply_patch;
@@ -11,6 +11,7 @@ pub mod glob;
 pub mod grep;
 pub mod invalid;
 pub mod list;
+pub mod lsp;
 pub mod multiedit;
 pub mod plan_enter;
 pub mod plan_exit;

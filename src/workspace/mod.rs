@@ -8,6 +8,7 @@
 pub mod atomic;
 pub mod changes;
 pub mod diff;
+pub mod document;
 pub mod edit;
 pub mod error;
 pub mod files;
