@@ -13,7 +13,7 @@ use crate::config::opencode::ToolOutputLimits;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
-use crate::lsp::{self, Fleet, LanguageServers};
+use crate::lsp::{self, Feedback, Fleet, LanguageServers};
 use crate::mcp::Servers;
 use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
@@ -55,6 +55,8 @@ pub(super) struct Common {
     files: Arc<Files>,
     shell: Shell,
     plans: Arc<Plans>,
+    /// How long the result of an edit may wait for language servers.
+    diagnostics_wait: Duration,
 }
 
 impl Common {
@@ -70,6 +72,7 @@ impl Common {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
             shell: Shell::new(programs.clone(), confine),
             plans: Arc::new(Plans::new(data_dir)),
+            diagnostics_wait: config.lsp.diagnostics_wait,
             flags,
         }
     }
@@ -80,7 +83,7 @@ fn builtin(
     common: &Common,
     config: &ToolsConfig,
     skills: Arc<skills::Catalog>,
-    servers: LanguageServers,
+    (servers, feedback): (LanguageServers, Feedback),
     task: Task,
 ) -> Vec<Arc<dyn Tool>> {
     let Common {
@@ -88,6 +91,7 @@ fn builtin(
         files,
         shell,
         plans,
+        diagnostics_wait: _,
     } = common;
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -96,17 +100,17 @@ fn builtin(
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Edit::new(files.clone())),
-        Arc::new(Write::new(files.clone())),
+        Arc::new(Edit::new(files.clone(), feedback.clone())),
+        Arc::new(Write::new(files.clone(), feedback.clone())),
         Arc::new(task),
         Arc::new(TodoWrite),
         Arc::new(TodoRead),
         Arc::new(LoadSkill::new(skills)),
         Arc::new(List),
-        Arc::new(MultiEdit::new(files.clone())),
-        Arc::new(Revert::new(files.clone())),
+        Arc::new(MultiEdit::new(files.clone(), feedback.clone())),
+        Arc::new(Revert::new(files.clone(), feedback.clone())),
         Arc::new(Background::new(shell.clone())),
-        Arc::new(ApplyPatch::new(files.clone())),
+        Arc::new(ApplyPatch::new(files.clone(), feedback)),
     ];
     if flags.lsp {
         tools.push(Arc::new(AskServers::new(servers)));
@@ -164,7 +168,8 @@ pub(super) fn places(
             servers: tools.language_servers(workspace.trust),
             virtual_env: environment.get("VIRTUAL_ENV").map(PathBuf::from),
         });
-        let builtin = builtin(common, &tools, skills.clone(), servers, task);
+        let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
+        let builtin = builtin(common, &tools, skills.clone(), (servers, feedback), task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),

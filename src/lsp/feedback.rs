@@ -234,21 +234,22 @@ impl Change {
         }
         while !self.watched.is_empty() {
             let over = select_all(self.watched.iter().map(|watched| Box::pin(watched.turn.over())));
-            tokio::select! {
-                published = self.published.recv() => match published {
-                    Ok(Published { path, .. }) => {
-                        if self.inner.workspace.contains(&path) {
-                            self.gather(Some(path)).await;
-                            return true;
-                        }
-                    }
-                    Err(RecvError::Lagged(_)) => {
-                        self.gather(None).await;
-                        return true;
-                    }
-                    Err(RecvError::Closed) => return false,
-                },
-                _ = over => self.watched.retain(|watched| watched.turn.is_current()),
+            let published = tokio::select! {
+                published = self.published.recv() => Some(published),
+                _ = over => None,
+            };
+            match published {
+                Some(Ok(Published { path, .. })) if self.inner.workspace.contains(&path) => {
+                    self.gather(Some(path)).await;
+                    return true;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(RecvError::Lagged(_))) => {
+                    self.gather(None).await;
+                    return true;
+                }
+                Some(Err(RecvError::Closed)) => return false,
+                None => self.watched.retain(|watched| watched.turn.is_current()),
             }
         }
         false

@@ -13,13 +13,16 @@ mod answers;
 mod client;
 mod diagnostic;
 mod documents;
+mod feedback;
 mod language;
 mod life;
+mod pace;
 mod position;
 mod reports;
 mod roots;
 mod server;
 mod table;
+mod told;
 mod uri;
 mod wire;
 
@@ -38,8 +41,10 @@ use tokio_util::task::TaskTracker;
 pub use client::{Client, RequestError};
 pub use diagnostic::{Diagnostic, Severity};
 pub use documents::{Document, MAX_BYTES, MAX_WAIT};
+pub use feedback::Feedback;
 use life::{Running, Slot, State};
 pub use server::{Command, Server};
+pub use told::Told;
 
 use crate::process::Programs;
 use crate::workspace::{ResolvedPath, Workspace};
@@ -240,6 +245,13 @@ impl LanguageServers {
         fitting
     }
 
+    /// Says whether some server for files of that name runs already.
+    fn is_up_for(&self, path: &ResolvedPath) -> bool {
+        let running = self.running();
+        let mut fitting = self.0.servers.iter().filter(|server| server.fits(path.shown()));
+        fitting.any(|server| running.iter().any(|client| client.id() == server.id))
+    }
+
     /// Returns the servers that run.
     pub fn running(&self) -> Vec<Arc<Client>> {
         let slots = self.slots();
@@ -251,7 +263,7 @@ impl LanguageServers {
     pub fn touch(&self, path: &ResolvedPath) -> Refresh {
         let (outcome, refresh) = watch::channel(None);
         if !self.serves(path) || self.0.shared.stop.is_cancelled() {
-            outcome.send_replace(Some(Arc::from([])));
+            outcome.send_replace(Some(Seen::default()));
             return Refresh(refresh);
         }
         let (servers, path) = (self.clone(), path.clone());
@@ -262,9 +274,14 @@ impl LanguageServers {
                 let document = client.open(&path).await.ok()??;
                 client.findings(&document, MAX_WAIT).await
             });
-            let found = join_all(found).await.into_iter().flatten();
-            let found: Vec<Diagnostic> = found.flat_map(|found| found.to_vec()).collect();
-            outcome.send_replace(Some(found.into()));
+            let found = join_all(found).await;
+            let answered = found.iter().any(Option::is_some);
+            let found: Vec<Diagnostic> = found.into_iter().flatten().flat_map(|found| found.to_vec()).collect();
+            outcome.send_replace(Some(Seen {
+                servers: clients.len(),
+                answered,
+                found: found.into(),
+            }));
         }));
         Refresh(refresh)
     }
@@ -388,21 +405,36 @@ impl LanguageServers {
 
 /// What becomes of telling the servers of a file.
 #[derive(Clone, Debug)]
-pub struct Refresh(watch::Receiver<Option<Arc<[Diagnostic]>>>);
+pub struct Refresh(watch::Receiver<Option<Seen>>);
+
+/// What the servers for a file have made of it.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// How many were told of it.
+    servers: usize,
+    /// Whether one of them has reported of it since.
+    answered: bool,
+    found: Arc<[Diagnostic]>,
+}
 
 impl Refresh {
     /// Returns what the servers have found in the file, once they have had their say; none if that is not within `limit`.
     pub async fn diagnostics(&mut self, limit: Duration) -> Option<Arc<[Diagnostic]>> {
         let found = timeout(limit, self.0.wait_for(Option::is_some)).await.ok()?;
         // The service stops, if that is an error.
-        found.ok()?.clone()
+        found.ok()?.as_ref().map(|seen| Arc::clone(&seen.found))
     }
 
     /// Returns what the servers have found in the file, when they have had their say: at the latest 3 s after they have
     /// started.
     pub async fn finished(&mut self) -> Arc<[Diagnostic]> {
-        let found = self.0.wait_for(Option::is_some).await;
-        let found = found.ok().and_then(|found| found.clone());
-        found.unwrap_or_else(|| Arc::from([]))
+        self.seen().await.found
+    }
+
+    /// Returns what the servers have made of the file, when they have had their say.
+    async fn seen(&mut self) -> Seen {
+        let seen = self.0.wait_for(Option::is_some).await;
+        // The service stops, if that is an error.
+        seen.ok().and_then(|seen| seen.clone()).unwrap_or_default()
     }
 }

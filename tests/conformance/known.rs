@@ -9,7 +9,6 @@ pub(crate) const KNOWN: &[(&str, &str)] = &[
     ("config/permission/later-rule-wins", "no tool webfetch"),
     ("custom/hook/before-blocks", "no tool webfetch"),
     ("framework/registry/*", "the list has tools that are not built"),
-    ("lsp/*", "no tool lsp"),
     ("webfetch/*", "no tool webfetch"),
     ("websearch/exa/*", "no tool websearch"),
 ];

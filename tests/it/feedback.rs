@@ -5,7 +5,7 @@ mod hostile;
 use std::fs;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use toolgate::grpc::proto::*;

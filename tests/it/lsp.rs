@@ -2,6 +2,7 @@
 
 mod client;
 mod hostile;
+mod real;
 
 use std::fs;
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["audit", "call"]),
     ("permission", &["call", "store"]),
     ("tool", &["call", "permission", "workspace"]),
-    ("lsp", &["process", "workspace"]),
+    ("lsp", &["call", "process", "workspace"]),
     (
         "tools",
         &["call", "lsp", "tool", "workspace", "process", "shell", "skills"],
