@@ -59,8 +59,10 @@ impl Feedback {
 
     /// Tells the servers that files changed, and does not wait for anything.
     pub fn tell(&self, changed: &[&ResolvedPath]) {
-        for path in changed.iter().filter(|_| self.0.is_some()) {
-            self.0.iter().for_each(|inner| drop(inner.servers.touch(path)));
+        let Some(inner) = &self.0 else { return };
+        for path in changed {
+            // What comes of it is of no interest here.
+            drop(inner.servers.touch(path));
         }
     }
 

@@ -7,7 +7,8 @@
 //! No server is ever installed: what is on the machine is used, and [`Unavailable`] says how to get what is not.
 //!
 //! *Invariant:* who does not ask for an answer never waits for a server. A server harms nobody else: each has its own task, its
-//! own limits of time and memory, and ends with everything that it started.
+//! own limits of time and memory, and ends with everything that it started. Of `call` only the shape of metadata is known here:
+//! what is found in changed files is told in it.
 
 mod answers;
 mod client;

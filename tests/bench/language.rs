@@ -4,7 +4,7 @@
 //! *Invariant:* the server is told of every edit and reports an error in it, after a time that the measurement chooses.
 
 use std::fs;
-use std::io::{BufRead, Read as _, Write as _};
+use std::io::{BufRead, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 //! *Invariant:* does what the case says and nothing else; every message is noted before it is answered.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, Read as _, Write as _};
+use std::io::{BufRead, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
