@@ -16,22 +16,18 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/feedback/ser
 
 /// A service with these language servers, whose edits wait for them this long.
 pub(crate) async fn service(servers: Value, wait: &str) -> Server {
-    with_path(servers, wait, None).await
+    Server::with(setup(servers, wait)).await
 }
 
-pub(crate) async fn with_path(servers: Value, wait: &str, path: Option<String>) -> Server {
+pub(crate) fn setup(servers: Value, wait: &str) -> Setup {
     let setup = Setup {
         config: Some(json!({ "lsp": servers })),
         ..Setup::default()
     };
-    let setup = setup
+    setup
         .env("OPENCODE_EXPERIMENTAL_LSP_TOOL", "1")
         .env("TOOLGATE_TRUST", "1")
-        .env("TOOLGATE_LSP_DIAGNOSTICS_WAIT", wait);
-    match path {
-        Some(path) => Server::with(setup.env("PATH", &path)).await,
-        None => Server::with(setup).await,
-    }
+        .env("TOOLGATE_LSP_DIAGNOSTICS_WAIT", wait)
 }
 
 /// What a fake server is configured with; `how` is what `server.py` is to do, `delay` after how many milliseconds it reports.

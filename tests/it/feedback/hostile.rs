@@ -4,6 +4,9 @@ use super::*;
 
 const EDITS: usize = 20;
 
+/// What the edits would take if each waited for 3 s.
+const ALL_WAIT: Duration = Duration::from_secs(60);
+
 /// Edits a file many times and checks that each edit was made; returns how long that took.
 async fn edit_often(server: &Server) -> Duration {
     write(server, "a.fake", "version 0\n").await;
@@ -22,9 +25,9 @@ async fn edit_often(server: &Server) -> Duration {
 fn servers_that_never_answer_delay_one_edit_at_most() {
     test(async {
         for how in ["hang", "hang_start", "silent"] {
-            let mut server = service(fake(how, 0), "2s").await;
+            let mut server = service(fake(how, 0), "3s").await;
             let took = edit_often(&server).await;
-            assert!(took < Duration::from_secs(10), "{how}: {took:?}");
+            assert!(took < ALL_WAIT / 2, "{how}: {took:?}");
             server.stop().await;
         }
     });
@@ -34,14 +37,14 @@ fn servers_that_never_answer_delay_one_edit_at_most() {
 fn servers_that_fail_lose_no_edit() {
     test(async {
         for how in ["crash", "crash_later", "exit", "garbage", "huge"] {
-            let mut server = service(fake(how, 0), "1s").await;
+            let mut server = service(fake(how, 0), "3s").await;
             let took = edit_often(&server).await;
-            assert!(took < Duration::from_secs(15), "{how}: {took:?}");
+            assert!(took < ALL_WAIT / 2, "{how}: {took:?}");
             server.stop().await;
         }
         let missing = json!({"fake": {"command": ["no-such-program-anywhere"], "extensions": [".fake"]}});
-        let mut server = service(missing, "2s").await;
-        assert!(edit_often(&server).await < Duration::from_secs(10));
+        let mut server = service(missing, "3s").await;
+        assert!(edit_often(&server).await < ALL_WAIT / 2);
         server.stop().await;
     });
 }
@@ -88,7 +91,7 @@ fn of_very_many_errors_some_are_told() {
         let of_file = output.split("\n\n").nth(1).unwrap_or_default();
         assert!(of_file.starts_with("LSP errors detected in this file, please fix:\n"), "{output}");
         assert_eq!(of_file.matches("\nERROR [").count(), 20, "{of_file}");
-        assert!(of_file.contains("\n... and 19980 more\n</diagnostics>"), "{of_file}");
+        assert!(of_file.contains("\n... and 1980 more\n</diagnostics>"), "{of_file}");
         assert_eq!(reported(&server, &second, "b.fake").len(), 100);
     });
 }

@@ -77,7 +77,7 @@ def report(uri, text, version):
         publish(uri, [at(number, 0, 1, 1, "error %d" % number) for number in range(100_000)], version)
         return
     if HOW == "many":
-        publish(uri, [at(number, 0, 1, 1, "error %d" % number) for number in range(20_000)], version)
+        publish(uri, [at(number, 0, 1, 1, "error %d" % number) for number in range(2_000)], version)
         return
     if HOW == "huge":
         publish(uri, [at(0, 0, 1, 1, "y" * 10_000_000)], version)
