@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
 mod extensions;
+mod languages;
 mod mcp;
 mod places;
 mod sandbox;
@@ -64,7 +65,7 @@ pub struct App {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
-    languages: Fleet,
+    languages: Arc<Fleet>,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -94,7 +95,7 @@ struct Parts {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
-    languages: Fleet,
+    languages: Arc<Fleet>,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -154,7 +155,7 @@ impl App {
         let common = Common::new(config, &programs, flags.clone(), &data_dir, sandbox.as_ref());
         let hosts = Arc::new(Hosts::default());
         let mcp = Servers::new(programs.clone());
-        let languages = Fleet::new(programs.clone(), lsp::Limits::default());
+        let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {
             hosts: &hosts,
@@ -198,6 +199,7 @@ impl App {
             call_retention: config.retention.calls,
             started: Timestamp::now(),
             sandbox: sandbox::facts(&config.sandbox, kernel),
+            languages: Arc::new(languages::Known(languages.clone())),
             closing: CancellationToken::new(),
         });
         let services = Services::new(shared.clone())

@@ -2,18 +2,18 @@
 //!
 //! *Invariant:* wiring only.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{mcp, sandbox};
+use super::{languages, mcp, sandbox};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
-use crate::lsp::{self, Feedback, Fleet, LanguageServers};
+use crate::lsp::{Feedback, Fleet, LanguageServers};
 use crate::mcp::Servers;
 use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
@@ -162,12 +162,7 @@ pub(super) fn places(
         let agents = Agents::new(&tools.agents, folders);
         let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents, sources.hosts.clone());
-        let servers = sources.languages.workspace(lsp::Settings {
-            workspace: opened.clone(),
-            trusted: workspace.trust,
-            servers: tools.language_servers(workspace.trust),
-            virtual_env: environment.get("VIRTUAL_ENV").map(PathBuf::from),
-        });
+        let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
         let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
         let builtin = builtin(common, &tools, skills.clone(), (servers, feedback), task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;

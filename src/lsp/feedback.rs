@@ -79,7 +79,11 @@ impl Feedback {
         };
         // From before the servers hear of the change: no report is missed.
         let published = inner.servers.subscribe();
-        let served: Vec<&ResolvedPath> = changed.iter().copied().filter(|path| inner.servers.serves(path)).collect();
+        let served: Vec<&ResolvedPath> = changed
+            .iter()
+            .copied()
+            .filter(|path| inner.servers.serves(path))
+            .collect();
         let (watched, rest) = served.split_at(served.len().min(MAX_WATCHED));
         self.tell(rest);
         if watched.is_empty() {
@@ -179,7 +183,12 @@ impl Change {
     /// Waits for the servers that keep pace.
     async fn wait(&mut self, cancelled: &CancellationToken) {
         let waits = |watched: &&mut Watched| watched.turn.waits_until().is_some();
-        let Some(until) = self.watched.iter().filter_map(|watched| watched.turn.waits_until()).max() else {
+        let Some(until) = self
+            .watched
+            .iter()
+            .filter_map(|watched| watched.turn.waits_until())
+            .max()
+        else {
             return;
         };
         let answers = join_all(self.watched.iter_mut().filter(waits).map(Watched::settle));
@@ -188,7 +197,10 @@ impl Change {
             _ = timeout_at(until, answers) => {}
             () = cancelled.cancelled() => return,
         }
-        let silent = self.watched.iter().filter(|watched| !watched.is_heard && watched.has_servers);
+        let silent = self
+            .watched
+            .iter()
+            .filter(|watched| !watched.is_heard && watched.has_servers);
         for watched in silent.filter(|watched| watched.turn.waits_until().is_some() && watched.turn.is_current()) {
             watched.turn.given_up();
         }
@@ -231,7 +243,8 @@ impl Change {
             let late = self.watched.iter_mut().filter(|watched| !watched.is_heard);
             join_all(late.map(Watched::settle)).await;
             self.is_settled = true;
-            self.watched.retain(|watched| watched.has_servers && watched.turn.is_current());
+            self.watched
+                .retain(|watched| watched.has_servers && watched.turn.is_current());
             return !self.watched.is_empty();
         }
         while !self.watched.is_empty() {

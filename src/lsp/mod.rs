@@ -106,6 +106,8 @@ struct Around {
 /// The language servers of all workspaces. Dropping it asks them to end.
 pub struct Fleet {
     shared: Arc<Shared>,
+    /// Those of each workspace. Never held across an await.
+    workspaces: Mutex<Vec<LanguageServers>>,
     _stop: DropGuard,
 }
 
@@ -132,6 +134,7 @@ impl Fleet {
         };
         Self {
             shared: Arc::new(shared),
+            workspaces: Mutex::default(),
             _stop: stop.drop_guard(),
         }
     }
@@ -144,13 +147,28 @@ impl Fleet {
             trusted: settings.trusted,
             virtual_env: settings.virtual_env,
         };
-        LanguageServers(Arc::new(Inner {
-            around: Arc::new(around),
+        let servers = LanguageServers(Arc::new(Inner {
+            around,
             servers: settings.servers.into_iter().map(Arc::new).collect(),
             shared: Arc::clone(&self.shared),
             slots: Mutex::default(),
             published: broadcast::Sender::new(MAX_BEHIND),
-        }))
+        }));
+        self.workspaces().push(servers.clone());
+        servers
+    }
+
+    /// Returns the servers of the workspace of that name.
+    pub fn find(&self, workspace: &str) -> Option<LanguageServers> {
+        let workspaces = self.workspaces();
+        let mut found = workspaces.iter();
+        found
+            .find(|servers| servers.0.around.workspace.name() == workspace)
+            .cloned()
+    }
+
+    fn workspaces(&self) -> MutexGuard<'_, Vec<LanguageServers>> {
+        self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends every server, and returns when they are gone.
@@ -166,7 +184,7 @@ impl Fleet {
 pub struct LanguageServers(Arc<Inner>);
 
 struct Inner {
-    around: Arc<Around>,
+    around: Around,
     servers: Vec<Arc<Server>>,
     shared: Arc<Shared>,
     /// Each server with each root. Never held across an await.
@@ -253,10 +271,11 @@ impl LanguageServers {
         fitting.any(|server| running.iter().any(|client| client.id() == server.id))
     }
 
-    /// Returns the servers that run.
+    /// Returns the servers that run, in the order of their ids and roots.
     pub fn running(&self) -> Vec<Arc<Client>> {
-        let slots = self.slots();
-        slots.values().filter_map(|slot| slot.running()).collect()
+        let mut clients: Vec<Arc<Client>> = self.slots().values().filter_map(|slot| slot.running()).collect();
+        clients.sort_by(|one, other| (one.id(), one.root()).cmp(&(other.id(), other.root())));
+        clients
     }
 
     /// Tells the servers for a file what it holds now, starts those that do not run, and returns without waiting for

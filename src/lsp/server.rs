@@ -252,3 +252,180 @@ fn laid_over(base: Value, over: &Value) -> Value {
         (_, over) => over.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::process::{self, Programs};
+    use crate::workspace::Workspace;
+
+    /// A workspace `w`, and a folder `bin` of programs beside it.
+    struct Stage {
+        folder: tempfile::TempDir,
+        around: Around,
+    }
+
+    impl Stage {
+        fn new(trusted: bool, files: &[&str], virtual_env: Option<&str>) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let top = folder.path().canonicalize().unwrap();
+            for name in ["w/x", "bin/x"].iter().chain(files) {
+                let path = top.join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(&path, "").unwrap();
+                std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            let path = format!("{0}/bin:{0}/w/bin", top.display());
+            let variables = [("PATH".into(), path.into())].into();
+            let around = Around {
+                workspace: Arc::new(Workspace::open("w", &top.join("w"), None).unwrap()),
+                programs: Programs::new(&variables, process::Settings::default()).unwrap(),
+                trusted,
+                virtual_env: virtual_env.map(|name| top.join(name)),
+            };
+            Self { folder, around }
+        }
+
+        fn check(&self, id: &str, expected: Result<&str, &str>) {
+            let server = Server::known().into_iter().find(|server| server.id == id).unwrap();
+            let root = self.around.workspace.directory();
+            let top = self.folder.path().canonicalize().unwrap().display().to_string();
+            let found = server.start(root, &self.around).map(|start| {
+                let settings = if start.settings.is_null() {
+                    String::new()
+                } else {
+                    format!(" {}", start.settings)
+                };
+                format!("{} {}{settings}", start.program.display(), start.arguments.join(" ")).replace(&top, "$")
+            });
+            match expected {
+                Ok(expected) => assert_eq!(found.as_deref(), Ok(expected), "{id}"),
+                Err(part) => {
+                    let error = found.expect_err("it cannot be started");
+                    assert!(error.contains(part), "{id}: {error}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_project_brings_is_run_only_if_it_is_trusted() {
+        let files = [
+            "bin/rust-analyzer",
+            "bin/pyright-langserver",
+            "bin/typescript-language-server",
+            "bin/node_modules/typescript/lib/tsserver.js",
+            "w/bin/gopls",
+            "w/node_modules/.bin/typescript-language-server",
+            "w/node_modules/.bin/biome",
+            "w/node_modules/typescript/lib/tsserver.js",
+            "w/.venv/bin/python",
+        ];
+        let stage = Stage::new(false, &files, None);
+        stage.check(
+            "rust",
+            Err("it runs code of the project, which is not trusted. If you trust"),
+        );
+        stage.check("gopls", Err("belongs to the project, which is not trusted"));
+        stage.check(
+            "biome",
+            Err("the program \"biome\" is not found. To get it: npm install -g @biomejs/biome"),
+        );
+        stage.check("pyright", Ok("$/bin/pyright-langserver --stdio"));
+        stage.check(
+            "typescript",
+            Ok(
+                r#"$/bin/typescript-language-server --stdio {"tsserver":{"path":"$/bin/node_modules/typescript/lib/tsserver.js"}}"#,
+            ),
+        );
+        let stage = Stage::new(true, &files, None);
+        stage.check("rust", Ok("$/bin/rust-analyzer "));
+        stage.check("gopls", Ok("$/w/bin/gopls "));
+        stage.check("biome", Ok("$/w/node_modules/.bin/biome lsp-proxy --stdio"));
+        stage.check(
+            "pyright",
+            Ok(r#"$/bin/pyright-langserver --stdio {"pythonPath":"$/w/.venv/bin/python","python":{"pythonPath":"$/w/.venv/bin/python"}}"#),
+        );
+        stage.check(
+            "typescript",
+            Ok(
+                r#"$/w/node_modules/.bin/typescript-language-server --stdio {"tsserver":{"path":"$/w/node_modules/typescript/lib/tsserver.js"}}"#,
+            ),
+        );
+        stage.check("clangd", Err("the program \"clangd\" is not found"));
+        let stage = Stage::new(false, &["bin/typescript-language-server"], None);
+        stage.check(
+            "typescript",
+            Err("the npm package \"typescript\" is not installed. To get it: npm"),
+        );
+        let stage = Stage::new(true, &["bin/vscode-eslint-language-server"], None);
+        stage.check(
+            "eslint",
+            Err("the npm package \"eslint\" is not installed in the project"),
+        );
+    }
+
+    #[tokio::test]
+    async fn the_python_of_the_service_may_always_be_used() {
+        let stage = Stage::new(false, &["bin/pyright-langserver", "env/bin/python"], Some("env"));
+        stage.check(
+            "pyright",
+            Ok(r#"$/bin/pyright-langserver --stdio {"pythonPath":"$/env/bin/python","python":{"pythonPath":"$/env/bin/python"}}"#),
+        );
+    }
+
+    #[tokio::test]
+    async fn a_file_of_deno_is_not_for_node() {
+        let stage = Stage::new(true, &["w/a/deno.json", "w/b/package-lock.json"], None);
+        let root = |id: &str, file: &str| {
+            let server = Server::known().into_iter().find(|server| server.id == id).unwrap();
+            let work = stage.around.workspace.directory().to_path_buf();
+            let root = server.root(&work.join(file), &stage.around)?;
+            Some(root.strip_prefix(work).unwrap().display().to_string())
+        };
+        assert_eq!(root("typescript", "a/x.ts"), None);
+        assert_eq!(root("typescript", "b/x.ts").as_deref(), Some("b"));
+        assert_eq!(root("deno", "a/c/x.ts").as_deref(), Some("a"));
+        assert_eq!(root("deno", "b/x.ts"), None);
+    }
+
+    #[test]
+    fn a_server_is_for_endings() {
+        let check = |extensions: &[&str], name: &str, expected: bool| {
+            let server = Server {
+                id: String::new(),
+                extensions: extensions.iter().map(|&text| text.to_owned()).collect(),
+                command: Command::Known,
+                environment: BTreeMap::new(),
+                initialization: None,
+            };
+            assert_eq!(
+                server.fits(&Path::new("/w").join(name)),
+                expected,
+                "{extensions:?} {name}"
+            );
+        };
+        check(&[".rs"], "a.rs", true);
+        check(&[".rs"], "a.RS", false);
+        check(&[".rs"], "a.b.rs", true);
+        check(&[".rs"], ".rs", true);
+        check(&[".b.rs"], "a.b.rs", false);
+        check(&["Dockerfile"], "Dockerfile", true);
+        check(&["Dockerfile"], "x.Dockerfile", false);
+        check(&[], "anything", true);
+    }
+
+    #[test]
+    fn settings_are_laid_over_each_other() {
+        let base = json!({"a": {"b": 1, "c": 2}, "d": 3});
+        let over = json!({"a": {"b": [9]}, "e": null});
+        assert_eq!(
+            laid_over(base, &over),
+            json!({"a": {"b": [9], "c": 2}, "d": 3, "e": null})
+        );
+        assert_eq!(laid_over(Value::Null, &json!({"x": 1})), json!({"x": 1}));
+    }
+}

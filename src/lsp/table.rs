@@ -442,7 +442,7 @@ mod tests {
                 "{id}"
             );
             assert!(!builtin.extensions.is_empty(), "{id}: it would be used for every file");
-            let dotted = |extension: &&str| extension.starts_with('.') || **extension == "Dockerfile";
+            let dotted = |extension: &&str| extension.starts_with('.') || **extension == *"Dockerfile";
             assert!(builtin.extensions.iter().all(dotted), "{id}");
         }
     }

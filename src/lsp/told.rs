@@ -53,7 +53,10 @@ impl Told {
     pub fn of_each_file<'a>(&self, relative: impl Fn(&Path) -> &'a str) -> String {
         let blocks = self.changed.iter().filter_map(|(path, found)| {
             let name = relative(path);
-            Some(format!("\n\nLSP errors detected in {name}, please fix:\n{}", block(path, found)?))
+            Some(format!(
+                "\n\nLSP errors detected in {name}, please fix:\n{}",
+                block(path, found)?
+            ))
         });
         blocks.collect()
     }
@@ -153,8 +156,14 @@ mod tests {
     #[test]
     fn only_errors_reach_the_model() {
         let told = told(
-            &[("/w/a", vec![finding(0, 2, "meh"), finding(4, 1, "bad"), finding(1, 4, "hint")])],
-            &[("/w/b", vec![finding(0, 1, "theirs")]), ("/w/c", vec![finding(0, 2, "meh")])],
+            &[(
+                "/w/a",
+                vec![finding(0, 2, "meh"), finding(4, 1, "bad"), finding(1, 4, "hint")],
+            )],
+            &[
+                ("/w/b", vec![finding(0, 1, "theirs")]),
+                ("/w/c", vec![finding(0, 2, "meh")]),
+            ],
         );
         let a = "<diagnostics file=\"/w/a\">\nERROR [5:3] bad\n</diagnostics>";
         let b = "<diagnostics file=\"/w/b\">\nERROR [1:3] theirs\n</diagnostics>";
@@ -190,10 +199,16 @@ mod tests {
 
     #[test]
     fn what_is_told_is_bounded() {
-        let many = |count| (0..count).map(|line| finding(line, 1, &"é".repeat(5000))).collect::<Vec<_>>();
+        let many = |count| {
+            (0..count)
+                .map(|line| finding(line, 1, &"é".repeat(5000)))
+                .collect::<Vec<_>>()
+        };
         let others: Vec<(String, Vec<Diagnostic>)> = (0..200).map(|n| (format!("/w/{n}"), many(2))).collect();
-        let others: Vec<(&str, Vec<Diagnostic>)> =
-            others.iter().map(|(path, found)| (path.as_str(), found.clone())).collect();
+        let others: Vec<(&str, Vec<Diagnostic>)> = others
+            .iter()
+            .map(|(path, found)| (path.as_str(), found.clone()))
+            .collect();
         let told = told(&[("/w/a", many(10_000))], &others);
         let text = told.of_this_file();
         assert!(text.ends_with("\n... and 9980 more\n</diagnostics>"), "{text}");

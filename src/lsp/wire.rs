@@ -78,6 +78,10 @@ pub(super) async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> Result<Optio
     if body.len() < length {
         return Err(WireError::Cut);
     }
+    // The parser takes lists for messages too.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(WireError::NoMessage);
+    }
     serde_json::from_slice(&body)
         .map(Some)
         .map_err(|_| WireError::NoMessage)
@@ -176,7 +180,7 @@ mod tests {
         );
         check(b"Content-Type: x\r\nContent-Length: 8\r\n\r\n{\"id\":1}", "1");
         check(b"Listening: yes\n\nReady.\nContent-Length: 8\r\n\r\n{\"id\":1}", "1");
-        check("Content-Length: 10\r\n\r\n{\"id\":\"é\"}".as_bytes(), "\"é\"");
+        check("Content-Length: 11\r\n\r\n{\"id\":\"é\"}".as_bytes(), "\"é\"");
     }
 
     #[test]

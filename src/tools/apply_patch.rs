@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
 use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
-use crate::workspace::{FileError, ResolvedPath};
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::Files;
 use crate::workspace::patch::{ApplyError, Change, Chunk, Section, parse};
 use crate::workspace::transaction::{Changed, Draft, Target, Transaction, TransactionError, edit};
+use crate::workspace::{FileError, ResolvedPath};
 
 #[cfg(test)]
 mod tests;
@@ -99,7 +99,10 @@ impl TypedTool for ApplyPatch {
             ctx.wrote(path, mark.clone())?;
         }
         let paths: Vec<&ResolvedPath> = changed.iter().map(|changed| &changed.path).collect();
-        let told = self.feedback.on(&paths, &ctx.cancelled, |later| ctx.afterwards(later)).await;
+        let told = self
+            .feedback
+            .on(&paths, &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
         let relative = |path: &Path| {
             let changed = changed.iter().find(|changed| changed.path.shown() == path);
             changed.map_or("a file", |changed| changed.path.relative())

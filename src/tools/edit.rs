@@ -104,7 +104,10 @@ impl TypedTool for Edit {
             ("filediff", change.diff.to_json(path.shown())),
         ]);
         ctx.progress(Some(title.clone()), metadata.clone()).await;
-        let told = self.feedback.on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later)).await;
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
         metadata.insert("diagnostics".to_owned(), told.to_json());
         Ok(ToolOutput {
             title,

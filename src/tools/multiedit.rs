@@ -129,7 +129,10 @@ impl TypedTool for MultiEdit {
             .collect();
         let progress = json_map([("results", json!(results))]);
         ctx.progress(Some(title.clone()), progress).await;
-        let told = self.feedback.on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later)).await;
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
         let diagnostics = told.to_json();
         if let Some(last) = results.last_mut() {
             last["diagnostics"] = diagnostics.clone();

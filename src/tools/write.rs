@@ -85,7 +85,10 @@ impl TypedTool for Write {
         let path = file.path().clone();
         // Others may change the file while language servers look at it.
         drop(file);
-        let told = self.feedback.on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later)).await;
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
         let (here, elsewhere) = (told.of_this_file(), told.of_other_files());
         Ok(ToolOutput {
             title: path.relative().to_owned(),

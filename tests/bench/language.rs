@@ -146,7 +146,9 @@ fn read(input: &mut impl BufRead) -> Result<Option<Value>> {
     }
     let mut body = vec![0; length];
     input.read_exact(&mut body)?;
-    serde_json::from_slice(&body).map(Some).context("a message that is no JSON")
+    serde_json::from_slice(&body)
+        .map(Some)
+        .context("a message that is no JSON")
 }
 
 fn write(message: &Value) -> Result<()> {

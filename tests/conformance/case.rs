@@ -464,10 +464,7 @@ const LSP_SERVER: &[&str] = &["extensions", "initialization", "responses", "beha
 impl Scenario {
     /// Names the first feature that the runner cannot play.
     pub(crate) fn unplayable(&self) -> Option<&'static str> {
-        let settings = [
-            ("http", self.http.is_some()),
-            ("upstreams", self.upstreams.is_some()),
-        ];
+        let settings = [("http", self.http.is_some()), ("upstreams", self.upstreams.is_some())];
         let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
         set.or_else(|| self.steps.iter().find_map(Step::unplayable))
     }

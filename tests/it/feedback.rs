@@ -106,7 +106,10 @@ async fn warm(server: &Server) {
 }
 
 fn block(server: &Server, name: &str, errors: &str) -> String {
-    format!("<diagnostics file=\"{}\">\n{errors}\n</diagnostics>", path_of(server, name))
+    format!(
+        "<diagnostics file=\"{}\">\n{errors}\n</diagnostics>",
+        path_of(server, name)
+    )
 }
 
 #[test]
@@ -116,7 +119,11 @@ fn errors_are_in_the_result() {
         warm(&server).await;
 
         let written = write(&server, "a.fake", "one\n😀 broken and doubtful\nbroken\n").await;
-        let errors = block(&server, "a.fake", "ERROR [2:4] this is broken\nERROR [3:1] this is broken");
+        let errors = block(
+            &server,
+            "a.fake",
+            "ERROR [2:4] this is broken\nERROR [3:1] this is broken",
+        );
         let in_file = format!("\n\nLSP errors detected in this file, please fix:\n{errors}");
         assert_eq!(completed(&written).output, format!("Wrote file successfully.{in_file}"));
         let found = reported(&server, &written, "a.fake");
@@ -126,7 +133,10 @@ fn errors_are_in_the_result() {
         let mended = edit(&server, "a.fake", "broken\n", "whole\n").await;
         let errors = block(&server, "a.fake", "ERROR [2:4] this is broken");
         let in_file = format!("\n\nLSP errors detected in this file, please fix:\n{errors}");
-        assert_eq!(completed(&mended).output, format!("Edit applied successfully.{in_file}"));
+        assert_eq!(
+            completed(&mended).output,
+            format!("Edit applied successfully.{in_file}")
+        );
 
         let edits = json!([
             {"oldString": "broken and doubtful", "newString": "fine"},
@@ -136,7 +146,10 @@ fn errors_are_in_the_result() {
         let request = in_session("s", request("multiedit", input));
         let mended = run(&mut server.tools(), run_request(request)).await.unwrap();
         assert!(!completed(&mended).output.contains("LSP"), "{mended:?}");
-        assert_eq!(metadata(&mended)["diagnostics"], json!({path_of(&server, "a.fake"): []}));
+        assert_eq!(
+            metadata(&mended)["diagnostics"],
+            json!({path_of(&server, "a.fake"): []})
+        );
     });
 }
 
@@ -151,7 +164,8 @@ fn a_patch_has_the_errors_of_each_file() {
                      *** Update File: old.fake\n*** Move to: new.fake\n@@\n-broken\n+still broken\n*** Add File: c.txt\n+broken\n*** End Patch";
         let call = server.run("apply_patch", json!({"patchText": patch})).await;
         let output = &completed(&call).output;
-        let head = "Success. Updated the following files:\nA sub/a.fake\nA b.fake\nD gone.fake\nM new.fake\nA c.txt\n\n";
+        let head =
+            "Success. Updated the following files:\nA sub/a.fake\nA b.fake\nD gone.fake\nM new.fake\nA c.txt\n\n";
         let first = format!(
             "LSP errors detected in sub/a.fake, please fix:\n{}",
             block(&server, "sub/a.fake", "ERROR [1:1] this is broken")
@@ -173,14 +187,27 @@ fn write_tells_of_other_files() {
         warm_others(&server).await;
         let written = write(&server, "a.fake", "broken\n").await;
         let output = &completed(&written).output;
-        assert!(output.contains("LSP errors detected in this file, please fix:\n"), "{output}");
-        assert_eq!(output.matches("LSP errors detected in other files:\n").count(), 5, "{output}");
-        assert!(output.contains("other0.fake\">\nERROR [1:1] broken by the change"), "{output}");
+        assert!(
+            output.contains("LSP errors detected in this file, please fix:\n"),
+            "{output}"
+        );
+        assert_eq!(
+            output.matches("LSP errors detected in other files:\n").count(),
+            5,
+            "{output}"
+        );
+        assert!(
+            output.contains("other0.fake\">\nERROR [1:1] broken by the change"),
+            "{output}"
+        );
         assert!(!output.contains("passwd"), "nothing outside the workspace: {output}");
         let edited = edit(&server, "a.fake", "broken", "still broken").await;
         assert!(!completed(&edited).output.contains("other files"), "{edited:?}");
         let told = metadata(&edited)["diagnostics"].clone();
-        assert!(told.as_object().unwrap().keys().all(|path| path.ends_with(".fake")), "{told}");
+        assert!(
+            told.as_object().unwrap().keys().all(|path| path.ends_with(".fake")),
+            "{told}"
+        );
     });
 }
 

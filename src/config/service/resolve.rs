@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::variables;
 use super::{
-    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig, RawSize,
-    RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig,
+    RawSize, RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};

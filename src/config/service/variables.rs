@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawPermission, RawRedact,
-    RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix, RawWorkspace,
+    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawPermission,
+    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawShell, RawShellEnvironment, RawSize, RawTls, RawUnix,
+    RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};

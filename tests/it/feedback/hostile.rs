@@ -14,7 +14,10 @@ async fn edit_often(server: &Server) -> Duration {
     for version in 0..EDITS {
         let (old, new) = (format!("version {version}\n"), format!("version {}\n", version + 1));
         let call = edit(server, "a.fake", &old, &new).await;
-        assert!(completed(&call).output.starts_with("Edit applied successfully."), "{call:?}");
+        assert!(
+            completed(&call).output.starts_with("Edit applied successfully."),
+            "{call:?}"
+        );
     }
     let text = fs::read_to_string(server.work().join("a.fake")).unwrap();
     assert_eq!(text, format!("version {EDITS}\n"));
@@ -68,7 +71,11 @@ fn floods_of_findings_stay_bounded() {
                 let told = &completed(&call).output;
                 assert!(told.len() < 64 << 10, "{how}: {} bytes for the model", told.len());
                 let metadata = metadata(&call).to_string();
-                assert!(metadata.len() < 512 << 10, "{how}: {} bytes of metadata", metadata.len());
+                assert!(
+                    metadata.len() < 512 << 10,
+                    "{how}: {} bytes of metadata",
+                    metadata.len()
+                );
             }
             assert!(peak(&server) < 400 << 20, "{how}: {} bytes", peak(&server));
             server.stop().await;
@@ -89,7 +96,10 @@ fn of_very_many_errors_some_are_told() {
         let second = write(&server, "b.fake", "x\n").await;
         let output = &completed(&second).output;
         let of_file = output.split("\n\n").nth(1).unwrap_or_default();
-        assert!(of_file.starts_with("LSP errors detected in this file, please fix:\n"), "{output}");
+        assert!(
+            of_file.starts_with("LSP errors detected in this file, please fix:\n"),
+            "{output}"
+        );
         assert_eq!(of_file.matches("\nERROR [").count(), 20, "{of_file}");
         assert!(of_file.contains("\n... and 1980 more\n</diagnostics>"), "{of_file}");
         assert_eq!(reported(&server, &second, "b.fake").len(), 100);

@@ -34,7 +34,10 @@ const TYPESCRIPT: Project = Project {
     files: &[
         ("package.json", "{}\n"),
         ("package-lock.json", "{}\n"),
-        ("tsconfig.json", "{\"compilerOptions\": {\"strict\": true, \"target\": \"es2020\", \"types\": []}}\n"),
+        (
+            "tsconfig.json",
+            "{\"compilerOptions\": {\"strict\": true, \"target\": \"es2020\", \"types\": []}}\n",
+        ),
         (
             "shapes.ts",
             "export interface Shape {\n  area(): number;\n}\n\nexport function double(value: number): number {\n  return value * 2;\n}\n",
@@ -54,16 +57,17 @@ const TYPESCRIPT: Project = Project {
     function: "double",
     definition: ("shapes.ts", "export function "),
     interface: Some(("shapes.ts", "export interface ", "Shape", "circle.ts")),
-    breaks: ("double(value)", "double(\"x\")", "not assignable to parameter of type 'number'"),
+    breaks: (
+        "double(value)",
+        "double(\"x\")",
+        "not assignable to parameter of type 'number'",
+    ),
 };
 
 const PYTHON: Project = Project {
     files: &[
         ("pyproject.toml", "[project]\nname = \"shapes\"\nversion = \"0\"\n"),
-        (
-            "shapes.py",
-            "def double(value: int) -> int:\n    return value * 2\n",
-        ),
+        ("shapes.py", "def double(value: int) -> int:\n    return value * 2\n"),
         (
             "user.py",
             "from shapes import double\n\n\ndef twice(value: int) -> int:\n    face = \"😀𝒳\"; return double(value) + len(face)\n",
@@ -105,7 +109,10 @@ const GO: Project = Project {
 
 const RUST: Project = Project {
     files: &[
-        ("Cargo.toml", "[package]\nname = \"shapes\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"shapes\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+        ),
         (
             "src/lib.rs",
             "pub mod circle;\npub mod user;\n\npub trait Shape {\n    fn area(&self) -> usize;\n}\n\npub fn double(value: usize) -> usize {\n    value * 2\n}\n",
@@ -189,7 +196,11 @@ fn places(answer: &Value) -> Vec<(String, u64, u64)> {
         };
         let file = uri.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
         let start = &range["start"];
-        (file, start["line"].as_u64().unwrap() + 1, start["character"].as_u64().unwrap() + 1)
+        (
+            file,
+            start["line"].as_u64().unwrap() + 1,
+            start["character"].as_u64().unwrap() + 1,
+        )
     };
     answer.as_array().unwrap().iter().map(place).collect()
 }
@@ -222,11 +233,16 @@ async fn check(project: &Project, server: &Server) {
     let deadline = Instant::now() + WARM_UP;
     loop {
         // On a machine that is busy, the first answers take longer than they may.
-        let found = try_ask(server, "goToDefinition", user, call).await.map(|answer| places(&answer));
+        let found = try_ask(server, "goToDefinition", user, call)
+            .await
+            .map(|answer| places(&answer));
         if found.as_ref().is_ok_and(|found| found.contains(&defined_at)) {
             break;
         }
-        assert!(Instant::now() < deadline, "the definition is {defined_at:?}, not {found:?}");
+        assert!(
+            Instant::now() < deadline,
+            "the definition is {defined_at:?}, not {found:?}"
+        );
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let references = places(&ask(server, "findReferences", defined_in, definition).await);
@@ -257,7 +273,12 @@ async fn check(project: &Project, server: &Server) {
     assert_eq!(from["character"], call.units - 1, "{callers}");
     let caller = position(project, user, "", project.caller);
     let callees = ask(server, "outgoingCalls", user, caller).await;
-    let callees: Vec<&str> = callees.as_array().unwrap().iter().filter_map(|it| it["to"]["name"].as_str()).collect();
+    let callees: Vec<&str> = callees
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["to"]["name"].as_str())
+        .collect();
     assert!(callees.contains(&function), "{callees:?}");
 }
 
@@ -267,7 +288,8 @@ async fn break_and_mend(project: &Project, server: &Server) {
     let user = project.user;
     read(server, user).await;
     let broke = edit(server, user, whole, broken).await;
-    let has_error = |found: &Value| found["severity"] == 1.0 && found["message"].as_str().is_some_and(|text| text.contains(said));
+    let has_error =
+        |found: &Value| found["severity"] == 1.0 && found["message"].as_str().is_some_and(|text| text.contains(said));
     let output = &completed(&broke).output;
     if output.contains("LSP") {
         let head = format!(
@@ -278,7 +300,9 @@ async fn break_and_mend(project: &Project, server: &Server) {
         assert!(output.ends_with("\n</diagnostics>"), "{output}");
     }
     eventually("the server reports what is broken", async || {
-        reported(server, &server.get(&broke.call_id).await, user).iter().any(has_error)
+        reported(server, &server.get(&broke.call_id).await, user)
+            .iter()
+            .any(has_error)
     })
     .await;
 
