@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
 mod extensions;
+mod languages;
 mod mcp;
 mod places;
 mod sandbox;
@@ -40,6 +41,7 @@ use crate::engine::{self, Engine, LeftRunning, Limits, Place};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
+use crate::lsp::{self, Fleet};
 use crate::mcp::Servers;
 use crate::net::Network;
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
@@ -65,6 +67,7 @@ pub struct App {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
+    languages: Arc<Fleet>,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -96,6 +99,7 @@ struct Parts {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
+    languages: Arc<Fleet>,
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
@@ -156,10 +160,12 @@ impl App {
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, sandbox.as_ref());
         let hosts = Arc::new(Hosts::default());
         let mcp = Servers::new(programs.clone(), network.clone());
+        let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {
             hosts: &hosts,
             mcp: &mcp,
+            languages: &languages,
             watch: &|place: &Place, tools: &ToolsConfig| {
                 let settings = extensions::settings(config, place, tools, &programs, &data_dir);
                 extensions::watch(&extensions, settings, &place.tools);
@@ -198,6 +204,7 @@ impl App {
             call_retention: config.retention.calls,
             started: Timestamp::now(),
             sandbox: sandbox::facts(&config.sandbox, kernel),
+            languages: Arc::new(languages::Known(languages.clone())),
             closing: CancellationToken::new(),
         });
         let services = Services::new(shared.clone())
@@ -209,6 +216,7 @@ impl App {
             extensions,
             programs,
             mcp,
+            languages,
             sandbox,
             shared,
             services,
@@ -289,6 +297,7 @@ impl App {
             extensions: self.extensions,
             programs: self.programs,
             mcp: self.mcp,
+            languages: self.languages,
             sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
@@ -373,6 +382,7 @@ impl Running {
             extensions,
             programs,
             mcp,
+            languages,
             sandbox,
             shared,
             services,
@@ -392,7 +402,7 @@ impl Running {
             self.servers.shutdown().await;
         }
         extensions.close().await;
-        mcp.stop().await;
+        tokio::join!(mcp.stop(), languages.stop());
         let survivors = programs.shutdown().await;
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");

@@ -35,6 +35,8 @@ pub mod skills;
 
 pub mod process;
 
+pub mod lsp;
+
 pub mod shell;
 
 pub mod net;

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use blocking::blocking;
 pub use child::{Child, ChildCall, ChildPort};
-pub use context::{CallContext, CallPort};
+pub use context::{Afterwards, CallContext, CallPort};
 pub use error::{ToolError, invalid_arguments};
 pub use hook::{Hook, HookError, HookPoint};
 pub use schema::schema_of;

@@ -121,6 +121,14 @@ if [[ -n "${missing[grpcio]:-}" || -n "${missing[grpcurl]:-}" ]]; then
     skipped+=(--skip a_host_in_python)
     cannot it "a host in Python called with grpcurl: grpcio is ${missing[grpcio]:-here}, grpcurl is ${missing[grpcurl]:-here}"
 fi
+declare -A language_servers=(
+    [typescript]=typescript_language_server [pyright]=pyright [gopls]=gopls [rust-analyzer]=rust_analyzer
+)
+for name in "${!language_servers[@]}"; do
+    [[ -n "${missing[$name]:-}" ]] || continue
+    skipped+=(--skip "lsp::real::${language_servers[$name]}")
+    cannot it "what needs the language server $name: it is ${missing[$name]}"
+done
 for name in bun node-22; do
     [[ -n "${missing[$name]:-}" ]] || continue
     # What needs no runtime of JavaScript is still tested.

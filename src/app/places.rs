@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{mcp, sandbox};
+use super::{languages, mcp, sandbox};
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::ApiKey;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::engine::{Catalog, Place, truncate};
 use crate::hosted::Hosts;
+use crate::lsp::{Feedback, Fleet, LanguageServers};
 use crate::mcp::Servers;
 use crate::net::Network;
 use crate::permission::agents::{Agents, Folders};
@@ -36,6 +37,7 @@ use crate::tools::glob::Glob;
 use crate::tools::grep::Grep;
 use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
+use crate::tools::lsp::AskServers;
 use crate::tools::multiedit::MultiEdit;
 use crate::tools::plan_enter::PlanEnter;
 use crate::tools::plan_exit::PlanExit;
@@ -62,6 +64,8 @@ pub(super) struct Common {
     plans: Arc<Plans>,
     webfetch: WebFetch,
     search: exa::Service,
+    /// How long the result of an edit may wait for language servers.
+    diagnostics_wait: Duration,
 }
 
 impl Common {
@@ -85,13 +89,20 @@ impl Common {
                 config.search.key.as_ref().map(ApiKey::reveal),
                 flags.exa,
             ),
+            diagnostics_wait: config.lsp.diagnostics_wait,
             flags,
         }
     }
 }
 
 /// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
-fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, task: Task) -> Vec<Arc<dyn Tool>> {
+fn builtin(
+    common: &Common,
+    config: &ToolsConfig,
+    skills: Arc<skills::Catalog>,
+    (servers, feedback): (LanguageServers, Feedback),
+    task: Task,
+) -> Vec<Arc<dyn Tool>> {
     let Common {
         flags,
         files,
@@ -99,6 +110,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         plans,
         webfetch,
         search,
+        diagnostics_wait: _,
     } = common;
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -107,8 +119,8 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         Arc::new(Read::new()),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(Edit::new(files.clone())),
-        Arc::new(Write::new(files.clone())),
+        Arc::new(Edit::new(files.clone(), feedback.clone())),
+        Arc::new(Write::new(files.clone(), feedback.clone())),
         Arc::new(task),
         Arc::new(webfetch.clone()),
         Arc::new(TodoWrite),
@@ -117,11 +129,14 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
         Arc::new(CodeSearch::new(search.clone())),
         Arc::new(LoadSkill::new(skills)),
         Arc::new(List),
-        Arc::new(MultiEdit::new(files.clone())),
-        Arc::new(Revert::new(files.clone())),
+        Arc::new(MultiEdit::new(files.clone(), feedback.clone())),
+        Arc::new(Revert::new(files.clone(), feedback.clone())),
         Arc::new(Background::new(shell.clone())),
-        Arc::new(ApplyPatch::new(files.clone())),
+        Arc::new(ApplyPatch::new(files.clone(), feedback)),
     ];
+    if flags.lsp {
+        tools.push(Arc::new(AskServers::new(servers)));
+    }
     if config.experimental.batch_tool {
         tools.push(Arc::new(Batch));
     }
@@ -136,6 +151,7 @@ fn builtin(common: &Common, config: &ToolsConfig, skills: Arc<skills::Catalog>, 
 pub(super) struct Sources<'a> {
     pub(super) hosts: &'a Arc<Hosts>,
     pub(super) mcp: &'a Servers,
+    pub(super) languages: &'a Fleet,
     pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
 }
 
@@ -154,6 +170,7 @@ pub(super) fn places(
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
             .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
             .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+        let opened = Arc::new(opened);
         let tools = ToolsConfig::load(opened.directory(), opened.worktree(), environment)?;
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
@@ -171,7 +188,9 @@ pub(super) fn places(
         let agents = Agents::new(&tools.agents, folders);
         let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents, sources.hosts.clone());
-        let builtin = builtin(common, &tools, skills.clone(), task);
+        let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
+        let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
+        let builtin = builtin(common, &tools, skills.clone(), (servers, feedback), task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),
@@ -179,7 +198,7 @@ pub(super) fn places(
         };
         let place = Place {
             agents,
-            workspace: Arc::new(opened),
+            workspace: opened,
             tools: Arc::new(catalog),
             trusted: workspace.trust,
             primary_tools: tools.experimental.primary_tools.clone(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, CallState, PromptId, PromptState, SessionId, Timestamp, Todo};
+use super::{CallId, CallState, JsonMap, PromptId, PromptState, SessionId, Timestamp, Todo};
 
 /// Something that happened in a workspace, for `WatchEvents`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,17 @@ pub enum ServiceEventKind {
         path: String,
         /// The call that did it.
         call: CallId,
+    },
+    /// The metadata of a call changed after its end.
+    Metadata {
+        /// Which.
+        call: CallId,
+        /// Its tool.
+        tool: String,
+        /// The event of the call's log that says the same.
+        sequence: u64,
+        /// Absent keys stay, null clears.
+        patch: JsonMap,
     },
     /// A prompt was opened.
     PromptAdded {

@@ -108,6 +108,15 @@ fn line(event: &Event) -> String {
     let what = match &event.event {
         Some(What::CallStateChanged(it)) => format!("call {} {} {}", it.call_id, it.tool, json::call_state(it.state)),
         Some(What::FileEdited(it)) => format!("edited {} by call {}", it.path, it.call_id),
+        Some(What::CallMetadataChanged(it)) => {
+            let keys: Vec<&str> = it
+                .metadata
+                .iter()
+                .flat_map(|fields| fields.fields.keys())
+                .map(String::as_str)
+                .collect();
+            format!("call {} {} heard of {}", it.call_id, it.tool, keys.join(" "))
+        }
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
         Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
         Some(What::TodosUpdated(it)) => format!("{} todos by call {}", it.todos.len(), it.call_id),

@@ -379,6 +379,13 @@ impl ToJson for Event {
                 Some(json!({ "call_id": it.call_id, "tool": it.tool, "state": call_state(it.state) })),
             ),
             E::FileEdited(it) => ("file_edited", Some(json!({ "path": it.path, "call_id": it.call_id }))),
+            E::CallMetadataChanged(it) => (
+                "call_metadata_changed",
+                Some(json!({
+                    "call_id": it.call_id, "tool": it.tool, "sequence": it.sequence,
+                    "metadata": set(&it.metadata),
+                })),
+            ),
             E::PromptOpened(it) => (
                 "prompt_opened",
                 Some(json!({ "prompt_id": it.prompt_id, "call_id": it.call_id })),

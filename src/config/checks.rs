@@ -170,6 +170,7 @@ pub(super) fn normalise(mut layer: JsonMap) -> Result<JsonMap, Vec<ConfigProblem
     if let Some(Value::Object(tools)) = layer.get("tools") {
         note(&mut problems, "/tools", rules::from_tools(tools));
     }
+    problems.extend(super::lsp::problems(&layer));
     if let Some(Value::Object(agents)) = layer.get_mut("agent") {
         for (name, agent) in agents {
             if let Value::Object(agent) = agent {

@@ -13,6 +13,8 @@ pub struct Flags {
     pub question: bool,
     /// The LSP tool.
     pub lsp: bool,
+    /// The server `ty` in the place of `pyright`.
+    pub lsp_ty: bool,
     /// The plan mode tools.
     pub plan_mode: bool,
     /// The search tools for every model.
@@ -40,6 +42,7 @@ impl Flags {
             client: env.get("OPENCODE_CLIENT").unwrap_or("cli").to_owned(),
             question: env.is_on("OPENCODE_ENABLE_QUESTION_TOOL"),
             lsp: any(&["OPENCODE_EXPERIMENTAL_LSP_TOOL", "OPENCODE_EXPERIMENTAL"]),
+            lsp_ty: env.is_on("OPENCODE_EXPERIMENTAL_LSP_TY"),
             plan_mode: any(&["OPENCODE_EXPERIMENTAL_PLAN_MODE", "OPENCODE_EXPERIMENTAL"]),
             exa: any(&[
                 "OPENCODE_ENABLE_EXA",

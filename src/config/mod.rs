@@ -17,6 +17,7 @@ pub mod service;
 mod checks;
 mod jsonc;
 mod layers;
+mod lsp;
 mod markdown;
 mod merge;
 mod read;

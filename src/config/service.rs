@@ -70,6 +70,8 @@ pub struct RawConfig {
     pub shell: RawShell,
     /// How custom tools and plugins are run.
     pub extensions: RawExtensions,
+    /// How language servers are used.
+    pub lsp: RawLsp,
     /// What is logged.
     pub log: RawLog,
 }
@@ -242,6 +244,14 @@ pub struct RawExtensions {
     pub runtime: Option<String>,
 }
 
+/// The part `lsp`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLsp {
+    /// How long the result of an edit may wait for what language servers say of it.
+    pub diagnostics_wait: Option<String>,
+}
+
 /// The part `shell`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -303,6 +313,8 @@ pub struct Config {
     pub shell: ShellConfig,
     /// The JavaScript runtime for custom tools and plugins; none for the first one that is there.
     pub javascript_runtime: Option<String>,
+    /// How language servers are used.
+    pub lsp: LspConfig,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.
@@ -500,6 +512,13 @@ pub struct ShellConfig {
     pub environment_allow: Vec<String>,
     /// Names and patterns of the variables that commands do not get.
     pub environment_deny: Vec<String>,
+}
+
+/// How language servers are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LspConfig {
+    /// How long the result of an edit may wait for what language servers say of it; what comes later is added to the call.
+    pub diagnostics_wait: Duration,
 }
 
 /// What is logged.

@@ -208,7 +208,7 @@ impl Cursor {
         loop {
             if let Some(recorded) = self.at_hand() {
                 self.next = recorded.event.sequence + 1;
-                self.ended = matches!(recorded.event.kind, EventKind::Ended(_));
+                self.ended = matches!(recorded.event.kind, EventKind::Ended(_)) || self.is_last_of_all(&recorded);
                 return Ok(Some(recorded));
             }
             if self.stored_further() {
@@ -257,6 +257,12 @@ impl Cursor {
             (None, Some(record)) => record.state.is_terminal(),
             (None, None) => true,
         }
+    }
+
+    /// Says whether this is the last of what an ended call has heard of after its end.
+    fn is_last_of_all(&self, recorded: &Recorded) -> bool {
+        let is_metadata = matches!(recorded.event.kind, EventKind::Metadata { .. });
+        is_metadata && self.is_over() && !self.stored_further()
     }
 
     /// Waits for more; false when `deadline` comes first.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stdin::Stdin;
 use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
+use crate::tool::Afterwards;
 
 /// How much of a call's recent log is kept in memory for watchers that keep up.
 const RECENT_EVENTS: usize = 64;
@@ -62,6 +63,8 @@ pub(crate) struct LiveCall {
     pub(crate) stdin: Option<Stdin>,
     /// What the tool said when what it starts was under way.
     pub(crate) launched: Mutex<Option<JsonMap>>,
+    /// What the tool left to be listened to after the end.
+    afterwards: Mutex<Option<Afterwards>>,
     stop: CancellationToken,
     /// The first reason to stop; later ones do not replace it.
     stop_reason: Mutex<Option<EndReason>>,
@@ -86,6 +89,7 @@ impl LiveCall {
             clock: Clock::default(),
             stdin: takes_input.then(Stdin::default),
             launched: Mutex::default(),
+            afterwards: Mutex::default(),
             stop,
             stop_reason: Mutex::default(),
             record: Mutex::new(Arc::new(record)),
@@ -160,6 +164,15 @@ impl LiveCall {
     pub(crate) fn launch(&self, facts: JsonMap) {
         lock(&self.launched).get_or_insert(facts);
         self.progress.send_modify(|progress| progress.launched = true);
+    }
+
+    /// Keeps what is to be listened to after the end; what was left before is dropped.
+    pub(crate) fn leave(&self, patches: Afterwards) {
+        *lock(&self.afterwards) = Some(patches);
+    }
+
+    pub(crate) fn take_afterwards(&self) -> Option<Afterwards> {
+        lock(&self.afterwards).take()
     }
 
     /// Waits until the call is recorded; false if it did not come into being.

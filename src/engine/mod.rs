@@ -5,6 +5,7 @@
 //! clients or the service.
 
 mod admit;
+mod afterwards;
 mod announce;
 mod catalog;
 mod child;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -153,6 +155,10 @@ pub struct Engine {
     stop_all: CancellationToken,
     /// Ends the attempts to store what the store does not take.
     closing: CancellationToken,
+    /// Ended calls that are listened to take one each.
+    listening: Semaphore,
+    /// Ends the listening to ended calls.
+    leaving: CancellationToken,
     draining: AtomicBool,
 }
 
@@ -182,6 +188,8 @@ impl Engine {
             tasks: TaskTracker::new(),
             stop_all: CancellationToken::new(),
             closing: CancellationToken::new(),
+            listening: Semaphore::new(afterwards::MOST_CALLS),
+            leaving: CancellationToken::new(),
             draining: AtomicBool::new(false),
         })
     }
@@ -381,6 +389,7 @@ impl Engine {
             self.draining.store(true, Ordering::Release);
         }
         self.tasks.close();
+        self.leaving.cancel();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
             self.stop_running();
             self.tasks.wait().await;

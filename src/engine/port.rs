@@ -23,7 +23,7 @@ use crate::permission::Refusal;
 use crate::permission::broker::{Asked, Broker, Opened, Rights, Verdict};
 use crate::permission::judgement::{self, Judgement};
 use crate::store::{Store, StoreError};
-use crate::tool::{CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
+use crate::tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
 use crate::workspace::changes::{PlannedChange, Version};
 use crate::workspace::marks;
 
@@ -545,6 +545,10 @@ impl CallPort for Port {
 
     fn launched(&self, facts: JsonMap) {
         self.call.launch(facts);
+    }
+
+    fn afterwards(&self, patches: Afterwards) {
+        self.call.leave(patches);
     }
 
     async fn next_input(&self) -> Option<Bytes> {

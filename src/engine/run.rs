@@ -102,10 +102,16 @@ impl Run {
             engine.redactor.clone(),
         );
         let id = self.record.id.clone();
-        let owner = engine.clone();
+        let (owner, live) = (engine.clone(), self.live.clone());
         let writing = async move {
             log_writer.run(commands).await;
             lock(&owner.live).remove(&id);
+            // Its recent events need not wait for what comes later.
+            let afterwards = live.take_afterwards();
+            drop(live);
+            if let Some(patches) = afterwards {
+                owner.listen_afterwards(&id, patches).await;
+            }
         };
         // A fault of ours takes the way to the writer with it, and then the writer ends the call.
         let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();

@@ -8,7 +8,7 @@ use super::auth::Caller;
 use super::convert::{duration, int, int32, timestamp};
 use super::proto::info_service_server::InfoService;
 use super::proto::*;
-use super::{SandboxFacts, Shared};
+use super::{LanguageServerFacts, SandboxFacts, Shared, status};
 use crate::call::SourceState;
 use crate::engine::{Place, Rank, SourceInfo};
 
@@ -25,6 +25,18 @@ impl InfoService for Info {
         let engine = &self.0.engine;
         let places = engine.places().iter();
         let places = places.filter(|place| caller.sees(place.workspace.name()));
+        let mut workspaces: Vec<WorkspaceInfo> = places.map(workspace).collect();
+        let languages = self.0.languages.clone();
+        let look = move || {
+            for workspace in &mut workspaces {
+                let found = languages.of(&workspace.name).into_iter();
+                workspace.language_servers = found.map(language_server).collect();
+            }
+            workspaces
+        };
+        let workspaces = tokio::task::spawn_blocking(look)
+            .await
+            .map_err(|error| status::internal("looking for language servers", &error))?;
         let allowed = engine.limits();
         let truncation = engine
             .places()
@@ -48,7 +60,7 @@ impl InfoService for Info {
             instance_id: engine.instance().to_string(),
             start_time: Some(timestamp(self.0.started)),
             limits: Some(limits),
-            workspaces: places.map(workspace).collect(),
+            workspaces,
             sandbox: in_force(&self.0.sandbox).into(),
             sandbox_info: Some(sandbox_info(&self.0.sandbox)),
             running_calls: int32(engine.running()),
@@ -93,6 +105,20 @@ fn workspace(place: &Place) -> WorkspaceInfo {
         agents: place.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
         trusted: place.trusted,
         tool_sources: place.tools.sources().into_iter().map(tool_source).collect(),
+        language_servers: Vec::new(),
+    }
+}
+
+fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
+    let (program, problem) = match facts.program {
+        Ok(program) => (program.to_string_lossy().into_owned(), String::new()),
+        Err(problem) => (String::new(), problem),
+    };
+    LanguageServerInfo {
+        id: facts.id,
+        program,
+        problem,
+        running: int32(facts.running),
     }
 }
 

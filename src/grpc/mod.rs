@@ -17,6 +17,7 @@ mod status;
 mod tool_service;
 mod values;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,8 +86,27 @@ pub struct Shared {
     pub started: Timestamp,
     /// What confines programs.
     pub sandbox: SandboxFacts,
+    /// Knows the language servers of each workspace.
+    pub languages: Arc<dyn Languages>,
     /// Ends the streams that have no end of their own.
     pub closing: CancellationToken,
+}
+
+/// What the service tells of a language server.
+#[derive(Clone, Debug)]
+pub struct LanguageServerFacts {
+    /// Its id.
+    pub id: String,
+    /// Its program, or why it cannot be used.
+    pub program: Result<PathBuf, String>,
+    /// For how many projects it runs.
+    pub running: usize,
+}
+
+/// Knows the language servers of each workspace.
+pub trait Languages: Send + Sync + 'static {
+    /// Returns those of a workspace. Blocking: it looks for programs.
+    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts>;
 }
 
 /// What the service tells of its sandbox.

@@ -14,6 +14,7 @@ use super::events::ResponseStream;
 use super::proto::event::Event as Kind;
 use super::proto::session_service_server::SessionService;
 use super::proto::*;
+use super::values::to_struct;
 use super::{Shared, status};
 use crate::call::{self, ServiceEvent, ServiceEventKind, Timestamp};
 use crate::store::{CallFilter, PageRequest, PromptFilter};
@@ -99,6 +100,17 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
         ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
             path,
             call_id: call.to_string(),
+        }),
+        ServiceEventKind::Metadata {
+            call,
+            tool,
+            sequence,
+            patch,
+        } => Kind::CallMetadataChanged(CallMetadataChanged {
+            call_id: call.to_string(),
+            tool,
+            sequence: int(sequence),
+            metadata: Some(to_struct(patch)),
         }),
         ServiceEventKind::PromptAdded { prompt, call } => Kind::PromptOpened(PromptOpened {
             prompt_id: prompt.to_string(),

@@ -1,7 +1,7 @@
-//! Starting a server that is a program, and what becomes of what it complains of.
+//! Starting a server that is a program.
 //!
-//! *Invariant:* a program gets no more of the service's variables than [`INHERITED`] and what its entry says; what it
-//! complains of is logged, a bounded part of it.
+//! *Invariant:* a program gets no more of the service's variables than all servers do ([`Filter::of_servers`]) and what its
+//! entry says; what it complains of is logged, a bounded part of it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,53 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::net::unix::pipe::Receiver;
-use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Surroundings;
-use super::client::{Inbox, cut};
+use super::client::Inbox;
 use super::stdio::Stdio;
+use crate::process::complaints::{self, LastWords};
 use crate::process::{Exit, Filter, Launch, Peer, Stdin};
-
-/// The variables of the service that servers get: where things are, how to talk to people, how to reach the network.
-const INHERITED: &[&str] = &[
-    "ALL_PROXY",
-    "BUN_INSTALL",
-    "HOME",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "LANG",
-    "LANGUAGE",
-    "LC_*",
-    "LOGNAME",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-    "NVM_DIR",
-    "PATH",
-    "PNPM_HOME",
-    "PYENV_ROOT",
-    "REQUESTS_CA_BUNDLE",
-    "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "VOLTA_HOME",
-    "XDG_*",
-    "all_proxy",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-/// Bytes of a line of complaints that are logged, and lines in each stretch of time.
-const MAX_LINE: usize = 1000;
-const MAX_LINES: u32 = 50;
-const STRETCH: Duration = Duration::from_secs(10);
 
 /// How long the end of a program whose streams have ended is waited for.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
@@ -104,10 +64,7 @@ pub(super) async fn start(
         stdin: Stdin::Pipe,
         sandbox: None,
     };
-    let inherits = Filter {
-        allow: INHERITED.iter().map(ToString::to_string).collect(),
-        deny: Vec::new(),
-    };
+    let inherits = Filter::of_servers(&[]);
     let started = around.programs.converse_with(launch, Some(inherits)).await;
     let mut process = started.map_err(|error| error.to_string())?;
     let (Some(input), Some(output), Some(errors)) =
@@ -115,42 +72,13 @@ pub(super) async fn start(
     else {
         return Err("the program has no streams".to_owned());
     };
-    around.tasks.spawn(log(errors).in_current_span());
+    around
+        .tasks
+        .spawn(complaints::log(errors, LastWords::default()).in_current_span());
     Ok((process, Stdio::new(input, output, Arc::clone(inbox))))
 }
 
 /// Returns how a program has ended, if it has.
 pub(super) async fn exit_of(process: &mut Peer) -> Option<Exit> {
     tokio::time::timeout(EXIT_WAIT, process.ended()).await.ok().flatten()
-}
-
-/// Logs what a program complains of, until nobody is left who could.
-async fn log(errors: Receiver) {
-    let mut errors = BufReader::new(errors);
-    let mut line = Vec::new();
-    let (mut since, mut lines) = (Instant::now(), 0);
-    while let Ok(chunk) = errors.fill_buf().await {
-        if chunk.is_empty() {
-            break;
-        }
-        let end = memchr::memchr(b'\n', chunk);
-        let part = &chunk[..end.unwrap_or(chunk.len())];
-        let room = MAX_LINE - line.len().min(MAX_LINE);
-        line.extend_from_slice(&part[..part.len().min(room)]);
-        let used = part.len() + usize::from(end.is_some());
-        errors.consume(used);
-        if end.is_none() {
-            continue;
-        }
-        if since.elapsed() > STRETCH {
-            (since, lines) = (Instant::now(), 0);
-        }
-        lines += 1;
-        match lines.cmp(&MAX_LINES) {
-            std::cmp::Ordering::Less => tracing::info!(stderr = %cut(&String::from_utf8_lossy(&line))),
-            std::cmp::Ordering::Equal => tracing::warn!("the server prints too many lines; some are not logged"),
-            std::cmp::Ordering::Greater => {}
-        }
-        line.clear();
-    }
 }

@@ -10,6 +10,40 @@ use super::Environment;
 /// What the service's own variables begin with: settings, tokens among them.
 const OWN: &[u8] = b"TOOLGATE_";
 
+/// What servers get, which live long and are written by others: where things are, how to talk to people, how to reach the
+/// network. Keys are in no variable of these.
+const OF_SERVERS: &[&str] = &[
+    "ALL_PROXY",
+    "BUN_INSTALL",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "NO_PROXY",
+    "NVM_DIR",
+    "PATH",
+    "PNPM_HOME",
+    "PYENV_ROOT",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VOLTA_HOME",
+    "XDG_*",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
 /// Which variables programs get. In a pattern `*` stands for any characters; upper and lower case differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -20,6 +54,14 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Returns what servers get: a few variables of all, and those that are named.
+    pub fn of_servers(more: &[&str]) -> Self {
+        Self {
+            allow: OF_SERVERS.iter().chain(more).map(ToString::to_string).collect(),
+            deny: Vec::new(),
+        }
+    }
+
     /// Says whether a variable is passed on. The service's own, `TOOLGATE_*`, never are.
     pub fn passes(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();

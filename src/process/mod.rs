@@ -14,6 +14,7 @@
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
 mod cgroup;
+pub mod complaints;
 mod environment;
 mod guardian;
 mod input;

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::spawn::{Child, Order};
-use super::{Exit, Filter, GRACE, Launch, Programs, StartError, sys, wait_for};
+use super::{Exit, Filter, GRACE, Launch, Programs, StartError, sys, tree, wait_for};
 
 /// A running program with its three pipes. Dropping it kills the program and everything that descends from it.
 pub struct Peer {
@@ -90,10 +91,18 @@ impl Peer {
 
     /// Returns how much memory the program itself uses at the moment, in bytes; none once it has ended.
     pub fn resident_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kibibytes: u64 = kibibytes.trim().trim_end_matches(" kB").parse().ok()?;
-        Some(kibibytes * 1024)
+        resident_bytes(self.pid())
+    }
+
+    /// Returns how much memory the program and its descendants use at the moment, in bytes; what they share counts for each.
+    pub fn resident_bytes_of_all(&self) -> u64 {
+        let Some(root) = Pid::from_raw(self.pid()) else {
+            return 0;
+        };
+        let descendants = tree::descendants(root).into_iter().map(|(process, _)| process);
+        let all = std::iter::once(root).chain(descendants);
+        all.filter_map(|process| resident_bytes(process.as_raw_nonzero().get()))
+            .sum()
     }
 
     /// Waits until the program has ended by itself.
@@ -112,4 +121,11 @@ impl Peer {
         }
         survivors
     }
+}
+
+fn resident_bytes(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = kibibytes.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kibibytes * 1024)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,9 @@ use crate::workspace::diff::FileDiff;
 use crate::workspace::files::{LockedFile, Snapshot};
 use crate::workspace::marks::ReadMark;
 use crate::workspace::{ResolvedPath, Workspace};
+
+/// Metadata that becomes known after the end of a call: patches in which absent keys stay and null clears.
+pub type Afterwards = BoxStream<'static, JsonMap>;
 
 /// What the engine does for a running call. Tools reach it through [`CallContext`]; tests give their own.
 #[async_trait]
@@ -75,6 +79,9 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Says that what the call starts is under way, and what the call that waits for this should know of it.
     fn launched(&self, _facts: JsonMap) {}
+
+    /// Takes what is to be listened to when the call has ended.
+    fn afterwards(&self, _patches: Afterwards) {}
 
     /// Returns the variables that hooks add for a command.
     async fn shell_environment(&self, _directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
@@ -318,6 +325,13 @@ impl CallContext {
     /// wait for that ([`Child::launched`]), and is told `facts`.
     pub fn launched(&self, facts: JsonMap) {
         self.port.launched(facts);
+    }
+
+    /// Leaves something that is listened to when the call has ended, for what becomes known only then: each patch is added
+    /// to the call's log and metadata, and announced. A call leaves one stream, the last. It is dropped after a while, or
+    /// when the service stops.
+    pub fn afterwards(&self, patches: Afterwards) {
+        self.port.afterwards(patches);
     }
 
     /// Returns the variables that hooks add for a command that is to run in a folder.

@@ -4,6 +4,7 @@
 //! and then all files change or none (`spec/file-tools.md` §6).
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,13 +12,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
-use crate::workspace::FileError;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::Files;
 use crate::workspace::patch::{ApplyError, Change, Chunk, Section, parse};
 use crate::workspace::transaction::{Changed, Draft, Target, Transaction, TransactionError, edit};
+use crate::workspace::{FileError, ResolvedPath};
 
 #[cfg(test)]
 mod tests;
@@ -29,12 +31,13 @@ const MAX_DIFFS: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct ApplyPatch {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl ApplyPatch {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -92,10 +95,19 @@ impl TypedTool for ApplyPatch {
         }
         ctx.record_changes(transaction.planned_changes()).await?;
         let changed = transaction.commit().await.map_err(not_written)?;
-        for Changed { path, mark } in changed {
-            ctx.wrote(&path, mark)?;
+        for Changed { path, mark } in &changed {
+            ctx.wrote(path, mark.clone())?;
         }
-        Ok(report.output())
+        let paths: Vec<&ResolvedPath> = changed.iter().map(|changed| &changed.path).collect();
+        let told = self
+            .feedback
+            .on(&paths, &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
+        let relative = |path: &Path| {
+            let changed = changed.iter().find(|changed| changed.path.shown() == path);
+            changed.map_or("a file", |changed| changed.path.relative())
+        };
+        Ok(report.output(&told.of_each_file(relative), told.to_json()))
     }
 }
 
@@ -401,15 +413,15 @@ impl Report {
         }
     }
 
-    fn output(self) -> ToolOutput {
-        let text = format!("Success. Updated the following files:{}", self.summary);
+    fn output(self, errors: &str, diagnostics: Value) -> ToolOutput {
+        let title = format!("Success. Updated the following files:{}", self.summary);
         ToolOutput {
-            title: text.clone(),
-            output: OutputText::Text(text),
+            output: OutputText::Text(format!("{title}{errors}")),
+            title,
             metadata: json_map([
                 ("diff", json!(self.diff)),
                 ("files", json!(self.files)),
-                ("diagnostics", Value::Object(JsonMap::new())),
+                ("diagnostics", diagnostics),
             ]),
             attachments: Vec::new(),
         }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::call::{Effect, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
 use crate::workspace::edit::{self, EditError};
 use crate::workspace::files::{Files, locate};
@@ -20,12 +21,13 @@ use crate::workspace::marks::ReadMark;
 #[derive(Clone, Debug)]
 pub struct Edit {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl Edit {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -92,16 +94,24 @@ impl TypedTool for Edit {
         let change = edit::compute(&file, &old, vec![edit], &ctx.cancelled).await?;
         ctx.replace_file(&file, old, change.bytes, &change.diff).await?;
 
-        let title = file.path().relative().to_owned();
-        let metadata = json_map([
+        let path = file.path().clone();
+        // Others may change the file while language servers look at it.
+        drop(file);
+        let title = path.relative().to_owned();
+        let mut metadata = json_map([
             ("diagnostics", json!({})),
             ("diff", json!(change.diff.text)),
-            ("filediff", change.diff.to_json(file.path().shown())),
+            ("filediff", change.diff.to_json(path.shown())),
         ]);
         ctx.progress(Some(title.clone()), metadata.clone()).await;
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
+        metadata.insert("diagnostics".to_owned(), told.to_json());
         Ok(ToolOutput {
             title,
-            output: OutputText::Text("Edit applied successfully.".to_owned()),
+            output: OutputText::Text(format!("Edit applied successfully.{}", told.of_this_file())),
             metadata,
             attachments: Vec::new(),
         })
@@ -116,7 +126,7 @@ mod tests {
     use serde_json::Value;
 
     fn tool() -> Edit {
-        Edit::new(Arc::new(Files::new(true)))
+        Edit::new(Arc::new(Files::new(true)), Feedback::default())
     }
 
     fn input(path: &str, old: &str, new: &str) -> Value {
@@ -225,7 +235,7 @@ mod tests {
         let bench = Bench::new();
         let check = async |content: &[u8], old: &str, new: &str, expected: &[u8]| {
             bench.write("a.cs", content);
-            let unchecked = Edit::new(Arc::new(Files::new(false)));
+            let unchecked = Edit::new(Arc::new(Files::new(false)), Feedback::default());
             bench.run(&unchecked, input("a.cs", old, new)).await.unwrap();
             assert_eq!(std::fs::read(bench.at("a.cs")).unwrap(), expected);
             let diff = bench.last_ask().metadata["diff"].as_str().unwrap().to_owned();

@@ -1,7 +1,7 @@
 //! The built-in tools, one file each, with its description beside it.
 //!
-//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `shell`, `skills`, `net` and `html`; never the engine, the
-//! permissions, a store, the wire or another tool.
+//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `lsp`, `shell`, `skills`, `net` and `html`; never the
+//! engine, the permissions, a store, the wire or another tool.
 
 pub mod apply_patch;
 pub mod bash;
@@ -12,6 +12,7 @@ pub mod glob;
 pub mod grep;
 pub mod invalid;
 pub mod list;
+pub mod lsp;
 pub mod multiedit;
 pub mod plan_enter;
 pub mod plan_exit;

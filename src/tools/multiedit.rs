@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Effect, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 use crate::workspace::edit::{self, EditError};
 use crate::workspace::files::{Files, locate};
@@ -23,12 +24,13 @@ const MAX_EDITS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct MultiEdit {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl MultiEdit {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -113,20 +115,32 @@ impl TypedTool for MultiEdit {
         let change = edit::compute(&file, &old, edits, &ctx.cancelled).await?;
         ctx.replace_file(&file, old, change.bytes, &change.diff).await?;
 
-        let title = file.path().relative().to_owned();
-        let results: Vec<Value> = change
+        let path = file.path().clone();
+        // Others may change the file while language servers look at it.
+        drop(file);
+        let title = path.relative().to_owned();
+        let mut results: Vec<Value> = change
             .steps
             .iter()
             .map(|diff| {
-                let filediff = diff.to_json(file.path().shown());
+                let filediff = diff.to_json(path.shown());
                 json!({"diagnostics": {}, "diff": diff.text, "filediff": filediff})
             })
             .collect();
-        let metadata = json_map([("results", Value::Array(results))]);
-        ctx.progress(Some(title.clone()), metadata.clone()).await;
+        let progress = json_map([("results", json!(results))]);
+        ctx.progress(Some(title.clone()), progress).await;
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
+        let diagnostics = told.to_json();
+        if let Some(last) = results.last_mut() {
+            last["diagnostics"] = diagnostics.clone();
+        }
+        let metadata = json_map([("results", Value::Array(results)), ("diagnostics", diagnostics)]);
         Ok(ToolOutput {
             title,
-            output: OutputText::Text("Edit applied successfully.".to_owned()),
+            output: OutputText::Text(format!("Edit applied successfully.{}", told.of_this_file())),
             metadata,
             attachments: Vec::new(),
         })
@@ -139,7 +153,7 @@ mod tests {
     use crate::tools::testing::{Bench, shown};
 
     fn tool() -> MultiEdit {
-        MultiEdit::new(Arc::new(Files::new(true)))
+        MultiEdit::new(Arc::new(Files::new(true)), Feedback::default())
     }
 
     fn input(path: &str, edits: &[(&str, &str)]) -> Value {

@@ -17,7 +17,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::workspace::ResolvedPath;
 use crate::workspace::changes::{LINK_MODE, Replacement, Version, relocate, replace_all};
 use crate::workspace::files::{Files, LockedFile, Snapshot};
 use crate::workspace::marks::sha256;
@@ -33,12 +35,13 @@ const MAX_DIFF: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Revert {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl Revert {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -78,6 +81,9 @@ impl TypedTool for Revert {
         let diff = diff(&plans).await?;
         if plans.iter().any(Plan::changes_something) {
             restore(&plans, &diff, &call, ctx).await?;
+            let changed = plans.iter().filter(|plan| plan.changes_something());
+            let paths: Vec<&ResolvedPath> = changed.map(|plan| plan.replacement.file.path()).collect();
+            self.feedback.tell(&paths);
         }
         Ok(output(&call, &plans, diff))
     }

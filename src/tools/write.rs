@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::call::{Effect, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
 use crate::workspace::files::{Files, Snapshot, locate};
 use crate::workspace::marks::ReadMark;
@@ -21,12 +22,13 @@ use crate::workspace::text::BOM;
 #[derive(Clone, Debug)]
 pub struct Write {
     files: Arc<Files>,
+    feedback: Feedback,
 }
 
 impl Write {
-    /// Makes it; `files` is shared by all tools that change files.
-    pub fn new(files: Arc<Files>) -> Self {
-        Self { files }
+    /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
+    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+        Self { files, feedback }
     }
 }
 
@@ -80,12 +82,20 @@ impl TypedTool for Write {
         let diff = file.diff(&old, &new).await?;
         let exists = old.exists();
         ctx.replace_file(&file, old, new, &diff).await?;
+        let path = file.path().clone();
+        // Others may change the file while language servers look at it.
+        drop(file);
+        let told = self
+            .feedback
+            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .await;
+        let (here, elsewhere) = (told.of_this_file(), told.of_other_files());
         Ok(ToolOutput {
-            title: file.path().relative().to_owned(),
-            output: OutputText::Text("Wrote file successfully.".to_owned()),
+            title: path.relative().to_owned(),
+            output: OutputText::Text(format!("Wrote file successfully.{here}{elsewhere}")),
             metadata: json_map([
-                ("diagnostics", json!({})),
-                ("filepath", json!(file.path().shown().to_string_lossy())),
+                ("diagnostics", told.to_json()),
+                ("filepath", json!(path.shown().to_string_lossy())),
                 ("exists", json!(exists)),
             ]),
             attachments: Vec::new(),
@@ -110,7 +120,7 @@ mod tests {
     use serde_json::Value;
 
     fn tool() -> Write {
-        Write::new(Arc::new(Files::new(true)))
+        Write::new(Arc::new(Files::new(true)), Feedback::default())
     }
 
     fn input(path: &str, content: &str) -> Value {
@@ -158,7 +168,7 @@ mod tests {
         bench.run(&tool, input("a.txt", "new")).await.unwrap();
 
         bench.forget();
-        let unchecked = Write::new(Arc::new(Files::new(false)));
+        let unchecked = Write::new(Arc::new(Files::new(false)), Feedback::default());
         bench.run(&unchecked, input("a.txt", "newer")).await.unwrap();
     }
 

@@ -8,6 +8,7 @@
 pub mod atomic;
 pub mod changes;
 pub mod diff;
+pub mod document;
 pub mod edit;
 pub mod error;
 pub mod files;
@@ -127,7 +128,8 @@ impl Workspace {
         path::is_below(real, &self.real_directory) || path::is_below(real, &self.real_worktree)
     }
 
-    fn contains(&self, shown: &Path) -> bool {
+    /// Says whether a path lies in the workspace as it is written, wherever links lead.
+    pub fn contains(&self, shown: &Path) -> bool {
         [
             &self.directory,
             &self.worktree,

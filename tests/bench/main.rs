@@ -14,6 +14,7 @@ mod bare;
 mod bulk;
 mod calls;
 mod edits;
+mod language;
 mod life;
 mod measure;
 mod search;
@@ -43,6 +44,12 @@ struct Args {
     /// Serve the messages of this file instead: the bare peer.
     #[arg(long, hide = true, value_name = "FILE")]
     bare_stream: Option<PathBuf>,
+    /// Be a language server that takes so many milliseconds.
+    #[arg(long, hide = true, value_name = "MILLISECONDS", requires = "seen")]
+    language_server: Option<u64>,
+    /// What comes into being when the language server is told of a file.
+    #[arg(long, hide = true, value_name = "FILE")]
+    seen: Option<PathBuf>,
 }
 
 /// How much is measured.
@@ -59,8 +66,8 @@ impl Plan {
 }
 
 /// The measurements, in the order of the table.
-const NAMES: [&str; 11] = [
-    "read", "bash", "latency", "search", "edits", "output", "tail", "cancel", "prompt", "start", "crowd",
+const NAMES: [&str; 12] = [
+    "read", "bash", "latency", "search", "edits", "language", "output", "tail", "cancel", "prompt", "start", "crowd",
 ];
 
 async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
@@ -70,6 +77,7 @@ async fn measure(name: &str, plan: Plan) -> Result<Vec<Row>> {
         "latency" => calls::latency(plan).await,
         "search" => search::search(plan).await,
         "edits" => edits::edits(plan).await,
+        "language" => language::language(plan).await,
         "output" => bulk::output(plan).await,
         "tail" => bulk::tail(plan).await,
         "cancel" => life::cancel(plan).await,
@@ -91,6 +99,10 @@ async fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         };
+    }
+    if let (Some(delay), Some(seen)) = (args.language_server, &args.seen) {
+        // It ends with the service that it serves.
+        return ExitCode::from(u8::from(language::serve(delay, seen).is_err()));
     }
     let plan = Plan { quick: args.quick };
     let is_wanted = |name: &&str| args.words.is_empty() || args.words.iter().any(|word| name.contains(word.as_str()));

@@ -104,7 +104,15 @@ pub(crate) struct Service {
 impl Service {
     /// Starts it for a workspace.
     pub(crate) async fn start(workspace: &Path) -> Result<Self> {
+        Self::configured(workspace, &serde_json::json!({})).await
+    }
+
+    /// Starts it for a workspace, with what its user has in `opencode.json`.
+    pub(crate) async fn configured(workspace: &Path, config: &serde_json::Value) -> Result<Self> {
         let home = folder()?;
+        let settings = home.path().join(".config/opencode");
+        std::fs::create_dir_all(&settings).context("making the folder of settings")?;
+        std::fs::write(settings.join("opencode.json"), config.to_string()).context("writing the settings")?;
         let mut main = OsString::from("main=");
         main.push(workspace);
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));

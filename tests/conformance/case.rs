@@ -1,7 +1,6 @@
 //! The case files as data: what `cases/FORMAT.md` and the specification of each table say, and nothing else.
 //!
-//! *Invariant:* strict. A key that is not known here is an error of the run, so no expectation is ever skipped in silence;
-//! keys of features that the runner cannot play are read, and make the case unplayable.
+//! *Invariant:* strict. A key that is not known here is an error of the run, so no expectation is ever skipped in silence.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -95,7 +94,7 @@ pub(crate) struct Scenario {
     #[serde(default)]
     upstreams: Pairs<String>,
     pub(crate) mcp: Option<Map<String, Value>>,
-    lsp: Option<Map<String, Value>>,
+    pub(crate) lsp: Option<Map<String, Value>>,
     #[serde(default)]
     pub(crate) steps: Vec<Step>,
 }
@@ -238,7 +237,7 @@ pub(crate) struct Expect {
     pub(crate) events: Option<Vec<ExpectedEvent>>,
     pub(crate) requests: Option<Vec<ExpectedRequest>>,
     pub(crate) mcp_calls: Option<Vec<ExpectedMcpCall>>,
-    lsp_messages: Option<Value>,
+    pub(crate) lsp_messages: Option<Vec<ExpectedMessage>>,
     pub(crate) subagents: Option<Vec<ExpectedSubagent>>,
 }
 
@@ -338,6 +337,15 @@ pub(crate) struct ExpectedMcpCall {
     pub(crate) server: String,
     pub(crate) tool: String,
     pub(crate) arguments: Value,
+}
+
+/// A message that must have reached a language server; what is absent is not checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpectedMessage {
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) params: Pairs<Matcher>,
 }
 
 /// What the list of tools must look like.
@@ -457,13 +465,6 @@ const MCP_TOOL: &[&str] = &[
 const LSP_SERVER: &[&str] = &["extensions", "initialization", "responses", "behave"];
 
 impl Scenario {
-    /// Names the first feature that the runner cannot play.
-    pub(crate) fn unplayable(&self) -> Option<&'static str> {
-        let settings = [("lsp", self.lsp.is_some())];
-        let set = settings.into_iter().find_map(|(name, used)| used.then_some(name));
-        set.or_else(|| self.steps.iter().find_map(Step::unplayable))
-    }
-
     /// Returns the environment of the service, with where its upstreams are.
     pub(crate) fn environment(&self) -> Pairs<String> {
         let upstreams = self.upstreams.0.iter().filter_map(|(name, path)| {
@@ -515,10 +516,6 @@ impl Scenario {
 }
 
 impl Step {
-    fn unplayable(&self) -> Option<&'static str> {
-        self.expect.unplayable()
-    }
-
     fn validate(&self) -> Result<()> {
         let keys = self.expect.keys();
         match self.op {
@@ -580,12 +577,9 @@ impl Expect {
             ("events", self.events.is_some()),
             ("mcp_calls", self.mcp_calls.is_some()),
             ("requests", self.requests.is_some()),
+            ("lsp_messages", self.lsp_messages.is_some()),
             ("subagents", self.subagents.is_some()),
         ];
         keys.into_iter().filter_map(|(key, set)| set.then_some(key)).collect()
-    }
-
-    fn unplayable(&self) -> Option<&'static str> {
-        self.lsp_messages.is_some().then_some("lsp_messages")
     }
 }

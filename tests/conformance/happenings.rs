@@ -86,9 +86,11 @@ impl Happenings {
                 json!({"sessionID": session, "todos": todos(&updated.todos)}),
             ),
             Kind::FileEdited(edited) => ("file.edited", json!({"file": edited.path})),
-            Kind::CallStateChanged(_) | Kind::SessionEnded(_) | Kind::Heartbeat(_) | Kind::ToolsChanged(_) => {
-                return Ok(None);
-            }
+            Kind::CallStateChanged(_)
+            | Kind::CallMetadataChanged(_)
+            | Kind::SessionEnded(_)
+            | Kind::Heartbeat(_)
+            | Kind::ToolsChanged(_) => return Ok(None),
         };
         Ok(Some(Happening { kind, data }))
     }

@@ -11,11 +11,13 @@ mod approver;
 mod args;
 mod case;
 mod entry;
+mod fake_lsp;
 mod fake_mcp;
 mod happenings;
 mod host;
 mod http;
 mod known;
+mod lsp;
 mod matcher;
 mod mcp;
 mod play;
@@ -34,7 +36,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -47,7 +49,7 @@ use workspace::GitTemplate;
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/cases");
 
 fn main() -> ExitCode {
-    if let Some(code) = fake_mcp::run() {
+    if let Some(code) = fake_mcp::run().or_else(fake_lsp::run) {
         return code;
     }
     match run() {
@@ -120,10 +122,7 @@ async fn outcome(case: &Case, template: &GitTemplate) -> Outcome {
 
 async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
     match &case.body {
-        Body::Steps(scenario) => match scenario.unplayable() {
-            Some(feature) => bail!("the runner cannot play `{feature}` yet"),
-            None => play::scenario(scenario, template).await,
-        },
+        Body::Steps(scenario) => play::scenario(scenario, template).await,
         Body::AgentPermission(table) => play::agent_permission(table, template).await,
         Body::Registry(table) => play::registry(table, template).await,
         Body::Arity(table) => tables::arity(table),

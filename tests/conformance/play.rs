@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::Streaming;
 use tonic::transport::Channel;
 use toolgate::call::Action;
@@ -23,18 +23,22 @@ use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
 use crate::http::Http;
-use crate::mcp;
 use crate::rows::{AgentPermission, Registry};
 use crate::server::{Server, print_config};
 use crate::vars::Vars;
 use crate::verdict;
 use crate::workspace::{Folders, GitTemplate, Setup};
+use crate::{lsp, mcp};
 
 /// How long the steps of a case may take; starting and stopping the server have limits of their own.
 const STEPS_LIMIT: Duration = Duration::from_secs(60);
 /// How long a call may go on after the last one of the calls that ran beside it has ended: a prompt that stays open is
 /// settled by then or never.
 const LINGER: Duration = Duration::from_secs(10);
+/// How long messages may take to reach a language server after the call that they belong to has ended: a tool that tells
+/// of a file does not wait for the server.
+const MESSAGES_LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 /// The largest message that is taken.
 const MESSAGE_LIMIT: usize = 64 << 20;
 /// The session of a step that names none.
@@ -73,6 +77,7 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
         config: Some(&scenario.config),
         mcp: scenario.mcp.as_ref(),
         http: http.as_ref().map(Http::address),
+        lsp: scenario.lsp.as_ref(),
         cwd: scenario.cwd.as_deref(),
         without_git: scenario.git == Some(false),
     };
@@ -320,6 +325,7 @@ impl<'a> Player<'a> {
     async fn calls(&mut self, first: usize, last: usize) -> Result<Problems> {
         let reached = mcp::calls(&self.folders.mcp())?.len();
         let asked = self.http.map_or(0, |http| http.reached().len());
+        let told = lsp::messages(&self.folders.lsp())?.len();
         let mut running = JoinSet::new();
         for index in first..=last {
             let name = name_of(index, &self.scenario.steps[index]);
@@ -365,7 +371,21 @@ impl<'a> Player<'a> {
         problems.extend(verdict::mcp_calls(last, reached, &self.vars));
         let requests = self.http.map(Http::reached).unwrap_or_default();
         problems.extend(verdict::requests(last, &requests[asked..], &self.vars));
+        problems.extend(self.lsp_messages(last, told).await?);
         Ok(problems)
+    }
+
+    /// Judges the messages that came to language servers after the first `told` ones.
+    async fn lsp_messages(&self, step: &Step, told: usize) -> Result<Problems> {
+        let deadline = Instant::now() + MESSAGES_LIMIT;
+        loop {
+            let messages = lsp::messages(&self.folders.lsp())?;
+            let problems = verdict::lsp_messages(step, &messages[told..], &self.vars);
+            if problems.is_empty() || Instant::now() > deadline {
+                return Ok(problems);
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     async fn wait_for_all(

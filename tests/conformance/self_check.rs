@@ -34,6 +34,7 @@ pub(crate) fn run() -> Result<()> {
     question_replies().context("replies to questions")?;
     expected_events().context("expected events")?;
     expected_requests().context("expected requests")?;
+    expected_messages().context("expected messages")?;
     parallel_replies().context("replies of parallel steps")?;
     outcomes().context("outcomes")?;
     arguments().context("arguments")
@@ -140,6 +141,10 @@ fn strictness() -> Result<()> {
         (step(json!({"expect": {"colour": 1}})), json!({})),
         (step(json!({"expect": {"tools": {}}})), json!({})),
         (step(json!({"expect": {"status": "maybe"}})), json!({})),
+        (
+            step(json!({"expect": {"lsp_messages": [{"method": "a", "colour": 1}]}})),
+            json!({}),
+        ),
         (step(json!({"expect": {"permissions": [{"colour": 1}]}})), json!({})),
         (
             step(json!({"replies": [{"permission": "bash", "reply": "yes"}]})),
@@ -379,6 +384,29 @@ fn expected_requests() -> Result<()> {
         let step = json!({"tool": "x", "expect": {"requests": expected}});
         let step: Step = serde_json::from_value(step)?;
         let problems = verdict::requests(&step, std::slice::from_ref(&reached), &Vars::default());
+        ensure!(problems.is_empty() == holds, "{expected}: {problems:?}");
+    }
+    Ok(())
+}
+
+fn expected_messages() -> Result<()> {
+    let got = [("a", 1), ("b", 2), ("a", 3)].map(|(method, number)| json!({"method": method, "params": {"n": number}}));
+    let rows = [
+        (json!([]), true),
+        (json!([{"method": "a"}, {"method": "b"}, {"method": "a"}]), true),
+        (json!([{"method": "a", "params": {"/n": {"equals": 3}}}]), true),
+        (
+            json!([{"method": "a", "params": {"/n": {"equals": 3}}}, {"method": "b"}]),
+            false,
+        ),
+        (json!([{"method": "b"}, {"method": "b"}]), false),
+        (json!([{"method": "b", "params": {"/m": {"exists": true}}}]), false),
+        (json!([{"method": "c"}]), false),
+    ];
+    for (expected, holds) in rows {
+        let step = json!({"tool": "x", "expect": {"lsp_messages": expected}});
+        let step: Step = serde_json::from_value(step)?;
+        let problems = verdict::lsp_messages(&step, &got, &Vars::default());
         ensure!(problems.is_empty() == holds, "{expected}: {problems:?}");
     }
     Ok(())

@@ -378,6 +378,37 @@ pub(crate) fn requests(step: &Step, got: &[Reached], vars: &Vars) -> Problems {
     report.problems
 }
 
+/// Judges the messages that reached language servers: the expected ones, in their order, with others between.
+pub(crate) fn lsp_messages(step: &Step, got: &[Value], vars: &Vars) -> Problems {
+    let mut rest = got;
+    for (index, expected) in step.expect.lsp_messages.iter().flatten().enumerate() {
+        let name = format!("message {} ({}) of language servers", index + 1, expected.method);
+        let mut unlike = Problems::new();
+        let found = rest.iter().position(|message| {
+            if message["method"] != expected.method.as_str() {
+                return false;
+            }
+            let mut report = Report {
+                step: &name,
+                vars,
+                problems: Problems::new(),
+            };
+            report.check_pointers("params", &expected.params, &message["params"]);
+            unlike.extend(report.problems.iter().cloned());
+            report.problems.is_empty()
+        });
+        match found {
+            Some(at) => rest = &rest[at + 1..],
+            None => {
+                let methods: Vec<&str> = rest.iter().filter_map(|message| message["method"].as_str()).collect();
+                unlike.insert(0, format!("{name}\nexpected: it is there\ngot:      {methods:?}"));
+                return unlike;
+            }
+        }
+    }
+    Problems::new()
+}
+
 fn check_attachments(report: &mut Report<'_>, expected: &[ExpectedAttachment], got: &[Attachment]) {
     if expected.len() != got.len() {
         report.add(

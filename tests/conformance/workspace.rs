@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use crate::case::Pairs;
 use crate::entry::{Content, Entry};
-use crate::mcp;
 use crate::vars::Vars;
+use crate::{lsp, mcp};
 
 /// Where the configuration of a case is written, below its home.
 const CONFIG: &str = ".config/opencode/opencode.json";
@@ -93,6 +93,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) mcp: Option<&'a Map<String, Value>>,
     /// The address of the case's web server.
     pub(crate) http: Option<&'a str>,
+    pub(crate) lsp: Option<&'a Map<String, Value>>,
     pub(crate) cwd: Option<&'a str>,
     pub(crate) without_git: bool,
 }
@@ -147,6 +148,9 @@ impl Folders {
         if let Some(servers) = setup.mcp {
             folders.write_config(&mcp::configuration(&vars.object(servers), &folders.mcp())?)?;
         }
+        if let Some(servers) = setup.lsp {
+            folders.write_config(&lsp::configuration(&vars.object(servers), &folders.lsp())?)?;
+        }
         Ok(folders)
     }
 
@@ -173,6 +177,11 @@ impl Folders {
     /// Returns the folder of the fake MCP servers.
     pub(crate) fn mcp(&self) -> PathBuf {
         self.root.join("mcp")
+    }
+
+    /// Returns the folder of the fake language servers.
+    pub(crate) fn lsp(&self) -> PathBuf {
+        self.root.join("lsp")
     }
 
     /// Returns the service's data directory.

@@ -16,6 +16,10 @@ NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no othe
 GRPCIO=1.85.1 # of Python, with its code generator
 MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 MCP_INSPECTOR=0.15.0 # its command line; later ones want a newer Node
+TYPESCRIPT=5.9.3 # later ones have another server, or none
+TYPESCRIPT_LANGUAGE_SERVER=5.3.0 # later ones want a newer Node
+PYRIGHT=1.1.414
+GOPLS=0.24.0
 GO=1.26.6 # by pip, where no Go that is new enough is there; the same build as Go's own
 
 cd "$(dirname "$0")/../.."
@@ -212,6 +216,35 @@ ensure_mcp_sdk() {
     npm_install "@modelcontextprotocol/sdk@$MCP_SDK" "@modelcontextprotocol/inspector-cli@$MCP_INSPECTOR"
 }
 
+ensure_typescript() {
+    command -v node >/dev/null || return 1
+    local folder="$tools/npm/node_modules"
+    has_version "$folder/typescript/package.json" "$TYPESCRIPT" &&
+        has_version "$folder/typescript-language-server/package.json" "$TYPESCRIPT_LANGUAGE_SERVER" && return 0
+    npm_install "typescript@$TYPESCRIPT" "typescript-language-server@$TYPESCRIPT_LANGUAGE_SERVER"
+}
+
+ensure_pyright() {
+    command -v node >/dev/null || return 1
+    has_version "$tools/npm/node_modules/pyright/package.json" "$PYRIGHT" || npm_install "pyright@$PYRIGHT"
+}
+
+# In a folder of its own, beside the Go that it starts.
+ensure_gopls() {
+    local folder="$tools/gopls" go
+    go="$(find_go)" || return 1
+    mkdir -p "$folder" && ln -sf "$go" "$folder/go" || return 1
+    [[ "$("$folder/gopls" version 2>/dev/null)" == *"gopls v$GOPLS"* ]] && return 0
+    go_install "golang.org/x/tools/gopls@v$GOPLS" && mv "$bin/gopls" "$folder/gopls"
+}
+
+# A part of the Rust toolchain: there is no package of it.
+ensure_rust_analyzer() {
+    rust-analyzer --version >/dev/null 2>&1 && return 0
+    command -v rustup >/dev/null || return 1
+    timeout 120 rustup component add rust-analyzer rust-src >&2 && rust-analyzer --version >/dev/null 2>&1
+}
+
 rm -f "$tools/apt-failed"
 missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
@@ -222,4 +255,8 @@ ensure_grpcio || echo "grpcio: not installed, and pip could not install it here"
 ensure_bun || echo "bun: not installed, and npm could not install it here"
 ensure_node || echo "node-22: not installed, and npm could not install it here"
 ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it here"
+ensure_typescript || echo "typescript: not installed, and npm could not install it here"
+ensure_pyright || echo "pyright: not installed, and npm could not install it here"
+ensure_gopls || echo "gopls: not installed, and Go could not install it here"
+ensure_rust_analyzer || echo "rust-analyzer: not installed, and rustup could not install it here"
 exit 0

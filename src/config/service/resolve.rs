@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::variables;
 use super::{
-    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, PermissionConfig, RawConfig, RawSize,
-    RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig,
+    RawSize, RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -16,6 +16,10 @@ use crate::config::{toml_file, units};
 
 pub(super) const DEFAULT_TCP: &str = "127.0.0.1:50551";
 const DAY: Duration = Duration::from_secs(86_400);
+/// Long enough for a server that looks at one file at a time, and hardly noticed beside what a model takes.
+const DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
+/// A server that takes longer is better heard of later.
+const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of the longest path that a socket address holds.
 const MAX_SOCKET_PATH: usize = 107;
 
@@ -122,6 +126,15 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         || None,
         |runtime| runtime.clone().unwrap_or_else(|| "auto".to_owned()),
     )?;
+    let lsp = LspConfig {
+        diagnostics_wait: pick.value(
+            "lsp.diagnostics_wait",
+            |raw| &raw.lsp.diagnostics_wait,
+            |text, _| diagnostics_wait(text),
+            || DIAGNOSTICS_WAIT,
+            |wait| units::show_duration(*wait),
+        )?,
+    };
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
@@ -146,10 +159,18 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         sandbox,
         shell,
         javascript_runtime,
+        lsp,
         log,
         warnings: pick.warnings,
         settings: pick.settings,
     })
+}
+
+fn diagnostics_wait(text: &str) -> Result<Duration, String> {
+    match units::duration(text)? {
+        wait if wait <= MAX_DIAGNOSTICS_WAIT => Ok(wait),
+        _ => Err(format!("expected at most {:?}, found {text:?}", MAX_DIAGNOSTICS_WAIT)),
+    }
 }
 
 /// Takes a name as it is, and a relative path from the folder of the file that says it.

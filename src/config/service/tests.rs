@@ -95,6 +95,8 @@ environment.allow = ["PATH", "LC_*"]
 environment.deny = ["AWS_*"]
 [extensions]
 runtime = "node"
+[lsp]
+diagnostics_wait = "1s"
 [retention]
 outputs = "1d"
 calls = "2d"
@@ -248,6 +250,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_UNIX_GROUP", "staff"),
         ("TOOLGATE_AUTH_UNIX_SCOPES", "calls.read"),
         ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
+        ("TOOLGATE_LSP_DIAGNOSTICS_WAIT", "0s"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),
         ("TOOLGATE_PERMISSION_SECOND_APPROVER", "bash,edit"),
     ];

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::{
-    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawNetwork, RawPermission,
-    RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment, RawSize, RawTls,
-    RawUnix, RawWorkspace,
+    RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawNetwork,
+    RawPermission, RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment,
+    RawSize, RawTls, RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -113,6 +113,9 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         },
         extensions: RawExtensions {
             runtime: text("extensions.runtime"),
+        },
+        lsp: RawLsp {
+            diagnostics_wait: text("lsp.diagnostics_wait"),
         },
         log: RawLog {
             format: text("log.format"),

@@ -9,7 +9,7 @@ use crate::tool::Tool;
 use crate::tools::testing::{Bench, shown};
 
 fn tool() -> ApplyPatch {
-    ApplyPatch::new(Arc::new(Files::new(true)))
+    ApplyPatch::new(Arc::new(Files::new(true)), Feedback::default())
 }
 
 async fn run(bench: &Bench, body: &str) -> Result<ToolOutput, String> {
@@ -70,7 +70,7 @@ async fn does_everything_and_tells() {
     assert!(edited.iter().all(|path| bench.edited().contains(path)));
 
     // What it wrote counts as read.
-    let write = crate::tools::write::Write::new(Arc::new(Files::new(true)));
+    let write = crate::tools::write::Write::new(Arc::new(Files::new(true)), Feedback::default());
     for path in ["n/new.txt", "a.txt", "d/b.txt"] {
         bench
             .run(&write, json!({"filePath": path, "content": "x"}))

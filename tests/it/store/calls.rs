@@ -67,6 +67,14 @@ pub(crate) async fn append_continues_the_log(fixture: &dyn Fixture) {
     assert_eq!(store.get(&call.id).await.unwrap().unwrap(), call);
     let log = store.events(&call.id, 0, 10).await.unwrap();
     assert_eq!(log, [event(1), event(2), event(3), event(4), events[0].clone()]);
+
+    let audited = store.audit_end().await.unwrap().head.sequence;
+    let later = grow(&mut call, 1);
+    store.append(call.clone(), later.clone()).await.unwrap();
+    assert_eq!(store.get(&call.id).await.unwrap().unwrap(), call);
+    assert_eq!(store.events(&call.id, 5, 10).await.unwrap(), later);
+    let now = store.audit_end().await.unwrap().head.sequence;
+    assert_eq!(now, audited, "a call ends once");
 }
 
 pub(crate) async fn append_refuses_what_does_not_fit(fixture: &dyn Fixture) {
