@@ -237,7 +237,7 @@ impl<'a> Writer<'a> {
             Kind::Item => self.item(id, &content),
             Kind::Link => {
                 let (target, title) = (element.attribute("href"), element.attribute("title"));
-                match self.allowance.take(target.len() + title.len()) {
+                match !target.is_empty() && self.allowance.take(target.len() + title.len()) {
                     true => forms::link(&content, target, title),
                     false => content,
                 }

@@ -266,6 +266,7 @@ fn links_and_images() {
         ("<a href=x title='say \"t\"'>a</a>", "[a](x \"say \\\"t\\\"\")"),
         ("<a href=x title='a\n\n  b\nc'>a</a>", "[a](x \"a\nb\nc\")"),
         ("<a href=x title=''>a</a>", "[a](x)"),
+        ("a<a> b </a>c", "a b c"),
         ("<a href=x>[a]</a>", r"[\[a\]](x)"),
         ("<a href=x><p>a</p></a>", "[\n\na\n\n](x)"),
         ("<a href=x><img src=y alt=z></a>", "[![z](y)](x)"),

@@ -152,7 +152,7 @@ fn is_void(name: &str) -> bool {
 fn raw_kind(name: &str) -> Option<RawKind> {
     match name {
         "script" => Some(RawKind::ScriptData),
-        "style" | "iframe" | "xmp" => Some(RawKind::Rawtext),
+        "style" | "xmp" => Some(RawKind::Rawtext),
         "title" | "textarea" => Some(RawKind::Rcdata),
         _ => None,
     }

@@ -200,6 +200,7 @@ fn what_goes_wrong_is_said_without_the_key() {
         let echo = format!("no: {KEY} at ?exaApiKey={WRITTEN}");
         let hidden = "no: [redacted] at ?exaApiKey=[redacted]";
         let refusal = format!("data: {}\n\n", json!({"error": {"code": -32000, "message": echo}}));
+        let (of_status, of_refusal) = (format!("Search error (500): {hidden}"), format!("Search error: {hidden}"));
         let large = format!("{STREAM}data: {}", "x".repeat(6 << 20));
         for (answer, expected) in [
             (
@@ -208,7 +209,7 @@ fn what_goes_wrong_is_said_without_the_key() {
             ),
             (
                 response("500 Oops", "text/plain", &echo),
-                &format!("Search error (500): {hidden}"),
+                of_status.as_str(),
             ),
             (
                 response("302 Found\r\nLocation: http://127.0.0.1:9/x", "text/plain", ""),
@@ -216,7 +217,7 @@ fn what_goes_wrong_is_said_without_the_key() {
             ),
             (
                 response("200 OK", "text/event-stream", &refusal),
-                &format!("Search error: {hidden}"),
+                of_refusal.as_str(),
             ),
             (
                 response("200 OK", "text/event-stream", "data: {oops\n\n"),
