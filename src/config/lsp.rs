@@ -130,6 +130,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::config::{ConfigError, Environment};
 
     fn entry_of(entry: &Value, allowed: bool, known: &str) -> Option<Server> {
         let part = crate::call::json_map([("s", entry.clone())]);
@@ -173,6 +174,89 @@ mod tests {
         assert_eq!((named.command, named.environment.len()), (Command::Untrusted, 0));
         let known = Server::known().into_iter().find(|server| server.id == "rust");
         assert_eq!(entry_of(&entry, false, "rust"), known);
+    }
+
+    /// Loads what a user and a project say, and returns the servers of both degrees of trust.
+    fn servers(user: &str, project: &str, vars: &[(&str, &str)]) -> Result<[Vec<Server>; 2], ConfigError> {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let (home, work) = (folder.path().join("home"), folder.path().join("w"));
+        let settings = home.join(".config/opencode");
+        for folder in [&settings, &work.join(".git")] {
+            std::fs::create_dir_all(folder).expect("the folder is ours");
+        }
+        for (folder, text) in [(&settings, user), (&work, project)] {
+            std::fs::write(folder.join("opencode.json"), text).expect("the folder is ours");
+        }
+        let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let vars = vars.chain([("HOME".to_owned(), home.display().to_string())]);
+        let env = Environment::new(vars, &work).with_system_dir(folder.path().join("etc"));
+        let config = ToolsConfig::load(&work, &work, &env)?;
+        Ok([false, true].map(|trusted| config.language_servers(trusted)))
+    }
+
+    #[test]
+    fn layers_count_as_far_as_they_are_trusted() {
+        let check = |user: &str, project: &str, id: &str, expected: [Option<&str>; 2]| {
+            let found = servers(user, project, &[])
+                .expect("the configuration is valid")
+                .map(|servers| {
+                    let server = servers.into_iter().find(|server| server.id == id)?;
+                    Some(match server.command {
+                        Command::Known => "known".to_owned(),
+                        Command::Untrusted => "untrusted".to_owned(),
+                        Command::Line(words) => words.join(" "),
+                    })
+                });
+            let found = found.each_ref().map(Option::as_deref);
+            assert_eq!(found, expected, "{user} {project}");
+        };
+        let own = r#"{"lsp": {"x": {"command": ["own"], "extensions": [".x"]}}}"#;
+        let theirs = r#"{"lsp": {"x": {"command": ["theirs"], "extensions": [".x"]}}}"#;
+        let off = r#"{"lsp": {"x": {"disabled": true}, "rust": {"disabled": true}}}"#;
+        let on = r#"{"lsp": {"x": {"disabled": false}, "rust": {"disabled": false}}}"#;
+        let none = r#"{"lsp": false}"#;
+        check("{}", "{}", "rust", [Some("known"); 2]);
+        check("{}", "{}", "x", [None; 2]);
+        check(own, "{}", "x", [Some("own"); 2]);
+        check("{}", theirs, "x", [Some("untrusted"), Some("theirs")]);
+        check(own, theirs, "x", [Some("own"), Some("theirs")]);
+        check(own, off, "x", [None; 2]);
+        check("{}", off, "rust", [None; 2]);
+        check(off, on, "rust", [None, Some("known")]);
+        check(none, "{}", "rust", [None; 2]);
+        check("{}", none, "rust", [None; 2]);
+        check(none, theirs, "x", [None, Some("theirs")]);
+        check(r#"{"lsp": true}"#, "{}", "rust", [Some("known"); 2]);
+        let rust = r#"{"lsp": {"rust": {"command": ["evil"], "env": {"A": "b"}}}}"#;
+        check("{}", rust, "rust", [Some("known"), Some("evil")]);
+    }
+
+    #[test]
+    fn one_server_for_python() {
+        for (vars, expected) in [
+            (&[][..], "pyright"),
+            (&[("OPENCODE_EXPERIMENTAL_LSP_TY", "1")][..], "ty"),
+        ] {
+            let [servers, _] = servers("{}", "{}", vars).expect("the configuration is valid");
+            let ids = servers.iter().map(|server| server.id.as_str());
+            let python: Vec<&str> = ids.filter(|id| ["pyright", "ty"].contains(id)).collect();
+            assert_eq!(python, [expected]);
+        }
+    }
+
+    #[test]
+    fn an_error_names_file_line_and_key() {
+        let text = "{\n  \"lsp\": {\n    \"x\": {\"command\": [\"a\"]}\n  }\n}";
+        let error = servers("{}", text, &[])
+            .expect_err("an extension is missing")
+            .to_string();
+        for part in [
+            "w/opencode.json",
+            "line 3",
+            "lsp.x: For custom LSP servers, 'extensions' array is required.",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ use tracing::Instrument as _;
 
 use super::client::{Client, Made, Outgoing, Uses};
 use super::server::{Server, Start};
-use super::{Published, Shared, wire};
+use super::wire::{self, WireError};
+use super::{Published, Shared};
 use crate::process::complaints::{self, LastWords};
 use crate::process::{Exit, Filter, Launch, Peer, Stdin};
 
@@ -220,6 +221,8 @@ enum End {
     Dismissed,
     /// Something is wrong with it.
     Failed(String),
+    /// Its program or a stream of it ended, as the text says; how the program ended says more.
+    Gone(String),
 }
 
 /// What a life needs.
@@ -250,17 +253,17 @@ impl Life {
         let span = tracing::info_span!("lsp", server, %root);
         async {
             let mut worked = None;
-            let end = match self.shared.admit() {
+            let problem = match self.shared.admit() {
                 Ok(running) => {
-                    let end = self.live(&running, &mut worked).await;
+                    let problem = self.live(&running, &mut worked).await;
                     self.shared.dismiss(&running);
-                    end
+                    problem
                 }
-                Err(problem) => End::Failed(problem),
+                Err(problem) => Some(problem),
             };
-            let next = match end {
-                End::Dismissed => State::Idle,
-                End::Failed(problem) => {
+            let next = match problem {
+                None => State::Idle,
+                Some(problem) => {
                     let pause = self.slot.failed(worked);
                     tracing::warn!(problem, ?pause, "the language server does not work");
                     let again = Instant::now() + pause;
@@ -273,15 +276,13 @@ impl Life {
         .await;
     }
 
-    /// Says in `worked` for how long the server was of use.
-    async fn live(&self, running: &Running, worked: &mut Option<Duration>) -> End {
-        let Some(start) = self.slot.start() else {
-            return End::Dismissed;
-        };
+    /// Returns what went wrong, if something did, and says in `worked` for how long the server was of use.
+    async fn live(&self, running: &Running, worked: &mut Option<Duration>) -> Option<String> {
+        let start = self.slot.start()?;
         let settings = start.settings.clone();
         let program = match self.launch(start).await {
             Ok(program) => program,
-            Err(problem) => return End::Failed(problem),
+            Err(problem) => return Some(problem),
         };
         let (client, outgoing) = Client::new(Made {
             id: self.slot.server.id.clone(),
@@ -317,16 +318,14 @@ impl Life {
                 Err(end) => end,
             }
         };
-        let end = match end {
-            End::Dismissed => End::Dismissed,
-            End::Failed(problem) => End::Failed(told(problem, &peer, errors).await),
+        let problem = match end {
+            End::Dismissed => None,
+            End::Failed(problem) => Some(problem),
+            End::Gone(problem) => Some(told(problem, &peer, errors).await),
         };
-        client.end(match &end {
-            End::Dismissed => "it is not needed any more",
-            End::Failed(problem) => problem,
-        });
+        client.end(problem.as_deref().unwrap_or("it is not needed any more"));
         peer.stop().await;
-        end
+        problem
     }
 
     async fn launch(&self, start: Start) -> Result<Program, String> {
@@ -378,10 +377,10 @@ impl Life {
             biased;
             () = self.shared.stop.cancelled() => End::Dismissed,
             () = running.leave.cancelled() => End::Dismissed,
-            problem = read(client, output) => End::Failed(problem),
-            () = write(input) => End::Failed("it closed its input".to_owned()),
+            end = read(client, output) => end,
+            () = write(input) => End::Gone("it closed its input".to_owned()),
             () = client.ended() => End::Failed(client.problem()),
-            _ = peer.ended() => End::Failed("its program ended".to_owned()),
+            _ = peer.ended() => End::Gone("its program ended".to_owned()),
             end = self.watch(running, peer) => end,
         }
     }
@@ -406,13 +405,14 @@ impl Life {
     }
 }
 
-async fn read(client: &Client, output: Receiver) -> String {
+async fn read(client: &Client, output: Receiver) -> End {
     let mut output = BufReader::new(output);
     loop {
         match wire::read(&mut output).await {
             Ok(Some(message)) => client.take(message),
-            Ok(None) => return "it closed its output".to_owned(),
-            Err(error) => return error.to_string(),
+            Ok(None) => return End::Gone("it closed its output".to_owned()),
+            Err(error @ (WireError::Cut | WireError::Unreadable(_))) => return End::Gone(error.to_string()),
+            Err(error @ (WireError::TooLong | WireError::NoMessage)) => return End::Failed(error.to_string()),
         }
     }
 }

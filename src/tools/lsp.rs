@@ -285,3 +285,76 @@ impl Operation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsp::Unavailable;
+
+    #[test]
+    fn answers_are_lists() {
+        let check = |answer: Value, expected: Vec<Value>| assert_eq!(flat(answer), expected);
+        check(Value::Null, vec![]);
+        check(json!([]), vec![]);
+        check(json!([null, {"a": 1}, null]), vec![json!({"a": 1})]);
+        check(json!({"uri": "x"}), vec![json!({"uri": "x"})]);
+    }
+
+    #[test]
+    fn one_answer_is_enough() {
+        let lost = || {
+            Err(RequestError::TimedOut {
+                server: "s".to_owned(),
+                method: "m".to_owned(),
+                limit: Duration::from_secs(10),
+            })
+        };
+        let found = gathered(vec![lost(), Ok(vec![json!(1)]), Ok(vec![json!(2)])]);
+        assert_eq!(found.unwrap(), [json!(1), json!(2)]);
+        assert!(gathered(vec![lost(), Ok(vec![])]).unwrap().is_empty());
+        assert!(gathered(vec![]).unwrap().is_empty());
+        let error = gathered(vec![lost(), lost()]).unwrap_err().to_string();
+        let each = "the language server s did not answer m within 10 s";
+        assert_eq!(
+            error,
+            format!("There is no answer: {each}; {each}. Try again, or use grep.")
+        );
+    }
+
+    #[test]
+    fn says_how_to_get_a_server() {
+        let mut fitting = Fitting::default();
+        assert_eq!(no_server(&fitting), NO_SERVER);
+        fitting.unavailable.push(Unavailable {
+            server: "rust".to_owned(),
+            problem: "it is not there".to_owned(),
+        });
+        assert_eq!(no_server(&fitting), format!("{NO_SERVER}\nrust: it is not there"));
+    }
+
+    #[test]
+    fn operations_are_named_as_models_write_them() {
+        for name in [
+            "goToDefinition",
+            "findReferences",
+            "hover",
+            "documentSymbol",
+            "workspaceSymbol",
+            "goToImplementation",
+            "prepareCallHierarchy",
+            "incomingCalls",
+            "outgoingCalls",
+        ] {
+            let operation: Operation = serde_json::from_value(json!(name)).unwrap();
+            assert_eq!(operation.name(), name);
+            assert!(include_str!("lsp.md").contains(&format!("- {name}: ")), "{name}");
+        }
+    }
+
+    #[test]
+    fn large_results_are_in_the_output_only() {
+        assert_eq!(metadata(vec![json!(1)], 10), json_map([("result", json!([1]))]));
+        let large = metadata(vec![json!(1)], MAX_RESULT + 1);
+        assert_eq!(large, json_map([("result", Value::Null), ("results", json!(1))]));
+    }
+}

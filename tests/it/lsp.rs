@@ -125,8 +125,8 @@ impl Stage {
 
 fn quick() -> Limits {
     Limits {
-        initialize: Duration::from_secs(5),
-        request: Duration::from_secs(2),
+        initialize: Duration::from_secs(15),
+        request: Duration::from_secs(4),
         ..Limits::default()
     }
 }

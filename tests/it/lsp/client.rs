@@ -135,44 +135,42 @@ fn findings_are_waited_for_and_told_when_they_are_late() {
 }
 
 #[test]
-fn servers_are_shared_and_end_when_nobody_needs_them() {
+fn a_server_is_shared_until_another_needs_its_place() {
     test(async {
-        let limits = Limits {
-            servers: 2,
-            idle: Duration::from_millis(700),
-            ..quick()
-        };
+        let limits = Limits { servers: 2, ..quick() };
         let stage = Stage::new(&["fine", "silent", "refuse"], limits);
         let paths: Vec<ResolvedPath> = (0..20).map(|at| stage.path(&format!("{at}.fine"))).collect();
         let starts = paths.iter().map(|path| stage.servers.for_file(path));
         for fitting in futures_util::future::join_all(starts).await {
             assert_eq!(fitting.clients.len(), 1);
         }
-        assert_eq!(
-            stage
-                .methods("fine")
-                .iter()
-                .filter(|method| *method == "initialize")
-                .count(),
-            1
-        );
+        let begun = stage.methods("fine").into_iter();
+        assert_eq!(begun.filter(|method| method == "initialize").count(), 1);
         stage.hover("silent").await.unwrap();
         stage.hover("refuse").await.unwrap_err();
-        let ids = || {
-            let mut ids: Vec<String> = stage
-                .servers
-                .running()
-                .iter()
-                .map(|client| client.id().to_owned())
-                .collect();
-            ids.sort();
-            ids
+        let ids = || -> Vec<String> {
+            let running = stage.servers.running();
+            running.iter().map(|client| client.id().to_owned()).collect()
         };
-        eventually("the one not used for longest makes room", async || {
+        eventually("the one not used for longest is gone", async || {
             ids() == ["refuse", "silent"]
         })
         .await;
-        eventually("nobody needs them", async || ids().is_empty()).await;
+        assert_eq!(stage.hover("fine").await.unwrap()["contents"], "fine");
+        stage.stop().await;
+    });
+}
+
+#[test]
+fn a_server_that_nobody_needs_ends() {
+    test(async {
+        let limits = Limits {
+            idle: Duration::from_millis(200),
+            ..quick()
+        };
+        let stage = Stage::new(&["fine"], limits);
+        stage.hover("fine").await.unwrap();
+        eventually("nobody needs it", async || stage.servers.running().is_empty()).await;
         assert_eq!(stage.hover("fine").await.unwrap()["contents"], "fine");
         stage.stop().await;
     });

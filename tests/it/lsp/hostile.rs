@@ -9,7 +9,7 @@ use crate::support::*;
 const REQUESTS: &[(&str, &str)] = &[
     (
         "hang_call",
-        "the language server hang_call did not answer textDocument/hover within 2 s",
+        "the language server hang_call did not answer textDocument/hover within 4 s",
     ),
     (
         "crash_call",
@@ -45,7 +45,7 @@ const REQUESTS: &[(&str, &str)] = &[
 const STARTS: &[(&str, &str)] = &[
     (
         "hang_start",
-        "hang_start: the language server hang_start did not answer initialize within 5 s",
+        "hang_start: the language server hang_start did not answer initialize within 15 s",
     ),
     ("exit", "exit: its program ended with code 3: not installed"),
     (

@@ -24,7 +24,9 @@ use tonic::transport::server::TcpIncoming;
 
 use toolgate::call::Timestamp;
 use toolgate::grpc::auth::{AuthSettings, Authenticator};
-use toolgate::grpc::{HEARTBEAT, Listener, MAX_MESSAGE_BYTES, SandboxFacts, Services, Shared};
+use toolgate::grpc::{
+    HEARTBEAT, LanguageServerFacts, Languages, Listener, MAX_MESSAGE_BYTES, SandboxFacts, Services, Shared,
+};
 
 use crate::support::{Inside, Server};
 
@@ -217,6 +219,14 @@ impl Stdio {
     }
 }
 
+struct NoLanguages;
+
+impl Languages for NoLanguages {
+    fn of(&self, _workspace: &str) -> Vec<LanguageServerFacts> {
+        Vec::new()
+    }
+}
+
 /// A service around an engine in this process.
 pub(super) struct Service {
     pub(super) address: SocketAddr,
@@ -255,6 +265,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
             missing: Vec::new(),
         },
         hosts: Default::default(),
+        languages: Arc::new(NoLanguages),
         closing: closing.clone(),
     });
     let services = Services::new(shared).await.unwrap();
