@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use toolgate::grpc::proto::call;
+
 use crate::feedback::*;
 use crate::support::*;
 
