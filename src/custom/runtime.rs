@@ -18,8 +18,9 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::process::{Environment, Launch, Programs, Stdin};
 
-/// The oldest node that runs TypeScript and lets imports be found elsewhere.
+/// The oldest node that runs TypeScript and lets imports be found elsewhere, and from when on the line beside it does.
 const NODE: (u32, u32) = (22, 18);
+const NODE_23: (u32, u32) = (23, 6);
 
 /// From this on node has no switch for TypeScript that is more than types.
 const NODE_WITHOUT_TRANSFORM: u32 = 26;
@@ -30,17 +31,23 @@ const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// What a project's files may import without having it installed.
 const PACKAGES: [&str; 2] = ["@opencode-ai/plugin", "zod"];
 
-const FILES: [(&str, &str); 6] = [
-    ("host.mjs", include_str!("host.mjs")),
-    ("node_modules/zod/index.js", include_str!("vendor/zod.js")),
-    ("node_modules/zod/LICENSE", include_str!("vendor/zod.LICENSE")),
+const FILES: [(&str, &str); 9] = [
+    ("host.mjs", include_str!("javascript/host.mjs")),
+    ("thread.mjs", include_str!("javascript/thread.mjs")),
+    ("schema.mjs", include_str!("javascript/schema.mjs")),
+    ("answer.mjs", include_str!("javascript/answer.mjs")),
+    ("node_modules/zod/index.js", include_str!("javascript/vendor/zod.js")),
+    (
+        "node_modules/zod/LICENSE",
+        include_str!("javascript/vendor/zod.LICENSE"),
+    ),
     (
         "node_modules/zod/package.json",
         r#"{"name":"zod","version":"4.1.8","license":"MIT","type":"module","exports":{".":"./index.js","./v4":"./index.js"}}"#,
     ),
     (
         "node_modules/@opencode-ai/plugin/index.js",
-        include_str!("vendor/plugin.js"),
+        include_str!("javascript/vendor/plugin.js"),
     ),
     (
         "node_modules/@opencode-ai/plugin/package.json",
@@ -115,12 +122,16 @@ async fn check(programs: &Programs, program: PathBuf, home: &Path) -> Result<Run
     }
     let version = version(programs, &program, home).await.unwrap_or_default();
     match parse_version(&version) {
-        Some(found) if found >= NODE => Ok(Runtime {
+        Some(found) if is_new_enough(found) => Ok(Runtime {
             kind: Kind::Node { major: found.0 },
             program,
         }),
         Some(_) | None => Err(RuntimeError::TooOld { program, version }),
     }
+}
+
+fn is_new_enough(version: (u32, u32)) -> bool {
+    version >= NODE && (version.0 != NODE_23.0 || version >= NODE_23)
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
@@ -162,7 +173,12 @@ impl Runtime {
         let arguments: Vec<OsString> = match self.kind {
             Kind::Bun => {
                 environment.insert("NODE_PATH".into(), home.join("node_modules").into());
-                vec!["--no-install".into(), host]
+                // Bun would read `.env` of the workspace, which may not be trusted, for the programs that tools start.
+                ["--no-install", "--env-file=/dev/null"]
+                    .into_iter()
+                    .map(OsString::from)
+                    .chain([host])
+                    .collect()
             }
             Kind::Node { major } => {
                 let mut arguments: Vec<OsString> = vec!["--no-warnings".into(), host];
@@ -264,6 +280,17 @@ mod tests {
         check("22.18.0", None);
         check("", None);
         check("vx.1", None);
+    }
+
+    #[test]
+    fn knows_which_node_will_do() {
+        let check = |version: (u32, u32), expected: bool| assert_eq!(is_new_enough(version), expected, "{version:?}");
+        check((20, 99), false);
+        check((22, 17), false);
+        check((22, 18), true);
+        check((23, 5), false);
+        check((23, 6), true);
+        check((24, 0), true);
     }
 
     #[test]

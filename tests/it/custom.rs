@@ -1,12 +1,14 @@
 //! Custom tools, plugins and executables with a manifest, in the real program and the real runtimes.
 
+mod faults;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::support::{Server, Setup, bash, eventually, kept, request, test};
+use super::support::{Server, Setup, bash, eventually, gone, json_of, kept, processes, reply, request, test, waiting};
 use toolgate::grpc::proto::*;
 
 /// What a project may have, with every feature that the runtimes could differ in.
@@ -24,6 +26,28 @@ export default tool({
   },
 })
 export const fails = tool({ description: "Fails", args: {}, async execute() { throw new Error("boom") } })
+const place = tool.schema.object({ name: tool.schema.string().min(2).describe("inner"), kind: tool.schema.enum(["a", "b"]) })
+export const rich = tool({
+  description: "Returns all that can be returned",
+  args: { place: place.describe("where"), more: tool.schema.array(tool.schema.union([tool.schema.string(), tool.schema.number()])).optional() },
+  async execute({ place, more }, context) {
+    const { agent, directory, worktree, sessionID, messageID, callID, extra } = context
+    context.metadata({ title: "asking", metadata: { step: 1, gone: true } })
+    await context.ask({ permission: "deploy", patterns: [place.name], always: ["*"], metadata: { kind: place.kind } })
+    context.metadata({ metadata: { step: 2 } })
+    return {
+      title: "rich",
+      output: [agent, directory === worktree, typeof sessionID, messageID.startsWith("msg_"), typeof callID, typeof extra, more].join(" "),
+      metadata: { place },
+      attachments: [{ type: "file", mime: "text/plain", url: "data:text/plain;base64,aGk=", filename: "hi.txt" }],
+    }
+  },
+})
+export const waits = tool({
+  description: "Waits for its end",
+  args: {},
+  execute: (_, { abort }) => new Promise((_, fail) => abort.addEventListener("abort", () => fail(abort.reason))),
+})
 "#;
 const TWICE: &str = "export const twice = (x: number): number => 2 * x\n";
 const TRAPS: &str = r#"const args = {}
@@ -67,7 +91,9 @@ fn runtime(name: &str) -> String {
 }
 
 async fn with_runtime(name: &str, files: &[(&str, &str)]) -> Server {
-    let mut server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name))).await;
+    let mut setup = Setup::permission(json!({"*": "allow", "deploy": {"*": "allow", "moon": "ask"}}));
+    setup.env = trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name)).env;
+    let mut server = Server::with(setup).await;
     project(&server, files);
     server.kill9().await;
     server.restart().await;
@@ -138,16 +164,101 @@ fn every_runtime_gives_the_same() {
                 .find(|source| source.name == ".opencode/tool/broken.js")
                 .unwrap();
             assert_eq!(broken.state(), ToolSourceState::Failed);
-            assert!(!broken.problem.is_empty());
-            seen.push((listed, output(&sum)));
+            assert!(
+                broken.problem.ends_with("(at .opencode/tool/broken.js:1:6)") || name != "bun",
+                "{}",
+                broken.problem
+            );
+            seen.push((listed, shown(&sum), error(&invalid), rich(&server).await));
         }
         assert_eq!(seen[0], seen[1]);
         let names: Vec<&str> = seen[0].0.iter().map(|tool| tool.name.as_str()).collect();
-        assert_eq!(names, ["sum", "sum_fails", "where"]);
-        let schema: Value = serde_json::from_str(&seen[0].0[0].input_schema_json).unwrap();
-        assert_eq!(schema["required"], json!(["a"]));
-        assert_eq!(schema["properties"]["a"]["description"], "left side");
+        assert_eq!(names, ["sum", "sum_fails", "sum_rich", "sum_waits", "where"]);
+        let schema = |index: usize| serde_json::from_str::<Value>(&seen[0].0[index].input_schema_json).unwrap();
+        assert_eq!(schema(0)["required"], json!(["a"]));
+        assert_eq!(schema(0)["properties"]["a"]["description"], "left side");
+        let place = &schema(2)["properties"]["place"];
+        assert_eq!(
+            (&place["description"], &place["properties"]["name"]["description"]),
+            (&json!("where"), &json!("inner"))
+        );
     });
+}
+
+/// What a call came to, without what differs from call to call.
+fn shown(call: &Call) -> Value {
+    let Some(call::Ending::Completed(completed)) = &call.ending else {
+        return json!(error(call));
+    };
+    let attachments = completed
+        .attachments
+        .iter()
+        .map(|one| format!("{} {} {:?}", one.mime, one.filename, one.content));
+    let attachments: Vec<String> = attachments.collect();
+    let metadata = completed.metadata.as_ref().map(json_of);
+    json!({"title": call.title, "output": completed.output, "metadata": metadata, "attachments": attachments})
+}
+
+/// Runs the tool that does all there is: allowed, refused, told to end; and tells what was seen of it.
+async fn rich(server: &Server) -> Value {
+    let input = |name: &str| json!({"place": {"name": name, "kind": "a"}, "more": ["x", 1]});
+    let allowed = server.run("sum_rich", input("here")).await;
+    let updates: Vec<Value> = server
+        .watch(&allowed.call_id, 0)
+        .await
+        .unwrap()
+        .iter()
+        .filter_map(|event| match &event.event {
+            Some(call_event::Event::Metadata(update)) => {
+                Some(json!([update.title, update.metadata.as_ref().map(json_of)]))
+            }
+            _ => None,
+        })
+        .collect();
+    let short = error(&server.run("sum_rich", input("x")).await);
+    let mut tools = server.tools();
+    let mut stream = tools
+        .execute_tool(kept("refused", request("sum_rich", input("moon"))))
+        .await
+        .unwrap()
+        .into_inner();
+    let prompt = waiting(&mut stream).await;
+    let mut reject = reply(&prompt.prompt_id, PromptDecision::Reject);
+    reject.message = "not there".to_owned();
+    let reject = ReplyPromptRequest {
+        reply: Some(reject),
+        name: "ann".to_owned(),
+    };
+    server.permissions().reply_prompt(reject).await.unwrap();
+    eventually("the refused call has ended", async || {
+        server.get("refused").await.state() == CallState::Failed
+    })
+    .await;
+    drop(
+        tools
+            .execute_tool(kept("waits", request("sum_waits", json!({}))))
+            .await
+            .unwrap(),
+    );
+    let cancel = CancelCallRequest {
+        call_id: "waits".to_owned(),
+    };
+    tools.cancel_call(cancel).await.unwrap();
+    eventually("the cancelled call has ended", async || {
+        server.get("waits").await.state() == CallState::Failed
+    })
+    .await;
+    let Some(prompt::Request::Permission(asked)) = prompt.request else {
+        panic!("{prompt:?}");
+    };
+    let asked = json!([
+        asked.permission,
+        asked.patterns,
+        asked.always,
+        asked.metadata.as_ref().map(json_of)
+    ]);
+    let ends = [shown(&server.get("refused").await), shown(&server.get("waits").await)];
+    json!([shown(&allowed), updates, short, asked, ends])
 }
 
 #[test]
