@@ -47,6 +47,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many files are loaded at the same time.
 const MAX_LOADING: usize = 8;
 
+/// A file that the host has ended with this often is not loaded any more as it is.
+const MAX_DEATHS: u32 = 3;
+
 /// What to do about a source that is not run.
 const UNTRUSTED: &str = "it comes with the project, which is not trusted, so it is not run: set `trust = true` for the \
                          workspace, or start the service with --trust or TOOLGATE_TRUST=1";
@@ -118,7 +121,7 @@ impl Extensions {
                 programs: settings.programs.clone(),
                 workspace: settings.workspace.clone(),
                 home: settings.home.clone(),
-                directories: settings.directories.clone(),
+                directories: settings.directories.iter().chain(&settings.plugin_base).cloned().collect(),
                 runtime: settings.runtime.clone(),
             },
             self.tasks.clone(),
@@ -154,8 +157,14 @@ struct Keeper {
     /// What was made of each file as it is.
     scripts: HashMap<PathBuf, (Script, Offering)>,
     manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
-    /// Files that could not be loaded for no fault of theirs, and why: they are tried again.
-    unlucky: HashMap<PathBuf, String>,
+    /// Files that could not be loaded, perhaps for no fault of theirs: they are tried again.
+    unlucky: HashMap<PathBuf, Unlucky>,
+}
+
+/// Why a file could not be loaded, and how often the host has ended meanwhile.
+struct Unlucky {
+    problem: String,
+    deaths: u32,
 }
 
 impl Keeper {
@@ -237,7 +246,9 @@ impl Keeper {
             let scripts: Vec<Offering> = found.scripts.iter().zip(outcomes).map(offering).collect();
             self.offer(&found, &scripts, &manifests, untrusted);
         };
-        let slots = Semaphore::new(MAX_LOADING);
+        // The file that ends the host is found by loading one after the other.
+        let is_careful = unlucky.values().any(|before| before.deaths > 0);
+        let slots = Semaphore::new(if is_careful { 1 } else { MAX_LOADING });
         let to_load = (0..outcomes.len()).filter(|index| outcomes[*index].is_none());
         let mut loading: FuturesUnordered<_> = to_load
             .map(|index| {
@@ -280,8 +291,9 @@ impl Keeper {
                 Some(Outcome::Final(offering)) => {
                     self.scripts.insert(script.path.clone(), (script.clone(), offering));
                 }
-                Some(Outcome::Unlucky(offering)) => {
-                    self.unlucky.insert(script.path.clone(), offering.problem);
+                Some(Outcome::Unlucky(offering, deaths)) => {
+                    let problem = offering.problem;
+                    self.unlucky.insert(script.path.clone(), Unlucky { problem, deaths });
                 }
                 // All have been loaded by now.
                 None => {}
@@ -311,7 +323,7 @@ impl Keeper {
     }
 
     /// Loads a file. `before` is why it could not be loaded before.
-    async fn load(&self, script: &Script, before: Option<&String>) -> Outcome {
+    async fn load(&self, script: &Script, before: Option<&Unlucky>) -> Outcome {
         let error = match script::load(&self.hosts, script, &self.settings.config).await {
             Ok(loaded) => {
                 return Outcome::Final(Offering {
@@ -324,7 +336,7 @@ impl Keeper {
             Err(error) => error,
         };
         let problem = error.to_string();
-        if before != Some(&problem) {
+        if before.is_none_or(|before| before.problem != problem) {
             tracing::warn!(
                 workspace = self.settings.workspace.name(),
                 file = script.shown,
@@ -333,9 +345,12 @@ impl Keeper {
             );
         }
         let offering = without(script.shown.clone(), SourceState::Failed, &problem);
+        let deaths = before.map_or(0, |before| before.deaths);
         match error {
             LoadError::File(_) => Outcome::Final(offering),
-            LoadError::Host(_) => Outcome::Unlucky(offering),
+            LoadError::NoHost(_) => Outcome::Unlucky(offering, deaths),
+            LoadError::HostEnded(_) if deaths + 1 >= MAX_DEATHS => Outcome::Final(offering),
+            LoadError::HostEnded(_) => Outcome::Unlucky(offering, deaths + 1),
         }
     }
 
@@ -369,22 +384,22 @@ impl Keeper {
 enum Outcome {
     /// This is what becomes of it as it is.
     Final(Offering),
-    /// It is not its fault that there is nothing.
-    Unlucky(Offering),
+    /// It may not be its fault that there is nothing; how often the host has ended.
+    Unlucky(Offering, u32),
 }
 
 impl Outcome {
     fn offering(&self) -> &Offering {
         match self {
-            Self::Final(offering) | Self::Unlucky(offering) => offering,
+            Self::Final(offering) | Self::Unlucky(offering, _) => offering,
         }
     }
 
     /// Says whether anything has changed for a file that could not be loaded for this reason before.
-    fn is_news(&self, before: Option<&String>) -> bool {
+    fn is_news(&self, before: Option<&Unlucky>) -> bool {
         match self {
             Self::Final(_) => true,
-            Self::Unlucky(offering) => before != Some(&offering.problem),
+            Self::Unlucky(offering, _) => before.is_none_or(|before| before.problem != offering.problem),
         }
     }
 }

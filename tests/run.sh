@@ -121,7 +121,7 @@ if [[ -n "${missing[grpcio]:-}" || -n "${missing[grpcurl]:-}" ]]; then
     skipped+=(--skip a_host_in_python)
     cannot it "a host in Python called with grpcurl: grpcio is ${missing[grpcio]:-here}, grpcurl is ${missing[grpcurl]:-here}"
 fi
-for name in bun node-22; do
+for name in bun node-22 deno; do
     [[ -n "${missing[$name]:-}" ]] || continue
     # What needs no runtime of JavaScript is still tested.
     skipped+=(--skip custom::)

@@ -28,12 +28,13 @@ const NODE_WITHOUT_TRANSFORM: u32 = 26;
 /// How long a runtime may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a project's files may import without having it installed.
-const PACKAGES: [&str; 2] = ["@opencode-ai/plugin", "zod"];
+/// What a project's files may import without having it installed, and the part of it that has a name of its own.
+const PACKAGES: [(&str, &str); 2] = [("@opencode-ai/plugin", "tool"), ("zod", "v4")];
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("host.mjs", include_str!("javascript/host.mjs")),
     ("thread.mjs", include_str!("javascript/thread.mjs")),
+    ("packages.mjs", include_str!("javascript/packages.mjs")),
     ("schema.mjs", include_str!("javascript/schema.mjs")),
     ("answer.mjs", include_str!("javascript/answer.mjs")),
     ("node_modules/zod/index.js", include_str!("javascript/vendor/zod.js")),
@@ -235,13 +236,13 @@ fn write(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Writes a path as a URL.
+/// Writes a path as a URL, in the one way in which runtimes write it: they compare them letter by letter.
 pub(super) fn file_url(path: &Path) -> String {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt as _;
     let mut url = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte) {
+        if byte.is_ascii_graphic() && !b"\"#<>?`{}%\\".contains(&byte) {
             url.push(char::from(byte));
         } else {
             let _ = write!(url, "%{byte:02X}");
@@ -255,13 +256,16 @@ fn import_map(home: &Path, directories: &[PathBuf]) -> Value {
     let entry = |package: &str| json!(file_url(&home.join(format!("node_modules/{package}/index.js"))));
     let mut scopes = Map::new();
     for directory in directories {
-        let is_there = |package: &&str| {
+        let is_there = |package: &str| {
             directory
                 .ancestors()
                 .any(|folder| folder.join("node_modules").join(package).is_dir())
         };
-        let missing = PACKAGES.iter().filter(|package| !is_there(package));
-        let imports: Map<String, Value> = missing.map(|package| ((*package).to_owned(), entry(package))).collect();
+        let missing = PACKAGES.iter().filter(|(package, _)| !is_there(package));
+        let names = missing.flat_map(|(package, part)| [(package, String::new()), (package, format!("/{part}"))]);
+        let imports: Map<String, Value> = names
+            .map(|(package, part)| (format!("{package}{part}"), entry(package)))
+            .collect();
         scopes.insert(file_url(directory) + "/", Value::Object(imports));
     }
     scopes.insert(file_url(home) + "/", json!({ "zod": entry("zod") }));
@@ -298,6 +302,8 @@ mod tests {
         let check = |path: &str, expected: &str| assert_eq!(file_url(Path::new(path)), expected);
         check("/a/b-c.d_e~f", "file:///a/b-c.d_e~f");
         check("/a b/ü#?%", "file:///a%20b/%C3%BC%23%3F%25");
+        check("/@a+b (1)/c,d=e", "file:///@a+b%20(1)/c,d=e");
+        check("/\"<>`{}\\", "file:///%22%3C%3E%60%7B%7D%5C");
     }
 
     #[test]

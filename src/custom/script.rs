@@ -61,9 +61,12 @@ pub(super) enum LoadError {
     /// It is at fault, and so is as long as it stays as it is.
     #[error("{0}")]
     File(String),
-    /// There is no host, or it has ended; that may be over the next time.
+    /// There is no host; that may be over the next time.
     #[error("{0}")]
-    Host(String),
+    NoHost(String),
+    /// The host has ended meanwhile, for this file or for something else.
+    #[error("{0}")]
+    HostEnded(String),
 }
 
 #[derive(Deserialize)]
@@ -146,9 +149,13 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
         shown: script.shown.clone(),
         hosts: hosts.clone(),
     });
-    let loading = async { module.request(json!({ "op": "load" })).await?.answer().await };
+    let loading = async {
+        let loading = module.request(json!({ "op": "load" })).await;
+        let answer = loading.map_err(LoadError::NoHost)?.answer().await;
+        answer.map_err(LoadError::HostEnded)
+    };
     let answer = match tokio::time::timeout(LOAD_LIMIT, loading).await {
-        Ok(answer) => answer.map_err(LoadError::Host)?,
+        Ok(answer) => answer?,
         Err(_) => {
             let problem = format!("it did not load within {} s", LOAD_LIMIT.as_secs());
             return Err(LoadError::File(problem));

@@ -1,11 +1,12 @@
 // The types of a tool's arguments: as JSON Schema for models, and for parsing what they send.
 import { Invalid, isObject } from "./answer.mjs";
+import { importZod } from "./packages.mjs";
 
 const MAX_DEPTH = 20;
 
-export async function addTool(tools, problems, name, definition) {
+export async function addTool(tools, problems, name, definition, file) {
   try {
-    const { fields, schema } = await describeArgs(definition.args ?? {});
+    const { fields, schema } = await describeArgs(definition.args ?? {}, file);
     tools.set(name, { name, description: String(definition.description ?? ""), definition, fields, schema });
   } catch (error) {
     problems.push(`${name}: ${error?.message ?? error}`);
@@ -16,7 +17,7 @@ const isZod4 = (type) => isObject(type) && "_zod" in type;
 const isZod3 = (type) => isObject(type) && !isZod4(type) && isObject(type._def) && typeof type.safeParse === "function";
 
 // Returns the types by which arguments are parsed, and the JSON Schema of all of them.
-async function describeArgs(args) {
+async function describeArgs(args, file) {
   const isType = isZod4(args) || isZod3(args);
   if (isType && !isObject(args.shape)) throw new Error("the arguments are no object");
   if (isType) args = args.shape;
@@ -24,11 +25,15 @@ async function describeArgs(args) {
   const fields = {};
   const schema = { type: "object", properties: {} };
   const required = [];
-  const typed = {};
+  const copies = new Map(); // of zod -> the fields that it made
   for (const [name, type] of Object.entries(args)) {
     schema.properties[name] = {};
-    if (isZod4(type)) fields[name] = typed[name] = type;
-    else if (isZod3(type)) {
+    if (isZod4(type)) {
+      fields[name] = type;
+      // Each version reads its own types only.
+      const z = await importZod(type._zod.version, file);
+      copies.set(z, { ...copies.get(z), [name]: type });
+    } else if (isZod3(type)) {
       fields[name] = type;
       schema.properties[name] = schemaOfZod3(type);
       if (!type.isOptional()) required.push(name);
@@ -37,17 +42,16 @@ async function describeArgs(args) {
       required.push(name);
     } else throw new Error(`the argument ${name} is neither a zod type nor a JSON Schema`);
   }
-  if (Object.keys(typed).length > 0) {
-    const { z } = await import("./node_modules/zod/index.js");
+  for (const [z, typed] of copies) {
     const made = z.toJSONSchema(z.object(typed), { io: "input", unrepresentable: "any", override: keepTexts });
     Object.assign(schema.properties, made.properties);
-    if (made.$defs) schema.$defs = made.$defs;
+    if (made.$defs) schema.$defs = { ...schema.$defs, ...made.$defs };
     required.push(...(made.required ?? []));
   }
   return { fields, schema: required.length > 0 ? { ...schema, required } : schema };
 }
 
-// Texts are registered with the copy of zod that made the type, which may be another one than this.
+// Texts are registered with the copy of zod that made the type, which may be another one of the same version.
 function keepTexts({ zodSchema, jsonSchema }) {
   const meta = typeof zodSchema.meta === "function" ? (zodSchema.meta() ?? {}) : {};
   for (const key of ["title", "description", "examples", "deprecated"]) {
@@ -84,7 +88,7 @@ function shapeOfZod3(def, of) {
       // Enums of numbers name their members the other way round as well.
       return { enum: Object.keys(def.values).filter((key) => typeof def.values[def.values[key]] !== "number").map((key) => def.values[key]) };
     case "ZodArray":
-      return { type: "array", items: of(def.type) };
+      return { type: "array", items: of(def.type), minItems: def.minLength?.value, maxItems: def.maxLength?.value };
     case "ZodRecord":
       return { type: "object", additionalProperties: of(def.valueType) };
     case "ZodObject": {

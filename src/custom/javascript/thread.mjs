@@ -1,10 +1,10 @@
 // A thread that runs the code of one file: loads it, and does what `host.mjs` hands on.
 import { AsyncLocalStorage } from "node:async_hooks";
 import fs from "node:fs";
-import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { workerData } from "node:worker_threads";
 import { Invalid, Refused, Reported, explain, isObject, metadataSender, toJson, toResult } from "./answer.mjs";
+import { entryOf, resolveHelpers } from "./packages.mjs";
 import { addTool, parse } from "./schema.mjs";
 
 const MAX_OPEN_ASKS = 64;
@@ -192,65 +192,13 @@ async function load() {
   return spec.kind === "plugin" ? loadPlugin(exports) : loadTools(exports);
 }
 
-// Lets `@opencode-ai/plugin` and zod be imported where the project has not installed them. Bun finds them by NODE_PATH,
-// deno by its import map.
-async function resolveHelpers() {
-  if (globalThis.Bun || globalThis.Deno) return;
-  const { registerHooks } = await import("node:module");
-  const endings = ["", ".ts", ".js", ".mjs", "/index.ts", "/index.js"];
-  registerHooks({
-    resolve(specifier, context, next) {
-      try {
-        return next(specifier, context);
-      } catch (error) {
-        const isHelper = /^(zod|@opencode-ai\/plugin)(\/|$)/.test(specifier);
-        if (isHelper && /MODULE_NOT_FOUND$/.test(error?.code)) return next(specifier, { ...context, parentURL: import.meta.url });
-        if (!/^\.{0,2}\//.test(specifier)) throw error;
-        const stem = specifier.replace(/\.js$/, "");
-        for (const ending of endings) {
-          try {
-            return next(stem + ending, context);
-          } catch {
-            // The next ending may do.
-          }
-        }
-        throw error;
-      }
-    },
-  });
-}
-
-// Finds what is imported where a folder is named, as a package is.
-function entryOf(path) {
-  if (!fs.statSync(path).isDirectory()) return path;
-  let about = {};
-  try {
-    about = JSON.parse(fs.readFileSync(join(path, "package.json"), "utf8"));
-  } catch {
-    // A folder without one has an index.
-  }
-  const conditions = ["import", "node", "default", ...(globalThis.Bun ? ["bun"] : [])];
-  const pick = (target) => {
-    if (typeof target === "string") return target;
-    if (!isObject(target)) return undefined;
-    const fitting = Object.entries(target).filter(([condition]) => conditions.includes(condition));
-    return fitting.map(([, inner]) => pick(inner)).find(Boolean);
-  };
-  const exported = isObject(about.exports) && "." in about.exports ? about.exports["."] : about.exports;
-  const named = [pick(exported), about.module, about.main, "index.ts", "index.js"];
-  const entries = named.filter((name) => typeof name === "string").map((name) => join(path, name));
-  const found = entries.find((file) => fs.existsSync(file));
-  if (!found) throw new Reported("the folder has neither an entry in package.json nor an index file");
-  return found;
-}
-
 async function loadTools(exports) {
   const tools = new Map();
   const problems = [];
   for (const [key, definition] of Object.entries(exports)) {
     const isTool = isObject(definition) && isObject(definition.args) && typeof definition.execute === "function";
     if (!isTool || typeof definition.description !== "string") continue;
-    await addTool(tools, problems, key === "default" ? spec.name : `${spec.name}_${key}`, definition);
+    await addTool(tools, problems, key === "default" ? spec.name : `${spec.name}_${key}`, definition, spec.path);
   }
   if (tools.size === 0 && problems.length === 0) {
     problems.push("no export is a tool, which is an object with description, args and execute");
@@ -283,7 +231,7 @@ async function loadPlugin(exports) {
     hooks.push(made);
     for (const [name, definition] of Object.entries(made.tool ?? {})) {
       if (typeof definition?.execute !== "function") problems.push(`${name} has no function execute`);
-      else await addTool(tools, problems, name, definition);
+      else await addTool(tools, problems, name, definition, spec.path);
     }
   }
   for (const made of hooks) await made.config?.(spec.config);

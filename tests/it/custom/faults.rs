@@ -75,8 +75,6 @@ export const Plugin = async ({ client }, options = { none: true }) => {
 }
 "#;
 
-const RUNTIMES: [&str; 2] = ["bun", "node-22"];
-
 async fn with_traps(runtime: &str) -> (Server, String) {
     let mark = format!(
         "{}.{}",
@@ -307,6 +305,29 @@ fn a_file_that_hangs_holds_up_no_other() {
             "{}",
             of("exits.js").problem
         );
+    });
+}
+
+#[test]
+fn a_file_that_ends_the_host_takes_no_other_with_it() {
+    test(async {
+        for name in RUNTIMES {
+            let files = [
+                (".opencode/tool/ends.js", "process.kill(process.pid, \"SIGKILL\")\nexport default {}\n"),
+                (".opencode/tool/trap.js", TRAPS),
+            ];
+            let server = with_runtime(name, &files).await;
+            eventually("the other tools are there", async || names(&server).await.contains(&"trap_fine".to_owned())).await;
+            eventually("the file is given up", async || {
+                let run = server.run("trap_fine", json!({})).await;
+                matches!(run.ending, Some(call::Ending::Completed(_)))
+            })
+            .await;
+            let sources = sources(&server).await;
+            let ends = sources.iter().find(|source| source.name.ends_with("ends.js")).unwrap();
+            assert_eq!(ends.state(), ToolSourceState::Failed);
+            assert!(ends.problem.contains("ended by signal 9"), "{}", ends.problem);
+        }
     });
 }
 
