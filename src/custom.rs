@@ -42,7 +42,7 @@ use crate::workspace::Workspace;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long what is there already waits for files that are still being loaded.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How many files are loaded at the same time.
 const MAX_LOADING: usize = 8;
@@ -121,7 +121,12 @@ impl Extensions {
                 programs: settings.programs.clone(),
                 workspace: settings.workspace.clone(),
                 home: settings.home.clone(),
-                directories: settings.directories.iter().chain(&settings.plugin_base).cloned().collect(),
+                directories: settings
+                    .directories
+                    .iter()
+                    .chain(&settings.plugin_base)
+                    .cloned()
+                    .collect(),
                 runtime: settings.runtime.clone(),
             },
             self.tasks.clone(),

@@ -22,7 +22,7 @@ use crate::permission::Refusal;
 use crate::tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError, invalid_arguments};
 
 /// How long a file may take to load.
-const LOAD_LIMIT: Duration = Duration::from_secs(20);
+const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
 /// The most bytes of arguments that a prompt shows.
 const MAX_SHOWN: usize = 64 * 1024;

@@ -129,6 +129,15 @@ fn error(call: &Call) -> String {
     }
 }
 
+async fn cancel(server: &Server, id: &str) {
+    let cancel = CancelCallRequest { call_id: id.to_owned() };
+    server.tools().cancel_call(cancel).await.unwrap();
+    eventually("the end of a call that was cancelled", async || {
+        server.get(id).await.state() == CallState::Failed
+    })
+    .await;
+}
+
 async fn sources(server: &Server) -> Vec<ToolSourceInfo> {
     let info = server
         .info()
@@ -244,14 +253,7 @@ async fn rich(server: &Server) -> Value {
             .await
             .unwrap(),
     );
-    let cancel = CancelCallRequest {
-        call_id: "waits".to_owned(),
-    };
-    tools.cancel_call(cancel).await.unwrap();
-    eventually("the cancelled call has ended", async || {
-        server.get("waits").await.state() == CallState::Failed
-    })
-    .await;
+    cancel(server, "waits").await;
     let Some(prompt::Request::Permission(asked)) = prompt.request else {
         panic!("{prompt:?}");
     };
@@ -276,7 +278,10 @@ fn arguments_are_of_the_projects_own_zod() {
             )
         };
         let (four, three) = (tool("zod"), tool("zod/v3"));
-        let files = [(".opencode/tool/four.ts", four.as_str()), (".opencode/tool/three.ts", &three)];
+        let files = [
+            (".opencode/tool/four.ts", four.as_str()),
+            (".opencode/tool/three.ts", &three),
+        ];
         for name in RUNTIMES {
             let mut server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name))).await;
             project(&server, &files);
@@ -289,17 +294,35 @@ fn arguments_are_of_the_projects_own_zod() {
             server.restart().await;
             for tool in listed(&server).await {
                 let schema: Value = serde_json::from_str(&tool.input_schema_json).unwrap();
-                let at = |path: &str| schema.pointer(path).unwrap_or_else(|| panic!("{name}: {path} of {schema}"));
+                let at = |path: &str| {
+                    schema
+                        .pointer(path)
+                        .unwrap_or_else(|| panic!("{name}: {path} of {schema}"))
+                };
                 assert_eq!(at("/required"), &json!(["s"]), "{name}");
                 assert_eq!(at("/properties/s/description"), "a text");
-                assert_eq!((at("/properties/s/minLength"), at("/properties/s/maxLength")), (&json!(1), &json!(5)));
-                assert_eq!((at("/properties/n/type"), at("/properties/n/default")), (&json!("integer"), &json!(7)));
+                assert_eq!(
+                    (at("/properties/s/minLength"), at("/properties/s/maxLength")),
+                    (&json!(1), &json!(5))
+                );
+                assert_eq!(
+                    (at("/properties/n/type"), at("/properties/n/default")),
+                    (&json!("integer"), &json!(7))
+                );
                 assert_eq!(at("/properties/l/items/enum"), &json!(["a", "b"]));
                 assert_eq!(at("/properties/l/maxItems"), &json!(2));
                 assert_eq!(at("/properties/o/properties/k/description"), "inner");
-                assert_eq!(output(&server.run(&tool.name, json!({"s": "x"})).await), r#"{"s":"x","n":7}"#);
+                assert_eq!(
+                    output(&server.run(&tool.name, json!({"s": "x"})).await),
+                    r#"{"s":"x","n":7}"#
+                );
             }
-            assert_eq!(names(&server).await, ["four", "three"], "{name}: {:?}", sources(&server).await);
+            assert_eq!(
+                names(&server).await,
+                ["four", "three"],
+                "{name}: {:?}",
+                sources(&server).await
+            );
         }
     });
 }
@@ -359,14 +382,7 @@ fn what_goes_wrong_in_one_file_stays_there() {
             assert!(exit.starts_with("process.exit(7) was called"), "{exit}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
             assert_eq!(server.get("slow").await.state(), CallState::Running, "{name}");
-            let cancel = CancelCallRequest {
-                call_id: "slow".to_owned(),
-            };
-            server.tools().cancel_call(cancel).await.unwrap();
-            eventually("the end of the slow call", async || {
-                server.get("slow").await.state() == CallState::Failed
-            })
-            .await;
+            cancel(&server, "slow").await;
         }
     });
 }
