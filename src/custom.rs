@@ -4,9 +4,9 @@
 //! The files of the configuration folders are looked at every second. What has changed is loaded anew, a broken file is a
 //! source that failed with its reason, and calls that run keep what they were admitted with.
 //!
-//! JavaScript runs in one host process for each workspace, in the first runtime that is there (`runtime`), each file on a
-//! thread of its own: an endless loop can only be ended with its thread, and so takes no other file's calls with it. What
-//! two files import both is therefore there twice.
+//! JavaScript runs in one host process for each workspace, in the first runtime that is there (`runtime`), each file on
+//! threads of its own: an endless loop can only be ended with its thread. Calls of a file with tools have a thread each
+//! while they run at the same time; a plugin has one, because its hooks and tools share what it keeps.
 //!
 //! *Invariant:* imports `call`, `permission`, `tool`, `workspace` and `process` only. Files of a project that is not trusted
 //! are neither read nor run.
@@ -19,12 +19,14 @@ mod script;
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,6 +41,15 @@ use crate::workspace::Workspace;
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long what is there already waits for files that are still being loaded.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How many files are loaded at the same time.
+const MAX_LOADING: usize = 8;
+
+/// A file that the host has ended with this often is not loaded any more as it is.
+const MAX_DEATHS: u32 = 3;
+
 /// What to do about a source that is not run.
 const UNTRUSTED: &str = "it comes with the project, which is not trusted, so it is not run: set `trust = true` for the \
                          workspace, or start the service with --trust or TOOLGATE_TRUST=1";
@@ -51,6 +62,9 @@ pub struct Settings {
     pub programs: Programs,
     /// The configuration folders whose code may be run, weak to strong.
     pub directories: Vec<PathBuf>,
+    /// Where plugins that are named by a relative path or as a package are looked for besides: the workspace, if its code
+    /// may be run.
+    pub plugin_base: Option<PathBuf>,
     /// The configuration folders whose code is not run.
     pub untrusted_directories: Vec<PathBuf>,
     /// The entries of the key `plugin` that may be run.
@@ -107,7 +121,12 @@ impl Extensions {
                 programs: settings.programs.clone(),
                 workspace: settings.workspace.clone(),
                 home: settings.home.clone(),
-                directories: settings.directories.clone(),
+                directories: settings
+                    .directories
+                    .iter()
+                    .chain(&settings.plugin_base)
+                    .cloned()
+                    .collect(),
                 runtime: settings.runtime.clone(),
             },
             self.tasks.clone(),
@@ -143,8 +162,14 @@ struct Keeper {
     /// What was made of each file as it is.
     scripts: HashMap<PathBuf, (Script, Offering)>,
     manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
-    /// Files that could not be loaded for no fault of theirs, and why: they are tried again.
-    unlucky: HashMap<PathBuf, String>,
+    /// Files that could not be loaded, perhaps for no fault of theirs: they are tried again.
+    unlucky: HashMap<PathBuf, Unlucky>,
+}
+
+/// Why a file could not be loaded, and how often the host has ended meanwhile.
+struct Unlucky {
+    problem: String,
+    deaths: u32,
 }
 
 impl Keeper {
@@ -155,7 +180,7 @@ impl Keeper {
             if let Some(found) = self.look().await
                 && (*found != *self.found || first.is_some() || !self.unlucky.is_empty())
             {
-                self.update(found, &untrusted).await;
+                self.update(found, &untrusted, &mut first).await;
             }
             first = None;
             tokio::time::sleep(LOOK_INTERVAL).await;
@@ -164,7 +189,11 @@ impl Keeper {
 
     async fn look(&self) -> Option<Arc<Found>> {
         let settings = self.settings.clone();
-        let look = move || discovery::look(&settings.workspace, &settings.directories, &settings.plugins);
+        let look = move || {
+            let mut bases: Vec<&Path> = settings.plugin_base.iter().map(PathBuf::as_path).collect();
+            bases.extend(settings.directories.iter().map(PathBuf::as_path));
+            discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases)
+        };
         // Fails only when the runtime shuts down.
         tokio::task::spawn_blocking(look).await.ok().map(Arc::new)
     }
@@ -173,11 +202,8 @@ impl Keeper {
     async fn untrusted(&self) -> Vec<(Group, Offering)> {
         let settings = self.settings.clone();
         let look = move || {
-            discovery::look(
-                &settings.workspace,
-                &settings.untrusted_directories,
-                &settings.untrusted_plugins,
-            )
+            let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
+            discovery::look(&settings.workspace, directories, plugins, &[])
         };
         let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let scripts = found
@@ -196,24 +222,95 @@ impl Keeper {
             .collect()
     }
 
-    /// Loads what has changed and offers everything.
-    async fn update(&mut self, found: Arc<Found>, untrusted: &[(Group, Offering)]) {
+    /// Loads what has changed and offers everything: at once if it is soon there, else as it comes. Until then what was made
+    /// of a file before is offered. `first` goes when all plugins have been offered, whose hooks see every call.
+    async fn update(
+        &mut self,
+        found: Arc<Found>,
+        untrusted: &[(Group, Offering)],
+        first: &mut Option<Box<dyn Any + Send>>,
+    ) {
         let surroundings_are_same = found.surroundings == self.found.surroundings;
         let (known, unlucky) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.unlucky));
-        let is_same = |script: &Script| {
-            let (before, offering) = known.get(&script.path)?;
-            (surroundings_are_same && before == script).then(|| offering.clone())
-        };
-        let loading = found.scripts.iter().map(|script| async {
-            match is_same(script) {
-                Some(offering) => (offering, true),
-                None => self.load(script, unlucky.get(&script.path)).await,
-            }
-        });
-        let (scripts, is_final): (Vec<Offering>, Vec<bool>) = join_all(loading).await.into_iter().unzip();
         let manifests = self.read_manifests(&found).await;
+        let as_before = |script: &Script| {
+            let (before, offering) = known.get(&script.path)?;
+            let is_same = surroundings_are_same && before == script;
+            is_same.then(|| Outcome::Final(offering.clone()))
+        };
+        let mut outcomes: Vec<Option<Outcome>> = found.scripts.iter().map(as_before).collect();
+        let is_plugin = |(script, _): &(&Script, &Option<Outcome>)| script.kind == Kind::Plugin;
+        let offer = |outcomes: &[Option<Outcome>]| {
+            let offering = |(script, outcome): (&Script, &Option<Outcome>)| match outcome {
+                Some(outcome) => outcome.offering().clone(),
+                None => match known.get(&script.path) {
+                    Some((_, before)) => before.clone(),
+                    None => without(script.shown.clone(), SourceState::Connecting, ""),
+                },
+            };
+            let scripts: Vec<Offering> = found.scripts.iter().zip(outcomes).map(offering).collect();
+            self.offer(&found, &scripts, &manifests, untrusted);
+        };
+        // The file that ends the host is found by loading one after the other.
+        let is_careful = unlucky.values().any(|before| before.deaths > 0);
+        let slots = Semaphore::new(if is_careful { 1 } else { MAX_LOADING });
+        let to_load = (0..outcomes.len()).filter(|index| outcomes[*index].is_none());
+        let mut loading: FuturesUnordered<_> = to_load
+            .map(|index| {
+                let (slots, script) = (&slots, &found.scripts[index]);
+                let (keeper, before) = (&*self, unlucky.get(&script.path));
+                async move {
+                    // Never closed.
+                    let _slot = slots.acquire().await;
+                    (index, keeper.load(script, before).await)
+                }
+            })
+            .collect();
+        let mut has_news = *found != *self.found || first.is_some();
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        let mut is_patient = true;
+        loop {
+            tokio::select! {
+                loaded = loading.next() => {
+                    let Some((index, outcome)) = loaded else { break };
+                    has_news |= outcome.is_news(unlucky.get(&found.scripts[index].path));
+                    outcomes[index] = Some(outcome);
+                }
+                () = &mut patience, if is_patient => is_patient = false,
+            }
+            if !is_patient {
+                offer(&outcomes);
+                let mut plugins = found.scripts.iter().zip(&outcomes).filter(is_plugin);
+                if plugins.all(|(_, outcome)| outcome.is_some()) {
+                    *first = None;
+                }
+            }
+        }
+        drop(loading);
+        if has_news {
+            offer(&outcomes);
+        }
+        for (script, outcome) in found.scripts.iter().zip(outcomes) {
+            match outcome {
+                Some(Outcome::Final(offering)) => {
+                    self.scripts.insert(script.path.clone(), (script.clone(), offering));
+                }
+                Some(Outcome::Unlucky(offering, deaths)) => {
+                    let problem = offering.problem;
+                    self.unlucky.insert(script.path.clone(), Unlucky { problem, deaths });
+                }
+                // All have been loaded by now.
+                None => {}
+            }
+        }
+        self.found = found;
+    }
+
+    /// Hands on what there is, in its order.
+    fn offer(&self, found: &Found, scripts: &[Offering], manifests: &[Offering], untrusted: &[(Group, Offering)]) {
         for wanted in [Group::Custom, Group::Plugin] {
-            let of_scripts = found.scripts.iter().zip(&scripts);
+            let of_scripts = found.scripts.iter().zip(scripts);
             let of_scripts = of_scripts.filter(|(script, _)| group(script.kind) == wanted);
             let mut offerings: Vec<Offering> = of_scripts.map(|(_, offering)| offering.clone()).collect();
             match wanted {
@@ -228,32 +325,23 @@ impl Keeper {
             offerings.extend(untrusted.map(|(_, offering)| offering.clone()));
             (self.take)(wanted, offerings);
         }
-        for ((script, offering), is_final) in found.scripts.iter().zip(scripts).zip(is_final) {
-            if is_final {
-                self.scripts.insert(script.path.clone(), (script.clone(), offering));
-            } else {
-                self.unlucky.insert(script.path.clone(), offering.problem);
-            }
-        }
-        self.found = found;
     }
 
-    /// Loads a file, and says whether that is what becomes of it as it is. `before` is why it could not be loaded before.
-    async fn load(&self, script: &Script, before: Option<&String>) -> (Offering, bool) {
+    /// Loads a file. `before` is why it could not be loaded before.
+    async fn load(&self, script: &Script, before: Option<&Unlucky>) -> Outcome {
         let error = match script::load(&self.hosts, script, &self.settings.config).await {
             Ok(loaded) => {
-                let offering = Offering {
+                return Outcome::Final(Offering {
                     problem: loaded.problem,
                     tools: loaded.tools,
                     hooks: loaded.hooks,
                     ..without(script.shown.clone(), SourceState::Ready, "")
-                };
-                return (offering, true);
+                });
             }
             Err(error) => error,
         };
         let problem = error.to_string();
-        if before != Some(&problem) {
+        if before.is_none_or(|before| before.problem != problem) {
             tracing::warn!(
                 workspace = self.settings.workspace.name(),
                 file = script.shown,
@@ -261,8 +349,14 @@ impl Keeper {
                 "not loaded"
             );
         }
-        let is_final = matches!(error, LoadError::File(_));
-        (without(script.shown.clone(), SourceState::Failed, &problem), is_final)
+        let offering = without(script.shown.clone(), SourceState::Failed, &problem);
+        let deaths = before.map_or(0, |before| before.deaths);
+        match error {
+            LoadError::File(_) => Outcome::Final(offering),
+            LoadError::NoHost(_) => Outcome::Unlucky(offering, deaths),
+            LoadError::HostEnded(_) if deaths + 1 >= MAX_DEATHS => Outcome::Final(offering),
+            LoadError::HostEnded(_) => Outcome::Unlucky(offering, deaths + 1),
+        }
     }
 
     async fn read_manifests(&mut self, found: &Found) -> Vec<Offering> {
@@ -288,6 +382,30 @@ impl Keeper {
             self.manifests.insert(file.path.clone(), (file.clone(), offering));
         }
         offerings
+    }
+}
+
+/// What became of a file that was loaded.
+enum Outcome {
+    /// This is what becomes of it as it is.
+    Final(Offering),
+    /// It may not be its fault that there is nothing; how often the host has ended.
+    Unlucky(Offering, u32),
+}
+
+impl Outcome {
+    fn offering(&self) -> &Offering {
+        match self {
+            Self::Final(offering) | Self::Unlucky(offering, _) => offering,
+        }
+    }
+
+    /// Says whether anything has changed for a file that could not be loaded for this reason before.
+    fn is_news(&self, before: Option<&Unlucky>) -> bool {
+        match self {
+            Self::Final(_) => true,
+            Self::Unlucky(offering, _) => before.is_none_or(|before| before.problem != offering.problem),
+        }
     }
 }
 

@@ -129,7 +129,7 @@ for name in "${!language_servers[@]}"; do
     skipped+=(--skip "lsp::real::${language_servers[$name]}")
     cannot it "what needs the language server $name: it is ${missing[$name]}"
 done
-for name in bun node-22; do
+for name in bun node-22 deno; do
     [[ -n "${missing[$name]:-}" ]] || continue
     # What needs no runtime of JavaScript is still tested.
     skipped+=(--skip custom::)

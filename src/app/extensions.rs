@@ -41,6 +41,8 @@ pub(super) fn settings(
             .cloned()
             .collect(),
         directories,
+        // What stands in the user's own configuration must not be answered by a project that is not trusted.
+        plugin_base: trusted.then(|| workspace.directory().to_path_buf()),
         untrusted_plugins: all.into_iter().filter(|entry| !may_run.contains(entry)).collect(),
         plugins: may_run,
         config: Value::Object(tools.merged.clone()),

@@ -18,6 +18,15 @@ use crate::workspace::Workspace;
 const MAX_ENTRIES: usize = 5_000;
 const MAX_DEPTH: usize = 6;
 
+/// What package managers write when they have installed something.
+const INSTALLED: [&str; 5] = [
+    "bun.lock",
+    "bun.lockb",
+    "node_modules/.package-lock.json",
+    "node_modules/.modules.yaml",
+    "node_modules/.yarn-state.yml",
+];
+
 /// What a change is noticed by.
 pub(super) type Stamp = u64;
 
@@ -59,8 +68,9 @@ pub(super) struct Found {
     pub(super) surroundings: Stamp,
 }
 
-/// Looks for everything that the folders and the configuration key `plugin` name. Blocking.
-pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Value]) -> Found {
+/// Looks for everything that the folders and the configuration key `plugin` name; what that names by a relative path or as
+/// a package is looked for from `bases`. Blocking.
+pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Value], bases: &[&Path]) -> Found {
     let mut found = Found::default();
     for entry in plugins {
         let (spec, options) = match entry {
@@ -71,7 +81,7 @@ pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Va
             },
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => continue,
         };
-        match plugin_path(spec, workspace, directories) {
+        match plugin_path(spec, bases) {
             Ok(path) => found.scripts.push(script(workspace, Kind::Plugin, path, options)),
             Err(problem) => found.missing.push((spec.to_owned(), problem)),
         }
@@ -98,6 +108,11 @@ pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Va
         }
         let entries: BTreeSet<&PathBuf> = found.scripts.iter().map(|script| &script.path).collect();
         stamp_below(directory, &entries, &mut around);
+        // Grows with what is installed. Elsewhere all kinds of tools keep things of a moment in that folder.
+        add_stamp(&directory.join("node_modules"), &mut around);
+    }
+    for (base, mark) in bases.iter().flat_map(|base| INSTALLED.map(|mark| (base, mark))) {
+        add_stamp(&base.join(mark), &mut around);
     }
     found.surroundings = around.finish();
     found.scripts = last_of_each(found.scripts);
@@ -132,8 +147,7 @@ fn shown(workspace: &Workspace, path: &Path) -> String {
 }
 
 /// Finds what an entry of the key `plugin` names: a file URL, a path, or a package that is installed.
-fn plugin_path(spec: &str, workspace: &Workspace, directories: &[PathBuf]) -> Result<PathBuf, String> {
-    let bases = || std::iter::once(workspace.directory()).chain(directories.iter().map(PathBuf::as_path));
+fn plugin_path(spec: &str, bases: &[&Path]) -> Result<PathBuf, String> {
     if let Some(path) = spec.strip_prefix("file://") {
         let path = PathBuf::from(unescaped(path));
         return path
@@ -142,7 +156,9 @@ fn plugin_path(spec: &str, workspace: &Workspace, directories: &[PathBuf]) -> Re
             .ok_or_else(|| "there is no such file".to_owned());
     }
     if spec.starts_with(['.', '/']) {
-        let mut candidates = bases().map(|base| crate::workspace::path::normalize(&base.join(spec)));
+        let mut candidates = bases
+            .iter()
+            .map(|base| crate::workspace::path::normalize(&base.join(spec)));
         let found = candidates.find(|path| path.exists());
         return found
             .ok_or_else(|| "there is no such file, neither in the workspace nor in a configuration folder".to_owned());
@@ -152,8 +168,9 @@ fn plugin_path(spec: &str, workspace: &Workspace, directories: &[PathBuf]) -> Re
     if name.split('/').any(|part| part.is_empty() || part == "..") {
         return Err("this is neither a path nor the name of a package".to_owned());
     }
-    bases()
-        .flat_map(Path::ancestors)
+    bases
+        .iter()
+        .flat_map(|base| base.ancestors())
         .map(|folder| folder.join("node_modules").join(name))
         .find(|package| package.is_dir())
         .ok_or_else(|| {
@@ -230,8 +247,8 @@ fn add_stamp(path: &Path, hasher: &mut DefaultHasher) {
 }
 
 /// Adds what the sources below a folder are at, those left out that have a stamp of their own.
-fn stamp_below(folder: &Path, but: &BTreeSet<&PathBuf>, hasher: &mut DefaultHasher) {
-    let mut left = vec![(folder.to_path_buf(), MAX_DEPTH)];
+fn stamp_below(top: &Path, but: &BTreeSet<&PathBuf>, hasher: &mut DefaultHasher) {
+    let mut left = vec![(top.to_path_buf(), MAX_DEPTH)];
     let mut room = MAX_ENTRIES;
     while let Some((folder, depth)) = left.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -245,7 +262,7 @@ fn stamp_below(folder: &Path, but: &BTreeSet<&PathBuf>, hasher: &mut DefaultHash
                 if depth > 0 && entry.file_name() != "node_modules" && entry.file_name() != ".git" {
                     left.push((path, depth - 1));
                 }
-            } else if is_source(&path) && !but.contains(&path) {
+            } else if is_source(path.strip_prefix(top).unwrap_or(&path)) && !but.contains(&path) {
                 add_stamp(&path, hasher);
             }
         }
@@ -293,7 +310,7 @@ mod tests {
             (".opencode/plugin/p.js", ""),
             (".opencode/plugin/p.json", ""),
         ]);
-        let found = look(&workspace, &[workspace.directory().join(".opencode")], &[]);
+        let found = look(&workspace, &[workspace.directory().join(".opencode")], &[], &[]);
         let scripts: Vec<_> = found
             .scripts
             .iter()
@@ -312,16 +329,46 @@ mod tests {
     fn notices_changes() {
         let (_folder, workspace) = folder(&[(".opencode/tool/a.js", "1"), (".opencode/lib/x.ts", "1")]);
         let directories = [workspace.directory().join(".opencode")];
-        let before = look(&workspace, &directories, &[]);
-        assert_eq!(before, look(&workspace, &directories, &[]));
+        let look = || look(&workspace, &directories, &[], &[workspace.directory(), &directories[0]]);
+        let before = look();
+        assert_eq!(before, look());
         fs::write(directories[0].join("lib/x.ts"), "22").unwrap();
-        let library = look(&workspace, &directories, &[]);
+        let library = look();
         assert_ne!(before.surroundings, library.surroundings);
         assert_eq!(before.scripts, library.scripts);
         fs::write(directories[0].join("tool/a.js"), "22").unwrap();
-        let tool = look(&workspace, &directories, &[]);
+        let tool = look();
         assert_eq!(library.surroundings, tool.surroundings);
         assert_ne!(library.scripts, tool.scripts);
+    }
+
+    #[test]
+    fn notices_what_is_installed_and_nothing_else_of_packages() {
+        let (_folder, workspace) = folder(&[
+            (".opencode/tool/a.js", "1"),
+            ("node_modules/x/index.js", "1"),
+            ("tools/notes.md", "1"),
+        ]);
+        let directory = workspace.directory();
+        let directories = [directory.join(".opencode")];
+        let surroundings = || look(&workspace, &directories, &[], &[directory, &directories[0]]).surroundings;
+        let mut before = surroundings();
+        let mut check = |path: &str, is_noticed: bool| {
+            let path = directory.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "new").unwrap();
+            let after = surroundings();
+            assert_eq!(before != after, is_noticed);
+            before = after;
+        };
+        check("node_modules/x/index.js", false);
+        check("node_modules/.cache", false);
+        check("node_modules/.package-lock.json", true);
+        check(".opencode/node_modules/y/index.js", true);
+        check(".opencode/node_modules/y/index.js", false);
+        check("bun.lock", true);
+        check(".opencode/agent/a.md", false);
+        check(".opencode/tool/prompt.md", true);
     }
 
     #[test]
@@ -333,7 +380,14 @@ mod tests {
         ]);
         let base = workspace.directory().to_path_buf();
         let check = |spec: Value, expected: Option<&str>| {
-            let found = look(&workspace, &[base.join(".opencode")], std::slice::from_ref(&spec));
+            let folder = base.join(".opencode");
+            let bases: &[&Path] = &[&base, &folder];
+            let found = look(
+                &workspace,
+                std::slice::from_ref(&folder),
+                std::slice::from_ref(&spec),
+                bases,
+            );
             let path = found.scripts.first().map(|script| script.path.clone());
             assert_eq!(
                 path,

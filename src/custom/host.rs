@@ -8,7 +8,7 @@
 
 #![allow(clippy::disallowed_methods)] // makes and removes the folder of the socket
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +19,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, interval, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::runtime::{self, Runtime};
+use crate::call::JsonMap;
 use crate::process::{Exit, Launch, Peer, Programs, Stdin};
 use crate::workspace::Workspace;
 
@@ -34,16 +35,25 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long it may take to end by itself.
 const END_LIMIT: Duration = Duration::from_millis(800);
 
+/// How long it may say nothing; it says that it is there every few seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// The longest message from the host.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
 
-/// How much memory the host may use before it is ended.
+/// How many questions of one call may wait.
+const MAX_QUESTIONS: usize = 256;
+
+/// How much memory the host may use before it is ended. Long before that it ends the thread that fills it.
 const MAX_MEMORY: u64 = 2 * 1024 * 1024 * 1024;
-const MEMORY_INTERVAL: Duration = Duration::from_millis(500);
+const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A host that ended this often in this time is not started again until the time is over.
 const MAX_STARTS: usize = 5;
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long after a start that failed nobody tries again.
+const START_PAUSE: Duration = Duration::from_secs(10);
 
 /// How much of what the host printed last is told when it dies.
 const TAIL: usize = 1000;
@@ -68,8 +78,16 @@ pub(super) struct Hosts {
     numbers: AtomicU64,
     /// The connection to the host, also to one that has ended. Never held across an await.
     link: Mutex<Option<Arc<Link>>>,
-    /// When hosts were started lately; held while one is.
-    starts: tokio::sync::Mutex<VecDeque<Instant>>,
+    /// Held while a host is started.
+    starts: tokio::sync::Mutex<Starts>,
+}
+
+/// How starting went lately.
+#[derive(Default)]
+struct Starts {
+    begun: VecDeque<Instant>,
+    /// When one failed last, and why.
+    failed: Option<(Instant, String)>,
 }
 
 /// What comes back in a conversation.
@@ -77,17 +95,17 @@ pub(super) struct Hosts {
 pub(super) enum Event {
     /// The answer; nothing follows.
     Done(Value),
-    /// New title or metadata.
-    Metadata(Value),
+    /// What the call has come to.
+    Progress(Progress),
     /// A question for the permission rules.
     Ask(Value),
 }
 
-#[derive(Deserialize)]
-struct Line {
-    op: String,
-    id: u64,
-    body: Value,
+/// What a call has come to: all that there is to say of it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Progress {
+    pub(super) title: Option<String>,
+    pub(super) metadata: JsonMap,
 }
 
 /// The connection to a running host.
@@ -99,15 +117,44 @@ struct Link {
 
 #[derive(Default)]
 struct State {
-    open: HashMap<u64, mpsc::UnboundedSender<Event>>,
+    open: HashMap<u64, Inbox>,
+    /// The files that the host has been told of.
+    known: HashSet<u64>,
     ended: Option<String>,
+}
+
+/// What has come in a conversation and waits: bounded, however much the host says.
+#[derive(Default)]
+struct Inbox {
+    /// The latest.
+    progress: Option<Progress>,
+    questions: VecDeque<Value>,
+    /// The answer, or why it cannot be read.
+    answer: Option<Result<Value, String>>,
+    news: Arc<Notify>,
+}
+
+impl Inbox {
+    fn add_progress(&mut self, progress: Progress) {
+        let title = self.progress.take().and_then(|before| before.title);
+        self.progress = Some(Progress {
+            title: progress.title.or(title),
+            ..progress
+        });
+    }
+
+    fn add_question(&mut self, question: Value) {
+        if self.questions.len() < MAX_QUESTIONS {
+            self.questions.push_back(question);
+        }
+    }
 }
 
 /// One request and what belongs to it.
 pub(super) struct Conversation {
     id: u64,
     link: Arc<Link>,
-    events: mpsc::UnboundedReceiver<Event>,
+    news: Arc<Notify>,
     is_done: bool,
 }
 
@@ -132,36 +179,43 @@ impl Hosts {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a request, to a host that is started if none runs. The request is an object; its `id` is put in.
-    pub(super) async fn request(&self, mut request: Value) -> Result<Conversation, String> {
+    /// Sends a request about a file, to a host that is started if none runs. `spec` says all about the file, and is sent to
+    /// a host that does not know it. The request is an object; the rest is put in.
+    pub(super) async fn request(&self, module: u64, spec: &Value, mut request: Value) -> Result<Conversation, String> {
         let link = self.link().await?;
         let id = self.number();
         request["id"] = json!(id);
-        let (sender, events) = mpsc::unbounded_channel();
+        request["module"] = json!(module);
+        let news = Arc::<Notify>::default();
         {
             let mut state = link.state();
             if let Some(reason) = &state.ended {
                 return Err(reason.clone());
             }
-            state.open.insert(id, sender);
+            if state.known.insert(module) {
+                request["spec"] = spec.clone();
+            }
+            let inbox = Inbox {
+                news: news.clone(),
+                ..Inbox::default()
+            };
+            state.open.insert(id, inbox);
+            // Within the lock, so that nobody speaks of a file before the host has been told of it.
+            link.send(&request);
         }
-        link.send(&request);
         Ok(Conversation {
             id,
             link,
-            events,
+            news,
             is_done: false,
         })
     }
 
-    /// Returns where imports are looked for that the project has not installed.
-    pub(super) fn helper_url(&self) -> String {
-        runtime::file_url(&self.settings.home.join("host.mjs"))
-    }
-
     /// Forgets a file, once its last call has ended.
     pub(super) fn unload(&self, module: u64) {
-        if let Some(link) = self.live() {
+        if let Some(link) = self.live()
+            && link.state().known.remove(&module)
+        {
             link.send(&json!({ "op": "unload", "module": module }));
         }
     }
@@ -180,13 +234,20 @@ impl Hosts {
         if let Some(link) = self.live() {
             return Ok(link);
         }
-        starts.retain(|start| start.elapsed() < STARTS_WITHIN);
-        if starts.len() >= MAX_STARTS {
+        if let Some((when, why)) = &starts.failed
+            && when.elapsed() < START_PAUSE
+        {
+            return Err(why.clone());
+        }
+        starts.begun.retain(|start| start.elapsed() < STARTS_WITHIN);
+        if starts.begun.len() >= MAX_STARTS {
             return Err(format!(
                 "The JavaScript host has ended {MAX_STARTS} times within a minute and is started again later."
             ));
         }
-        let link = self.start(&mut starts).await?;
+        let started = self.start(&mut starts.begun).await;
+        starts.failed = started.as_ref().err().map(|why| (Instant::now(), why.clone()));
+        let link = started?;
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
         Ok(link)
     }
@@ -228,10 +289,14 @@ impl Hosts {
         let mut peer = programs.converse(launch).await.map_err(|error| error.to_string())?;
         drop(peer.take_input());
         let printed = Arc::new(Mutex::new(String::new()));
+        let over = self.stop.child_token();
         for pipe in [peer.take_output(), peer.take_errors()].into_iter().flatten() {
             let (printed, name) = (printed.clone(), workspace.name().to_owned());
-            self.tasks.spawn(log_lines(pipe, name, printed));
+            let logging = log_lines(pipe, name, printed);
+            self.tasks.spawn(over.clone().run_until_cancelled_owned(logging));
         }
+        // What the host leaves behind may hold the pipes; nobody reads them any longer than it lives.
+        let over = over.drop_guard();
         let accepted = tokio::select! {
             accepted = timeout(START_LIMIT, listener.accept()) => accepted,
             exit = peer.ended() => return Err(death(exit, &printed)),
@@ -252,8 +317,13 @@ impl Hosts {
             out,
             state: Mutex::default(),
         });
-        let serving = serve(link.clone(), peer, stream, lines, printed, self.stop.clone());
-        self.tasks.spawn(serving);
+        let run = Run {
+            peer,
+            printed,
+            stop: self.stop.clone(),
+            _over: over,
+        };
+        self.tasks.spawn(run.serve(link.clone(), stream, lines));
         Ok(link)
     }
 }
@@ -269,63 +339,73 @@ fn listen() -> io::Result<(tempfile::TempDir, UnixListener)> {
     in_folder(std::env::temp_dir()).or_else(|_: io::Error| in_folder(PathBuf::from("/tmp")))
 }
 
-/// Looks after a host until it ends or is to end.
-async fn serve(
-    link: Arc<Link>,
+/// A running host.
+struct Run {
     peer: Peer,
-    stream: UnixStream,
-    mut lines: mpsc::UnboundedReceiver<String>,
     printed: Arc<Mutex<String>>,
     stop: CancellationToken,
-) {
-    let (from, mut to) = stream.into_split();
-    let reading = read_lines(&link, BufReader::new(from));
-    let writing = async {
-        while let Some(line) = lines.recv().await {
-            if to.write_all(line.as_bytes()).await.is_err() {
-                return;
+    /// Ends what reads its pipes.
+    _over: DropGuard,
+}
+
+impl Run {
+    /// Looks after a host until it ends or is to end.
+    async fn serve(self, link: Arc<Link>, stream: UnixStream, mut lines: mpsc::UnboundedReceiver<String>) {
+        let Self {
+            peer, printed, stop, ..
+        } = &self;
+        let (from, mut to) = stream.into_split();
+        let reading = read_lines(&link, BufReader::new(from));
+        let writing = async {
+            while let Some(line) = lines.recv().await {
+                if to.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
             }
-        }
-    };
-    let growing = async {
-        let mut ticks = interval(MEMORY_INTERVAL);
-        loop {
-            ticks.tick().await;
-            if peer.resident_bytes().is_some_and(|bytes| bytes > MAX_MEMORY) {
-                return;
+        };
+        let growing = async {
+            let mut ticks = interval(MEMORY_INTERVAL);
+            loop {
+                ticks.tick().await;
+                if peer.resident_bytes().is_some_and(|bytes| bytes > MAX_MEMORY) {
+                    return;
+                }
             }
-        }
-    };
-    let reason = tokio::select! {
-        exit = peer.ended() => death(exit, &printed),
-        reason = reading => match timeout(END_LIMIT, peer.ended()).await {
-            Ok(exit) => death(exit, &printed),
-            Err(_) => reason,
-        },
-        () = writing => "The JavaScript host cannot be reached any more.".to_owned(),
-        () = growing => format!("The JavaScript host was ended, because it used more than {} MiB of memory.", MAX_MEMORY >> 20),
-        () = stop.cancelled() => "The service is stopping.".to_owned(),
-    };
-    tracing::debug!(reason, "the JavaScript host ends");
-    link.end(reason);
-    drop(to);
-    // Told by the end of the connection; plugins may tidy up.
-    let _ = timeout(END_LIMIT, peer.ended()).await;
-    peer.stop().await;
+        };
+        let reason = tokio::select! {
+            exit = peer.ended() => death(exit, printed),
+            reason = reading => match timeout(END_LIMIT, peer.ended()).await {
+                Ok(exit) => death(exit, printed),
+                Err(_) => reason,
+            },
+            () = writing => "The JavaScript host cannot be reached any more.".to_owned(),
+            () = growing => format!("The JavaScript host was ended, because it used more than {} MiB of memory.", MAX_MEMORY >> 20),
+            () = stop.cancelled() => "The service is stopping.".to_owned(),
+        };
+        tracing::debug!(reason, "the JavaScript host ends");
+        link.end(reason);
+        drop(to);
+        // Told by the end of the connection; plugins may tidy up.
+        let _ = timeout(END_LIMIT, peer.ended()).await;
+        self.peer.stop().await;
+    }
 }
 
 /// Hands on what the host says, until it ends or says what it must not. Returns why.
 async fn read_lines(link: &Link, mut from: impl tokio::io::AsyncBufRead + Unpin) -> String {
     loop {
         let mut line = Vec::new();
-        match (&mut from).take(MAX_LINE).read_until(b'\n', &mut line).await {
-            Ok(_) if line.ends_with(b"\n") => {}
-            Ok(_) if line.len() as u64 >= MAX_LINE => return "The JavaScript host sent too long a message.".to_owned(),
-            Ok(_) | Err(_) => return "The JavaScript host closed its connection.".to_owned(),
+        let mut limited = (&mut from).take(MAX_LINE);
+        match timeout(SILENCE, limited.read_until(b'\n', &mut line)).await {
+            Err(_) => return format!("The JavaScript host said nothing for {} s.", SILENCE.as_secs()),
+            Ok(Ok(_)) if line.ends_with(b"\n") => {}
+            Ok(Ok(_)) if line.len() as u64 >= MAX_LINE => {
+                return "The JavaScript host sent too long a message.".to_owned();
+            }
+            Ok(Ok(_) | Err(_)) => return "The JavaScript host closed its connection.".to_owned(),
         }
-        match serde_json::from_slice(&line) {
-            Ok(line) => link.deliver(line),
-            Err(error) => return format!("The JavaScript host sent something else than messages: {error}."),
+        if link.deliver(&line).is_none() {
+            return "The JavaScript host sent something else than messages.".to_owned();
         }
     }
 }
@@ -372,29 +452,59 @@ impl Link {
         let _ = self.out.send(format!("{message}\n"));
     }
 
-    fn deliver(&self, line: Line) {
-        let Line { op, id, body } = line;
-        let event = match op.as_str() {
-            "done" | "loaded" => Event::Done(body),
-            "metadata" => Event::Metadata(body),
-            "ask" => Event::Ask(body),
-            _ => return,
+    /// Hands on one line, `WORD ID JSON`; nothing if it is none. What stands in it concerns its conversation only.
+    fn deliver(&self, line: &[u8]) -> Option<()> {
+        let mut parts = line.splitn(3, |byte| *byte == b' ');
+        let (word, id, json) = (parts.next()?, parts.next()?, parts.next()?);
+        let id: u64 = std::str::from_utf8(id).ok()?.parse().ok()?;
+        let add: Box<dyn FnOnce(&mut Inbox)> = match word {
+            b"alive" => return Some(()),
+            b"done" => {
+                let answer = serde_json::from_slice(json);
+                let answer = answer.map_err(|error| format!("What it returned cannot be read: {error}."));
+                Box::new(|inbox| inbox.answer = Some(answer))
+            }
+            b"metadata" => match serde_json::from_slice::<Progress>(json) {
+                Ok(progress) => Box::new(|inbox| inbox.add_progress(progress)),
+                Err(_) => return Some(()),
+            },
+            b"ask" => match serde_json::from_slice(json) {
+                Ok(question) => Box::new(|inbox| inbox.add_question(question)),
+                Err(_) => return Some(()),
+            },
+            _ => return None,
         };
-        let mut state = self.state();
-        let is_last = matches!(event, Event::Done(_));
-        if let Some(sender) = state.open.get(&id) {
-            // Whoever is gone has told the host to give up.
-            let _ = sender.send(event);
+        // Whoever is gone has told the host to give up.
+        if let Some(inbox) = self.state().open.get_mut(&id) {
+            add(inbox);
+            inbox.news.notify_one();
         }
-        if is_last {
-            state.open.remove(&id);
-        }
+        Some(())
     }
 
     fn end(&self, reason: String) {
         let mut state = self.state();
         state.ended = Some(reason);
-        state.open.clear();
+        for inbox in state.open.values() {
+            inbox.news.notify_one();
+        }
+    }
+
+    /// Takes what comes next in a conversation, if it is there.
+    fn take(&self, id: u64) -> Option<Result<Event, String>> {
+        let mut state = self.state();
+        if let Some(inbox) = state.open.get_mut(&id) {
+            if let Some(progress) = inbox.progress.take() {
+                return Some(Ok(Event::Progress(progress)));
+            }
+            if let Some(question) = inbox.questions.pop_front() {
+                return Some(Ok(Event::Ask(question)));
+            }
+            if let Some(answer) = inbox.answer.take() {
+                return Some(answer.map(Event::Done));
+            }
+        }
+        state.ended.clone().map(Err)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -404,18 +514,17 @@ impl Link {
 }
 
 impl Conversation {
-    /// Returns what comes next; an error is why nothing does.
+    /// Returns what comes next; an error is why nothing does. Nothing is lost if it is dropped.
     pub(super) async fn next(&mut self) -> Result<Event, String> {
-        match self.events.recv().await {
-            Some(event) => {
-                self.is_done = matches!(event, Event::Done(_));
-                Ok(event)
+        loop {
+            if let Some(next) = self.link.take(self.id) {
+                self.is_done = matches!(next, Ok(Event::Done(_)) | Err(_));
+                if self.is_done {
+                    self.link.state().open.remove(&self.id);
+                }
+                return next;
             }
-            None => {
-                self.is_done = true;
-                let reason = self.link.state().ended.clone();
-                Err(reason.unwrap_or_else(|| "The JavaScript host does not answer.".to_owned()))
-            }
+            self.news.notified().await;
         }
     }
 

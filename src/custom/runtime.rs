@@ -18,8 +18,9 @@ use tokio::io::AsyncReadExt as _;
 
 use crate::process::{Environment, Launch, Programs, Stdin};
 
-/// The oldest node that runs TypeScript and lets imports be found elsewhere.
+/// The oldest node that runs TypeScript and lets imports be found elsewhere, and from when on the line beside it does.
 const NODE: (u32, u32) = (22, 18);
+const NODE_23: (u32, u32) = (23, 6);
 
 /// From this on node has no switch for TypeScript that is more than types.
 const NODE_WITHOUT_TRANSFORM: u32 = 26;
@@ -27,20 +28,27 @@ const NODE_WITHOUT_TRANSFORM: u32 = 26;
 /// How long a runtime may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a project's files may import without having it installed.
-const PACKAGES: [&str; 2] = ["@opencode-ai/plugin", "zod"];
+/// What a project's files may import without having it installed, and the part of it that has a name of its own.
+const PACKAGES: [(&str, &str); 2] = [("@opencode-ai/plugin", "tool"), ("zod", "v4")];
 
-const FILES: [(&str, &str); 6] = [
-    ("host.mjs", include_str!("host.mjs")),
-    ("node_modules/zod/index.js", include_str!("vendor/zod.js")),
-    ("node_modules/zod/LICENSE", include_str!("vendor/zod.LICENSE")),
+const FILES: [(&str, &str); 10] = [
+    ("host.mjs", include_str!("javascript/host.mjs")),
+    ("thread.mjs", include_str!("javascript/thread.mjs")),
+    ("packages.mjs", include_str!("javascript/packages.mjs")),
+    ("schema.mjs", include_str!("javascript/schema.mjs")),
+    ("answer.mjs", include_str!("javascript/answer.mjs")),
+    ("node_modules/zod/index.js", include_str!("javascript/vendor/zod.js")),
+    (
+        "node_modules/zod/LICENSE",
+        include_str!("javascript/vendor/zod.LICENSE"),
+    ),
     (
         "node_modules/zod/package.json",
         r#"{"name":"zod","version":"4.1.8","license":"MIT","type":"module","exports":{".":"./index.js","./v4":"./index.js"}}"#,
     ),
     (
         "node_modules/@opencode-ai/plugin/index.js",
-        include_str!("vendor/plugin.js"),
+        include_str!("javascript/vendor/plugin.js"),
     ),
     (
         "node_modules/@opencode-ai/plugin/package.json",
@@ -115,12 +123,16 @@ async fn check(programs: &Programs, program: PathBuf, home: &Path) -> Result<Run
     }
     let version = version(programs, &program, home).await.unwrap_or_default();
     match parse_version(&version) {
-        Some(found) if found >= NODE => Ok(Runtime {
+        Some(found) if is_new_enough(found) => Ok(Runtime {
             kind: Kind::Node { major: found.0 },
             program,
         }),
         Some(_) | None => Err(RuntimeError::TooOld { program, version }),
     }
+}
+
+fn is_new_enough(version: (u32, u32)) -> bool {
+    version >= NODE && (version.0 != NODE_23.0 || version >= NODE_23)
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
@@ -162,7 +174,12 @@ impl Runtime {
         let arguments: Vec<OsString> = match self.kind {
             Kind::Bun => {
                 environment.insert("NODE_PATH".into(), home.join("node_modules").into());
-                vec!["--no-install".into(), host]
+                // Bun would read `.env` of the workspace, which may not be trusted, for the programs that tools start.
+                ["--no-install", "--env-file=/dev/null"]
+                    .into_iter()
+                    .map(OsString::from)
+                    .chain([host])
+                    .collect()
             }
             Kind::Node { major } => {
                 let mut arguments: Vec<OsString> = vec!["--no-warnings".into(), host];
@@ -219,13 +236,13 @@ fn write(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Writes a path as a URL.
+/// Writes a path as a URL, in the one way in which runtimes write it: they compare them letter by letter.
 pub(super) fn file_url(path: &Path) -> String {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt as _;
     let mut url = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._~-".contains(&byte) {
+        if byte.is_ascii_graphic() && !b"\"#<>?`{}%\\".contains(&byte) {
             url.push(char::from(byte));
         } else {
             let _ = write!(url, "%{byte:02X}");
@@ -239,13 +256,16 @@ fn import_map(home: &Path, directories: &[PathBuf]) -> Value {
     let entry = |package: &str| json!(file_url(&home.join(format!("node_modules/{package}/index.js"))));
     let mut scopes = Map::new();
     for directory in directories {
-        let is_there = |package: &&str| {
+        let is_there = |package: &str| {
             directory
                 .ancestors()
                 .any(|folder| folder.join("node_modules").join(package).is_dir())
         };
-        let missing = PACKAGES.iter().filter(|package| !is_there(package));
-        let imports: Map<String, Value> = missing.map(|package| ((*package).to_owned(), entry(package))).collect();
+        let missing = PACKAGES.iter().filter(|(package, _)| !is_there(package));
+        let names = missing.flat_map(|(package, part)| [(package, String::new()), (package, format!("/{part}"))]);
+        let imports: Map<String, Value> = names
+            .map(|(package, part)| (format!("{package}{part}"), entry(package)))
+            .collect();
         scopes.insert(file_url(directory) + "/", Value::Object(imports));
     }
     scopes.insert(file_url(home) + "/", json!({ "zod": entry("zod") }));
@@ -267,10 +287,23 @@ mod tests {
     }
 
     #[test]
+    fn knows_which_node_will_do() {
+        let check = |version: (u32, u32), expected: bool| assert_eq!(is_new_enough(version), expected, "{version:?}");
+        check((20, 99), false);
+        check((22, 17), false);
+        check((22, 18), true);
+        check((23, 5), false);
+        check((23, 6), true);
+        check((24, 0), true);
+    }
+
+    #[test]
     fn writes_urls() {
         let check = |path: &str, expected: &str| assert_eq!(file_url(Path::new(path)), expected);
         check("/a/b-c.d_e~f", "file:///a/b-c.d_e~f");
         check("/a b/ü#?%", "file:///a%20b/%C3%BC%23%3F%25");
+        check("/@a+b (1)/c,d=e", "file:///@a+b%20(1)/c,d=e");
+        check("/\"<>`{}\\", "file:///%22%3C%3E%60%7B%7D%5C");
     }
 
     #[test]

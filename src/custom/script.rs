@@ -3,6 +3,7 @@
 //! *Invariant:* a tool asks for its own name before it runs; what else it asks goes through the same rules. A tool and a
 //! hook keep the file as it was when they were made, until the last of them is gone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::discovery::{Kind, Script};
-use super::host::{Conversation, Event, Hosts};
+use super::host::{Conversation, Event, Hosts, Progress};
 use crate::call::{
     Ask, Attachment, AttachmentContent, Definition, Effect, JsonMap, OutputText, Source, ToolOutput, json_map,
 };
@@ -21,7 +22,7 @@ use crate::permission::Refusal;
 use crate::tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError, invalid_arguments};
 
 /// How long a file may take to load.
-const LOAD_LIMIT: Duration = Duration::from_secs(20);
+const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
 /// The most bytes of arguments that a prompt shows.
 const MAX_SHOWN: usize = 64 * 1024;
@@ -32,6 +33,12 @@ pub(super) struct Module {
     spec: Value,
     shown: String,
     hosts: Arc<Hosts>,
+}
+
+impl Module {
+    async fn request(&self, request: Value) -> Result<Conversation, String> {
+        self.hosts.request(self.id, &self.spec, request).await
+    }
 }
 
 impl Drop for Module {
@@ -54,9 +61,12 @@ pub(super) enum LoadError {
     /// It is at fault, and so is as long as it stays as it is.
     #[error("{0}")]
     File(String),
-    /// There is no host, or it has ended; that may be over the next time.
+    /// There is no host; that may be over the next time.
     #[error("{0}")]
-    Host(String),
+    NoHost(String),
+    /// The host has ended meanwhile, for this file or for something else.
+    #[error("{0}")]
+    HostEnded(String),
 }
 
 #[derive(Deserialize)]
@@ -115,12 +125,6 @@ struct RawAsk {
     metadata: JsonMap,
 }
 
-#[derive(Deserialize)]
-struct RawProgress {
-    title: Option<String>,
-    metadata: JsonMap,
-}
-
 /// Loads a file and finds out what it offers.
 pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) -> Result<Loaded, LoadError> {
     let workspace = hosts.workspace();
@@ -136,7 +140,6 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
             "name": name,
             "options": script.options,
             "config": if script.kind == Kind::Plugin { config } else { &Value::Null },
-            "helper": hosts.helper_url(),
             "workspace": {
                 "name": workspace.name(),
                 "directory": workspace.directory().to_string_lossy(),
@@ -147,14 +150,12 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
         hosts: hosts.clone(),
     });
     let loading = async {
-        hosts
-            .request(json!({ "op": "load", "module": module.spec }))
-            .await?
-            .answer()
-            .await
+        let loading = module.request(json!({ "op": "load" })).await;
+        let answer = loading.map_err(LoadError::NoHost)?.answer().await;
+        answer.map_err(LoadError::HostEnded)
     };
     let answer = match tokio::time::timeout(LOAD_LIMIT, loading).await {
-        Ok(answer) => answer.map_err(LoadError::Host)?,
+        Ok(answer) => answer?,
         Err(_) => {
             let problem = format!("it did not load within {} s", LOAD_LIMIT.as_secs());
             return Err(LoadError::File(problem));
@@ -232,15 +233,13 @@ impl Tool for ScriptTool {
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         ask_to_run(&self.about.name, &input, ctx).await?;
-        let hosts = &self.module.hosts;
         let request = json!({
             "op": "call",
-            "module": self.module.spec,
             "tool": self.about.name,
             "args": input,
-            "context": context(hosts, ctx),
+            "context": context(&self.module.hosts, ctx),
         });
-        let conversation = hosts.request(request).await.map_err(ToolError::failed)?;
+        let conversation = self.module.request(request).await.map_err(ToolError::failed)?;
         let answer = converse(conversation, ctx).await?;
         let done: Done<Returned> = serde_json::from_value(answer).map_err(|error| ToolError::Internal(error.into()))?;
         match done {
@@ -303,6 +302,7 @@ fn context(hosts: &Hosts, ctx: &CallContext) -> Value {
 async fn converse(mut conversation: Conversation, ctx: &CallContext) -> Result<Value, ToolError> {
     let mut asking = FuturesUnordered::new();
     let mut refusals: Vec<Refusal> = Vec::new();
+    let mut shown = BTreeSet::new();
     let mut is_aborted = false;
     loop {
         tokio::select! {
@@ -312,11 +312,9 @@ async fn converse(mut conversation: Conversation, ctx: &CallContext) -> Result<V
                 conversation.abort();
             }
             event = conversation.next() => match event {
-                _ if is_aborted && !matches!(event, Ok(Event::Metadata(_) | Event::Ask(_))) => return Err(ToolError::Cancelled),
-                Ok(Event::Metadata(body)) => {
-                    if let Ok(RawProgress { title, metadata }) = serde_json::from_value(body) {
-                        ctx.progress(title, metadata).await;
-                    }
+                _ if is_aborted && !matches!(event, Ok(Event::Progress(_) | Event::Ask(_))) => return Err(ToolError::Cancelled),
+                Ok(Event::Progress(Progress { title, metadata })) => {
+                    ctx.progress(title, instead_of(&mut shown, metadata)).await;
                 }
                 Ok(Event::Ask(body)) => {
                     if let Ok(ask) = serde_json::from_value::<RawAsk>(body) {
@@ -333,6 +331,16 @@ async fn converse(mut conversation: Conversation, ctx: &CallContext) -> Result<V
             }
         }
     }
+}
+
+/// Makes a patch of metadata that stands in the place of what was shown before: keys that are not there any more go.
+fn instead_of(shown: &mut BTreeSet<String>, metadata: JsonMap) -> JsonMap {
+    let keys = metadata.keys().cloned().collect();
+    let before = std::mem::replace(shown, keys);
+    let gone = before.into_iter().filter(|key| !shown.contains(key));
+    let mut patch: JsonMap = gone.map(|key| (key, Value::Null)).collect();
+    patch.extend(metadata);
+    patch
 }
 
 async fn answer(ask: RawAsk, ctx: &CallContext) -> (Value, Result<(), Refusal>) {
@@ -402,12 +410,11 @@ impl Hook for ScriptHook {
         };
         let request = json!({
             "op": "hook",
-            "module": self.module.spec,
             "point": point.as_str(),
             "input": input,
             "output": output,
         });
-        let conversation = self.module.hosts.request(request).await.map_err(failed)?;
+        let conversation = self.module.request(request).await.map_err(failed)?;
         let answer = conversation.answer().await.map_err(failed)?;
         let done: Done<Value> = serde_json::from_value(answer).map_err(|error| failed(error.to_string()))?;
         match done.error {

@@ -1,13 +1,18 @@
 //! Custom tools, plugins and executables with a manifest, in the real program and the real runtimes.
 
+mod faults;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::support::{Server, Setup, bash, eventually, kept, request, test};
+use super::support::{Server, Setup, bash, eventually, gone, json_of, kept, processes, reply, request, test, waiting};
 use toolgate::grpc::proto::*;
+
+/// Every runtime that there is support for.
+const RUNTIMES: [&str; 3] = ["bun", "node-22", "deno"];
 
 /// What a project may have, with every feature that the runtimes could differ in.
 const SUM: &str = r#"import { tool } from "@opencode-ai/plugin"
@@ -24,6 +29,28 @@ export default tool({
   },
 })
 export const fails = tool({ description: "Fails", args: {}, async execute() { throw new Error("boom") } })
+const place = tool.schema.object({ name: tool.schema.string().min(2).describe("inner"), kind: tool.schema.enum(["a", "b"]) })
+export const rich = tool({
+  description: "Returns all that can be returned",
+  args: { place: place.describe("where"), more: tool.schema.array(tool.schema.union([tool.schema.string(), tool.schema.number()])).optional() },
+  async execute({ place, more }, context) {
+    const { agent, directory, worktree, sessionID, messageID, callID, extra } = context
+    context.metadata({ title: "asking", metadata: { step: 1, gone: true } })
+    await context.ask({ permission: "deploy", patterns: [place.name], always: ["*"], metadata: { kind: place.kind } })
+    context.metadata({ metadata: { step: 2 } })
+    return {
+      title: "rich",
+      output: [agent, directory === worktree, typeof sessionID, messageID.startsWith("msg_"), typeof callID, typeof extra, more].join(" "),
+      metadata: { place },
+      attachments: [{ type: "file", mime: "text/plain", url: "data:text/plain;base64,aGk=", filename: "hi.txt" }],
+    }
+  },
+})
+export const waits = tool({
+  description: "Waits for its end",
+  args: {},
+  execute: (_, { abort }) => new Promise((_, fail) => abort.addEventListener("abort", () => fail(abort.reason))),
+})
 "#;
 const TWICE: &str = "export const twice = (x: number): number => 2 * x\n";
 const TRAPS: &str = r#"const args = {}
@@ -67,7 +94,9 @@ fn runtime(name: &str) -> String {
 }
 
 async fn with_runtime(name: &str, files: &[(&str, &str)]) -> Server {
-    let mut server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name))).await;
+    let mut setup = Setup::permission(json!({"*": "allow", "deploy": {"*": "allow", "moon": "ask"}}));
+    setup.env = trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name)).env;
+    let mut server = Server::with(setup).await;
     project(&server, files);
     server.kill9().await;
     server.restart().await;
@@ -100,6 +129,15 @@ fn error(call: &Call) -> String {
     }
 }
 
+async fn cancel(server: &Server, id: &str) {
+    let cancel = CancelCallRequest { call_id: id.to_owned() };
+    server.tools().cancel_call(cancel).await.unwrap();
+    eventually("the end of a call that was cancelled", async || {
+        server.get(id).await.state() == CallState::Failed
+    })
+    .await;
+}
+
 async fn sources(server: &Server) -> Vec<ToolSourceInfo> {
     let info = server
         .info()
@@ -119,7 +157,7 @@ fn every_runtime_gives_the_same() {
             (".opencode/plugin/p.js", PLUGIN),
         ];
         let mut seen = Vec::new();
-        for name in ["bun", "node-22"] {
+        for name in RUNTIMES {
             let server = with_runtime(name, &files).await;
             let listed = listed(&server).await;
             let sum = server.run("sum", json!({"a": 1})).await;
@@ -138,15 +176,154 @@ fn every_runtime_gives_the_same() {
                 .find(|source| source.name == ".opencode/tool/broken.js")
                 .unwrap();
             assert_eq!(broken.state(), ToolSourceState::Failed);
-            assert!(!broken.problem.is_empty());
-            seen.push((listed, output(&sum)));
+            assert!(
+                broken.problem.ends_with("(at .opencode/tool/broken.js:1:6)") || name != "bun",
+                "{}",
+                broken.problem
+            );
+            seen.push((listed, shown(&sum), error(&invalid), rich(&server).await));
         }
         assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[0], seen[2]);
         let names: Vec<&str> = seen[0].0.iter().map(|tool| tool.name.as_str()).collect();
-        assert_eq!(names, ["sum", "sum_fails", "where"]);
-        let schema: Value = serde_json::from_str(&seen[0].0[0].input_schema_json).unwrap();
-        assert_eq!(schema["required"], json!(["a"]));
-        assert_eq!(schema["properties"]["a"]["description"], "left side");
+        assert_eq!(names, ["sum", "sum_fails", "sum_rich", "sum_waits", "where"]);
+        let schema = |index: usize| serde_json::from_str::<Value>(&seen[0].0[index].input_schema_json).unwrap();
+        assert_eq!(schema(0)["required"], json!(["a"]));
+        assert_eq!(schema(0)["properties"]["a"]["description"], "left side");
+        let place = &schema(2)["properties"]["place"];
+        assert_eq!(
+            (&place["description"], &place["properties"]["name"]["description"]),
+            (&json!("where"), &json!("inner"))
+        );
+    });
+}
+
+/// What a call came to, without what differs from call to call.
+fn shown(call: &Call) -> Value {
+    let Some(call::Ending::Completed(completed)) = &call.ending else {
+        return json!(error(call));
+    };
+    let attachments = completed
+        .attachments
+        .iter()
+        .map(|one| format!("{} {} {:?}", one.mime, one.filename, one.content));
+    let attachments: Vec<String> = attachments.collect();
+    let metadata = completed.metadata.as_ref().map(json_of);
+    json!({"title": call.title, "output": completed.output, "metadata": metadata, "attachments": attachments})
+}
+
+/// Runs the tool that does all there is: allowed, refused, told to end; and tells what was seen of it.
+async fn rich(server: &Server) -> Value {
+    let input = |name: &str| json!({"place": {"name": name, "kind": "a"}, "more": ["x", 1]});
+    let allowed = server.run("sum_rich", input("here")).await;
+    let updates: Vec<Value> = server
+        .watch(&allowed.call_id, 0)
+        .await
+        .unwrap()
+        .iter()
+        .filter_map(|event| match &event.event {
+            Some(call_event::Event::Metadata(update)) => {
+                Some(json!([update.title, update.metadata.as_ref().map(json_of)]))
+            }
+            _ => None,
+        })
+        .collect();
+    let short = error(&server.run("sum_rich", input("x")).await);
+    let mut tools = server.tools();
+    let mut stream = tools
+        .execute_tool(kept("refused", request("sum_rich", input("moon"))))
+        .await
+        .unwrap()
+        .into_inner();
+    let prompt = waiting(&mut stream).await;
+    let mut reject = reply(&prompt.prompt_id, PromptDecision::Reject);
+    reject.message = "not there".to_owned();
+    let reject = ReplyPromptRequest {
+        reply: Some(reject),
+        name: "ann".to_owned(),
+    };
+    server.permissions().reply_prompt(reject).await.unwrap();
+    eventually("the refused call has ended", async || {
+        server.get("refused").await.state() == CallState::Failed
+    })
+    .await;
+    drop(
+        tools
+            .execute_tool(kept("waits", request("sum_waits", json!({}))))
+            .await
+            .unwrap(),
+    );
+    cancel(server, "waits").await;
+    let Some(prompt::Request::Permission(asked)) = prompt.request else {
+        panic!("{prompt:?}");
+    };
+    let asked = json!([
+        asked.permission,
+        asked.patterns,
+        asked.always,
+        asked.metadata.as_ref().map(json_of)
+    ]);
+    let ends = [shown(&server.get("refused").await), shown(&server.get("waits").await)];
+    json!([shown(&allowed), updates, short, asked, ends])
+}
+
+#[test]
+fn arguments_are_of_the_projects_own_zod() {
+    test(async {
+        let tool = |package: &str| {
+            let arguments = "{ s: z.string().min(1).max(5).describe(\"a text\"), n: z.number().int().min(0).default(7), \
+                             l: z.array(z.enum([\"a\", \"b\"])).max(2).optional(), o: z.object({ k: z.boolean().describe(\"inner\") }).optional() }";
+            format!(
+                "import {{ z }} from \"{package}\"\nexport default {{ description: \"d\", args: {arguments}, execute: async (args) => JSON.stringify(args) }}\n"
+            )
+        };
+        let (four, three) = (tool("zod"), tool("zod/v3"));
+        let files = [
+            (".opencode/tool/four.ts", four.as_str()),
+            (".opencode/tool/three.ts", &three),
+        ];
+        for name in RUNTIMES {
+            let mut server = Server::with(trusted().env("TOOLGATE_EXTENSIONS_RUNTIME", &runtime(name))).await;
+            project(&server, &files);
+            let packages = server.work().join(".opencode/node_modules");
+            fs::create_dir(&packages).unwrap();
+            // Another version than the one that is brought along.
+            let zod = crate::support::installed("npm/node_modules/zod");
+            std::os::unix::fs::symlink(zod, packages.join("zod")).unwrap();
+            server.kill9().await;
+            server.restart().await;
+            for tool in listed(&server).await {
+                let schema: Value = serde_json::from_str(&tool.input_schema_json).unwrap();
+                let at = |path: &str| {
+                    schema
+                        .pointer(path)
+                        .unwrap_or_else(|| panic!("{name}: {path} of {schema}"))
+                };
+                assert_eq!(at("/required"), &json!(["s"]), "{name}");
+                assert_eq!(at("/properties/s/description"), "a text");
+                assert_eq!(
+                    (at("/properties/s/minLength"), at("/properties/s/maxLength")),
+                    (&json!(1), &json!(5))
+                );
+                assert_eq!(
+                    (at("/properties/n/type"), at("/properties/n/default")),
+                    (&json!("integer"), &json!(7))
+                );
+                assert_eq!(at("/properties/l/items/enum"), &json!(["a", "b"]));
+                assert_eq!(at("/properties/l/maxItems"), &json!(2));
+                assert_eq!(at("/properties/o/properties/k/description"), "inner");
+                assert_eq!(
+                    output(&server.run(&tool.name, json!({"s": "x"})).await),
+                    r#"{"s":"x","n":7}"#
+                );
+            }
+            assert_eq!(
+                names(&server).await,
+                ["four", "three"],
+                "{name}: {:?}",
+                sources(&server).await
+            );
+        }
     });
 }
 
@@ -186,7 +363,7 @@ fn the_prompt_shows_what_a_plugin_made_of_a_command() {
 #[test]
 fn what_goes_wrong_in_one_file_stays_there() {
     test(async {
-        for name in ["bun", "node-22"] {
+        for name in RUNTIMES {
             let other = TRAPS.to_owned();
             let server = with_runtime(
                 name,
@@ -202,17 +379,10 @@ fn what_goes_wrong_in_one_file_stays_there() {
             assert!(format!("{:?}", events.last()).contains("ran longer than"), "{events:?}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
             let exit = error(&server.run("trap_exit", json!({})).await);
-            assert!(exit.contains(".opencode/tool/trap.js ended while"), "{exit}");
+            assert!(exit.starts_with("process.exit(7) was called"), "{exit}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
             assert_eq!(server.get("slow").await.state(), CallState::Running, "{name}");
-            let cancel = CancelCallRequest {
-                call_id: "slow".to_owned(),
-            };
-            server.tools().cancel_call(cancel).await.unwrap();
-            eventually("the end of the slow call", async || {
-                server.get("slow").await.state() == CallState::Failed
-            })
-            .await;
+            cancel(&server, "slow").await;
         }
     });
 }

@@ -13,6 +13,7 @@ MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @mod
 MCP_PYPI=2026.10.19 # mcp-server-time
 BUN=1.4.5
 NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
+DENO=2.9.6 # the third
 GRPCIO=1.85.1 # of Python, with its code generator
 MCP_SDK=1.32.2 # of TypeScript; for Node 18 and later
 MCP_INSPECTOR=0.15.0 # its command line; later ones want a newer Node
@@ -207,6 +208,20 @@ ensure_node() {
     name="$(architecture arm64)" && npm_program node-22 "node-linux-$name@$NODE" node && "$bin/node-22" --version >/dev/null 2>&1
 }
 
+# Deno's own package for npm fetches the program by a script; the program's package has it, in its main folder.
+ensure_deno() {
+    [[ "$("$bin/deno" --version 2>/dev/null)" == "deno $DENO "* ]] && return 0
+    rm -f "$bin/deno"
+    if [[ "$(deno --version 2>/dev/null)" == "deno $DENO "* ]]; then
+        ln -s "$(command -v deno)" "$bin/deno"
+        return 0
+    fi
+    local package
+    package="@deno/linux-$(architecture arm64)-glibc" || return 1
+    npm_install "$package@$DENO" && chmod +x "$tools/npm/node_modules/$package/deno" &&
+        ln -s "$tools/npm/node_modules/$package/deno" "$bin/deno" && "$bin/deno" --version >/dev/null 2>&1
+}
+
 # The clients stay where npm puts them: tests load them from there.
 ensure_mcp_sdk() {
     command -v node >/dev/null || return 1
@@ -254,6 +269,7 @@ ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it h
 ensure_grpcio || echo "grpcio: not installed, and pip could not install it here"
 ensure_bun || echo "bun: not installed, and npm could not install it here"
 ensure_node || echo "node-22: not installed, and npm could not install it here"
+ensure_deno || echo "deno: not installed, and npm could not install it here"
 ensure_mcp_sdk || echo "mcp-sdk: not installed, and npm could not install it here"
 ensure_typescript || echo "typescript: not installed, and npm could not install it here"
 ensure_pyright || echo "pyright: not installed, and npm could not install it here"
