@@ -219,6 +219,22 @@ pub struct Definition {
     pub advertised: bool,
 }
 
+impl Definition {
+    /// Describes a tool that is not built in: every model is told of it, and it is asked for under its own name.
+    pub fn foreign(name: &str, description: &str, input_schema: &Value, source: Source, effects: &[Effect]) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input_schema: input_schema.clone(),
+            source,
+            effects: effects.to_vec(),
+            permissions: vec![name.to_owned()],
+            experimental: false,
+            advertised: true,
+        }
+    }
+}
+
 /// The model that a call or a list of tools is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Model {

@@ -49,8 +49,11 @@ pub fn parse(front: &str) -> Result<JsonMap, FrontMatterError> {
     }
     match yaml(front) {
         Ok(map) => Ok(map),
-        // What people write as `description: Use it when: always` is no YAML, and is meant as text.
-        Err(problem) => yaml(&quote_colons(front)).map_err(|_| problem),
+        // What people write as `description: Use it when: always` is no YAML, and is meant as text. So is
+        // `[draft] Use when: always`, but what may be YAML by itself is taken for that as long as it can be.
+        Err(problem) => yaml(&quote_colons(front, is_plain_value))
+            .or_else(|_| yaml(&quote_colons(front, is_unquoted)))
+            .map_err(|_| problem),
     }
 }
 
@@ -84,10 +87,10 @@ fn yaml(front: &str) -> Result<JsonMap, FrontMatterError> {
     }
 }
 
-/// Quotes the plain values of top-level keys that have a colon in them.
-fn quote_colons(front: &str) -> String {
+/// Quotes those values of top-level keys that have a colon in them and are meant as text.
+fn quote_colons(front: &str, is_text: impl Fn(&str) -> bool) -> String {
     let quoted = front.lines().map(|line| match line.split_once(": ") {
-        Some((key, value)) if is_plain_key(key) && value.contains(':') && is_plain_value(value.trim()) => {
+        Some((key, value)) if is_plain_key(key) && value.contains(':') && is_text(value.trim()) => {
             format!("{key}: {}\n", Value::from(value.trim()))
         }
         Some(_) | None => format!("{line}\n"),
@@ -100,7 +103,11 @@ fn is_plain_key(key: &str) -> bool {
 }
 
 fn is_plain_value(value: &str) -> bool {
-    !value.starts_with(['"', '\'', '{', '[', '|', '>', '&', '*', '!'])
+    is_unquoted(value) && !value.starts_with(['{', '[', '&', '*', '!'])
+}
+
+fn is_unquoted(value: &str) -> bool {
+    !value.starts_with(['"', '\'', '|', '>'])
 }
 
 #[cfg(test)]
@@ -125,6 +132,11 @@ mod tests {
         let check = |front: &str, expected: Value| assert_eq!(Value::Object(parse(front).unwrap()), expected);
         check("a: Use when: b, c: d\n", json!({"a": "Use when: b, c: d"}));
         check("a: \"b: c\"\nd: |\n  e: f\n", json!({"a": "b: c", "d": "e: f\n"}));
+        check(
+            "a: [draft] Use when: b\nc: *note*: d\ne: @f: g",
+            json!({"a": "[draft] Use when: b", "c": "*note*: d", "e": "@f: g"}),
+        );
+        check("a: b: c\nd: {e: false}", json!({"a": "b: c", "d": {"e": false}}));
         check("", json!({}));
     }
 

@@ -39,8 +39,7 @@ use crate::tools::invalid::Invalid;
 use crate::tools::list::List;
 use crate::tools::lsp::AskServers;
 use crate::tools::multiedit::MultiEdit;
-use crate::tools::plan_enter::PlanEnter;
-use crate::tools::plan_exit::PlanExit;
+use crate::tools::plan::PlanSwitch;
 use crate::tools::question::Question;
 use crate::tools::read::Read;
 use crate::tools::revert::Revert;
@@ -141,8 +140,8 @@ fn builtin(
         tools.push(Arc::new(Batch));
     }
     if flags.plan_mode {
-        tools.push(Arc::new(PlanExit::new(plans.clone())));
-        tools.push(Arc::new(PlanEnter::new(plans.clone())));
+        tools.push(Arc::new(PlanSwitch::exit(plans.clone())));
+        tools.push(Arc::new(PlanSwitch::enter(plans.clone())));
     }
     tools
 }

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 
-use super::script::ask_to_run;
-use crate::call::{Definition, Effect, JsonMap, OutputText, Source, ToolOutput};
+use super::script::{ANYTHING, ask_to_run};
+use crate::call::{Definition, JsonMap, OutputText, Source, ToolOutput};
 use crate::process::{Environment, Exit, Launch, Peer, Programs, Stdin};
 use crate::tool::{CallContext, Offer, Tool, ToolError};
 
@@ -181,16 +181,13 @@ impl Tool for ManifestTool {
     }
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
-        Definition {
-            name: self.name.clone(),
-            description: self.description.clone(),
-            input_schema: self.parameters.clone(),
-            source: Source::Custom,
-            effects: vec![Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network],
-            permissions: vec![self.name.clone()],
-            experimental: false,
-            advertised: true,
-        }
+        Definition::foreign(
+            &self.name,
+            &self.description,
+            &self.parameters,
+            Source::Custom,
+            &ANYTHING,
+        )
     }
 
     fn example(&self) -> &str {

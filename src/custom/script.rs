@@ -24,6 +24,9 @@ use crate::tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolErro
 /// How long a file may take to load.
 const LOAD_LIMIT: Duration = Duration::from_secs(30);
 
+/// What a script may do: what a program may.
+pub(super) const ANYTHING: [Effect; 4] = [Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network];
+
 /// The most bytes of arguments that a prompt shows.
 const MAX_SHOWN: usize = 64 * 1024;
 
@@ -207,20 +210,17 @@ impl Tool for ScriptTool {
     }
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
-        Definition {
-            name: self.about.name.clone(),
-            description: self.about.description.clone(),
-            input_schema: self.about.schema.clone(),
-            source: match self.kind {
-                Kind::Tools => Source::Custom,
-                Kind::Plugin => Source::Plugin,
-            },
-            // A script may do anything that a program may.
-            effects: vec![Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network],
-            permissions: vec![self.about.name.clone()],
-            experimental: false,
-            advertised: true,
-        }
+        let AboutTool {
+            name,
+            description,
+            schema,
+            ..
+        } = &self.about;
+        let source = match self.kind {
+            Kind::Tools => Source::Custom,
+            Kind::Plugin => Source::Plugin,
+        };
+        Definition::foreign(name, description, schema, source, &ANYTHING)
     }
 
     fn example(&self) -> &str {

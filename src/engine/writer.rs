@@ -29,6 +29,9 @@ pub(crate) const QUEUE: usize = 32;
 /// Output that waits to be announced is announced when it is this much.
 const OUTPUT_BATCH: usize = 1024 * 1024;
 
+/// Bytes of metadata that a call may show before its end.
+const MAX_METADATA: usize = 1024 * 1024;
+
 /// Metadata is announced at most this often.
 const METADATA_EVERY: Duration = Duration::from_millis(100);
 
@@ -103,6 +106,9 @@ pub(crate) struct LogWriter {
     redactor: Redactor,
     output: Output,
     metadata: JsonMap,
+    /// At most so many bytes the metadata has.
+    metadata_bytes: usize,
+    metadata_is_full: bool,
     pending_patch: Option<(Option<String>, JsonMap)>,
     last_metadata: Option<Instant>,
     open_prompts: Vec<PromptId>,
@@ -128,6 +134,8 @@ impl LogWriter {
             output: Output::without_secrets(redactor.stream()),
             redactor,
             metadata: JsonMap::new(),
+            metadata_bytes: 0,
+            metadata_is_full: false,
             pending_patch: None,
             last_metadata: None,
             open_prompts: Vec::new(),
@@ -251,7 +259,10 @@ impl LogWriter {
         if let Some(title) = &mut title {
             self.redactor.string(title);
         }
-        merge(&mut self.metadata, patch.clone());
+        if !self.take_metadata(&patch) {
+            patch.clear();
+            self.tell_metadata_is_full().await;
+        }
         if let Some(title) = &title {
             self.record.title.clone_from(title);
         }
@@ -262,6 +273,33 @@ impl LogWriter {
         // A null in the patch must reach the readers, so this does not clear.
         pending.extend(patch);
         self.flush_due().await;
+    }
+
+    /// Merges a patch into what the call has shown; false if that would be too much.
+    fn take_metadata(&mut self, patch: &JsonMap) -> bool {
+        self.metadata_bytes += size_of(patch);
+        if self.metadata_bytes > MAX_METADATA {
+            // Most patches replace what is there.
+            let mut merged = self.metadata.clone();
+            merge(&mut merged, patch.clone());
+            let size = size_of(&merged);
+            if size > MAX_METADATA {
+                self.metadata_bytes = size_of(&self.metadata);
+                return false;
+            }
+            (self.metadata, self.metadata_bytes) = (merged, size);
+        } else {
+            merge(&mut self.metadata, patch.clone());
+        }
+        true
+    }
+
+    async fn tell_metadata_is_full(&mut self) {
+        if !std::mem::replace(&mut self.metadata_is_full, true) {
+            let kind = "metadata".to_owned();
+            let text = format!("What would make the metadata larger than {MAX_METADATA} bytes is left out.");
+            self.append(vec![EventKind::Warning { kind, text }]).await;
+        }
     }
 
     /// Stores output without its secrets.
@@ -500,6 +538,11 @@ impl LogWriter {
     fn complain(&self, what: &str, error: &StoreError) {
         tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
     }
+}
+
+fn size_of(metadata: &JsonMap) -> usize {
+    let sizes = metadata.iter().map(|(key, value)| key.len() + value.to_string().len());
+    sizes.sum()
 }
 
 /// Applies a metadata patch: absent keys stay, null clears, any other value replaces the key's whole value.

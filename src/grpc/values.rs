@@ -10,22 +10,34 @@ use tonic::Status;
 use super::status::bad_field;
 use crate::call::{JsonMap, Timestamp};
 
+/// How deeply what is shown is nested. Readers take messages nested 100 deep, each level of JSON is up to three of them, and
+/// a struct stands inside others.
+const MAX_LEVELS: usize = 28;
+
+/// Below [`MAX_LEVELS`], what is nested deeper is written as JSON text: a client that could not read one value could not read
+/// the list or the stream that it stands in.
 pub(crate) fn to_struct(map: JsonMap) -> Struct {
+    fields_to_wire(map, MAX_LEVELS)
+}
+
+fn fields_to_wire(map: JsonMap, levels: usize) -> Struct {
+    let fields = map.into_iter();
     Struct {
-        fields: map.into_iter().map(|(key, value)| (key, to_wire(value))).collect(),
+        fields: fields.map(|(key, value)| (key, to_wire(value, levels - 1))).collect(),
     }
 }
 
-fn to_wire(value: Value) -> WireValue {
+fn to_wire(value: Value, levels: usize) -> WireValue {
     let kind = match value {
         Value::Null => Kind::NullValue(0),
         Value::Bool(flag) => Kind::BoolValue(flag),
         Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
         Value::String(text) => Kind::StringValue(text),
+        deep @ (Value::Array(_) | Value::Object(_)) if levels == 0 => Kind::StringValue(deep.to_string()),
         Value::Array(items) => Kind::ListValue(ListValue {
-            values: items.into_iter().map(to_wire).collect(),
+            values: items.into_iter().map(|item| to_wire(item, levels - 1)).collect(),
         }),
-        Value::Object(map) => Kind::StructValue(to_struct(map)),
+        Value::Object(map) => Kind::StructValue(fields_to_wire(map, levels)),
     };
     WireValue { kind: Some(kind) }
 }
@@ -98,4 +110,55 @@ pub(crate) fn page_size(size: i32, default: usize, max: usize) -> Result<usize, 
 
 pub(crate) fn non_empty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::call::json_map;
+    use crate::grpc::proto::{ChannelResponse, Prompt, PromptAdded, channel_response, prompt};
+    use crate::grpc::proto::{ListPromptsResponse, PermissionRequest};
+
+    #[test]
+    fn what_is_nested_too_deeply_is_text() {
+        let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let check = |levels: usize, comes_back: bool| {
+            let map = json_map([("a", nested(levels))]);
+            assert_eq!(from_struct(to_struct(map.clone())) == map, comes_back, "{levels}");
+        };
+        check(MAX_LEVELS, true);
+        check(MAX_LEVELS + 1, false);
+        check(100, false);
+        let lists = (0..100).fold(json!(1), |inner, _| json!([inner]));
+        let shown = from_struct(to_struct(json_map([("a", lists)])));
+        assert!(shown["a"].to_string().contains("\"["), "{shown:?}");
+    }
+
+    #[test]
+    fn every_reader_can_read_what_is_shown() {
+        let deep = (0..120).fold(json!("x"), |inner, _| json!({ "a": inner }));
+        let prompt = Prompt {
+            request: Some(prompt::Request::Permission(PermissionRequest {
+                metadata: Some(to_struct(json_map([("a", deep)]))),
+                ..Default::default()
+            })),
+            ..Default::default()
+        };
+        let list = ListPromptsResponse {
+            prompts: vec![prompt.clone()],
+            ..Default::default()
+        };
+        assert!(ListPromptsResponse::decode(&*list.encode_to_vec()).is_ok());
+        let added = PromptAdded {
+            prompt: Some(prompt),
+            ..Default::default()
+        };
+        let sent = ChannelResponse {
+            message: Some(channel_response::Message::PromptAdded(added)),
+        };
+        assert!(ChannelResponse::decode(&*sent.encode_to_vec()).is_ok());
+    }
 }

@@ -24,7 +24,7 @@ const MAX_NAME: usize = 64;
 const MAX_DEFINITION: usize = 256 * 1024;
 
 /// Names that stand for something else: permissions that are no tool's, and built-in tools that may not be there.
-const RESERVED: [&str; 12] = [
+const RESERVED: [&str; 14] = [
     "batch",
     "codesearch",
     "doom_loop",
@@ -33,6 +33,8 @@ const RESERVED: [&str; 12] = [
     "lsp",
     "network",
     "patch",
+    "plan_enter",
+    "plan_exit",
     "skill",
     "task",
     "webfetch",
@@ -108,16 +110,13 @@ impl Tool for HostedTool {
     }
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
-        Definition {
-            name: self.lent.name.clone(),
-            description: self.lent.description.clone(),
-            input_schema: self.lent.input_schema.clone(),
-            source: Source::Hosted,
-            effects: self.lent.effects.clone(),
-            permissions: vec![self.lent.name.clone()],
-            experimental: false,
-            advertised: true,
-        }
+        let LentTool {
+            name,
+            description,
+            input_schema,
+            effects,
+        } = &self.lent;
+        Definition::foreign(name, description, input_schema, Source::Hosted, effects)
     }
 
     fn example(&self) -> &str {

@@ -68,16 +68,8 @@ impl Tool for McpTool {
     }
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
-        Definition {
-            name: self.name.clone(),
-            description: self.described.description.clone(),
-            input_schema: self.schema.clone(),
-            source: Source::Mcp,
-            effects: vec![self.effect],
-            permissions: vec![self.name.clone()],
-            experimental: false,
-            advertised: true,
-        }
+        let description = &self.described.description;
+        Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
     }
 
     fn example(&self) -> &str {

@@ -14,10 +14,13 @@ mod openai;
 mod places;
 #[cfg(test)]
 mod tests;
+mod unfold;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+
+pub use unfold::unfolds_too_far;
 
 use crate::call::{Definition, Model};
 

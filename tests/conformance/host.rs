@@ -1,4 +1,5 @@
-//! The front end of a case that runs the model: it lends nothing, and answers the runs of subagents as the steps say.
+//! The front end of a case that runs the model: it lends what the case says, mostly nothing, and answers the runs of
+//! subagents as the steps say.
 //!
 //! *Invariant:* each run gets the first reply left for its call; without one it fails.
 
@@ -13,8 +14,8 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use toolgate::grpc::proto::host_service_client::HostServiceClient;
 use toolgate::grpc::proto::{
-    HostCompleted, HostEvent, HostFailed, HostHello, HostReport, HostRequest, HostResponse, HostRunSubagent,
-    host_event, host_report, host_request,
+    HostCompleted, HostEvent, HostFailed, HostHello, HostRefused, HostReport, HostRequest, HostResponse,
+    HostRunSubagent, LentTool, host_event, host_report, host_request,
 };
 
 use crate::case::{Reply, Subagent};
@@ -75,15 +76,18 @@ pub(crate) struct Host {
     incoming: Streaming<HostResponse>,
     outgoing: mpsc::Sender<HostRequest>,
     script: Script,
+    /// What it could not lend.
+    pub(crate) refused: Vec<HostRefused>,
 }
 
 impl Host {
-    /// Says hello and waits for the welcome: from then on `task` is offered.
-    pub(crate) async fn open(channel: Channel, script: Script) -> Result<Self> {
+    /// Says hello and waits for the welcome: from then on `task` is offered, and what is lent.
+    pub(crate) async fn open(channel: Channel, script: Script, tools: Vec<LentTool>) -> Result<Self> {
         let (outgoing, requests) = mpsc::channel(QUEUE);
         let hello = HostHello {
             name: "conformance".to_owned(),
             runs_subagents: true,
+            tools,
             ..HostHello::default()
         };
         send(&outgoing, host_request::Message::Hello(hello)).await?;
@@ -92,13 +96,14 @@ impl Host {
             .await;
         let mut incoming = response.context("opening the host's stream")?.into_inner();
         let first = next(&mut incoming).await?;
-        if !matches!(first, host_event::Event::Welcome(_)) {
+        let host_event::Event::Welcome(welcome) = first else {
             bail!("the host's first message is not `welcome`: {first:?}");
-        }
+        };
         Ok(Self {
             incoming,
             outgoing,
             script,
+            refused: welcome.refused,
         })
     }
 

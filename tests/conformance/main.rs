@@ -131,7 +131,7 @@ async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
         Body::Ruleset(table) => tables::ruleset(table),
         Body::DisabledTools(table) => tables::disabled_tools(table),
         Body::Truncate(table) => tables::truncate(table),
-        Body::SchemaTransform(table) => tables::schema_transform(table),
+        Body::SchemaTransform(table) => play::schema_transform(table, template).await,
     }
 }
 

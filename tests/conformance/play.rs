@@ -14,8 +14,8 @@ use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
 use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
 use toolgate::grpc::proto::{
     CallCompleted, CallContext, CallEvent, CallFailed, CancelCallRequest, EvaluatePermissionRequest,
-    ExecuteToolRequest, ExecuteToolResponse, ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionAction,
-    PermissionRequest, ToolDefinition, call_event, execute_tool_request, prompt,
+    ExecuteToolRequest, ExecuteToolResponse, LentTool, ListToolsRequest, ModelRef, OnDisconnect, OutputMode,
+    PermissionAction, PermissionRequest, ToolDefinition, call_event, execute_tool_request, prompt,
 };
 
 use crate::approver::{Approver, Notice};
@@ -23,8 +23,9 @@ use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
 use crate::http::Http;
-use crate::rows::{AgentPermission, Registry};
+use crate::rows::{AgentPermission, Registry, SchemaTransform};
 use crate::server::{Server, print_config};
+use crate::tables;
 use crate::vars::Vars;
 use crate::verdict;
 use crate::workspace::{Folders, GitTemplate, Setup};
@@ -99,7 +100,7 @@ async fn with_approver(
 ) -> Result<Problems> {
     let (approver, notices) = Approver::open(server.channel()).await?;
     let script = Script::default();
-    let host = Host::open(server.channel(), script.clone()).await?;
+    let host = Host::open(server.channel(), script.clone(), Vec::new()).await?;
     let mut player = Player::new(scenario, folders, server.channel(), notices, script);
     player.http = http;
     if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
@@ -200,7 +201,7 @@ pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result
     )?;
     let server = Server::start(&folders, &table.flags).await?;
     // The list is that of a front end that runs a model.
-    let _host = Host::open(server.channel(), Script::default()).await?;
+    let _host = Host::open(server.channel(), Script::default(), Vec::new()).await?;
     let listed = in_time(list_tools(
         server.channel(),
         &table.agent,
@@ -216,6 +217,37 @@ pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result
         vec![format!("tools\nexpected: {:?}\ngot:      {names:?}", table.offered)]
     });
     finish(server, outcome).await
+}
+
+/// Plays `kind: schema_transform`: the runner lends a tool with the schema and lists it for the model.
+pub(crate) async fn schema_transform(table: &SchemaTransform, template: &GitTemplate) -> Result<Problems> {
+    let folders = Folders::make(template, &Setup::default())?;
+    let server = Server::start(&folders, &Pairs::default()).await?;
+    let outcome = in_time(listed_schema(table, &server)).await.map(|got| {
+        if got == table.output {
+            return Problems::new();
+        }
+        vec![format!("schema\nexpected: {}\ngot:      {got}", table.output)]
+    });
+    finish(server, outcome).await
+}
+
+async fn listed_schema(table: &SchemaTransform, server: &Server) -> Result<Value> {
+    const NAME: &str = "lent";
+    let lent = LentTool {
+        name: NAME.to_owned(),
+        input_schema_json: table.input.to_string(),
+        ..LentTool::default()
+    };
+    let host = Host::open(server.channel(), Script::default(), vec![lent]).await?;
+    if !host.refused.is_empty() {
+        // Arguments cannot be checked by it, so no tool has it. What becomes of it can be asked all the same.
+        return Ok(tables::schema_for(table));
+    }
+    let tools = list_tools(server.channel(), "build", Some(&table.model), "cli").await?;
+    let tool = tools.into_iter().find(|tool| tool.name == NAME);
+    let tool = tool.context("the lent tool is not listed")?;
+    serde_json::from_str(&tool.input_schema_json).context("the listed schema")
 }
 
 async fn list_tools(channel: Channel, agent: &str, model: Option<&Model>, client: &str) -> Result<Vec<ToolDefinition>> {

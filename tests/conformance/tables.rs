@@ -182,11 +182,7 @@ pub(crate) fn truncate(table: &Truncate) -> Result<Problems> {
     Ok(problems)
 }
 
-/// Plays `kind: schema_transform`.
-pub(crate) fn schema_transform(table: &SchemaTransform) -> Result<Problems> {
-    let got = library::schema_for(&table.model, &table.input);
-    if got == table.output {
-        return Ok(Problems::new());
-    }
-    Ok(vec![format!("schema\nexpected: {}\ngot:      {got}", table.output)])
+/// Returns the schema of `kind: schema_transform` as the model is told of it.
+pub(crate) fn schema_for(table: &SchemaTransform) -> serde_json::Value {
+    library::schema_for(&table.model, &table.input)
 }

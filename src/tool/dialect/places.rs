@@ -33,33 +33,63 @@ pub(super) fn has_combiner(node: &JsonMap) -> bool {
     COMBINERS.iter().any(|key| node.get(*key).is_some_and(Value::is_array))
 }
 
+/// Returns every schema right below a node, with the keyword under which it stands.
+pub(super) fn schemas_in(node: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = node.as_object().into_iter().flatten();
+    fields.flat_map(|(key, value)| {
+        let schemas: Vec<&Value> = match (holds(key), value) {
+            (Some(Holds::Open), Value::Bool(_)) | (None, _) => Vec::new(),
+            (Some(Holds::List | Holds::OneOrList), Value::Array(schemas)) => schemas.iter().collect(),
+            (Some(Holds::Named), Value::Object(schemas)) => schemas.values().collect(),
+            (Some(Holds::One | Holds::OneOrList | Holds::Open), schema) => vec![schema],
+            (Some(Holds::List | Holds::Named), _) => Vec::new(),
+        };
+        schemas.into_iter().map(|schema| (key.as_str(), schema))
+    })
+}
+
 fn push_children<'a>(node: &'a mut Value, left: &mut Vec<&'a mut Value>) {
     let Value::Object(fields) = node else { return };
     for (key, value) in fields {
-        match (key.as_str(), value) {
-            // Open or closed: no schema.
-            ("additionalProperties", Value::Bool(_)) => {}
-            ("items" | "prefixItems" | "anyOf" | "oneOf" | "allOf", Value::Array(schemas)) => left.extend(schemas),
-            (
-                "properties" | "patternProperties" | "dependentSchemas" | "dependencies" | "$defs" | "definitions",
-                Value::Object(schemas),
-            ) => left.extend(schemas.values_mut()),
-            (
-                "items"
-                | "additionalItems"
-                | "unevaluatedItems"
-                | "contains"
-                | "additionalProperties"
-                | "unevaluatedProperties"
-                | "propertyNames"
-                | "contentSchema"
-                | "not"
-                | "if"
-                | "then"
-                | "else",
-                schema,
-            ) => left.push(schema),
-            _ => {}
+        match (holds(key), value) {
+            (Some(Holds::Open), Value::Bool(_)) | (None, _) => {}
+            (Some(Holds::List | Holds::OneOrList), Value::Array(schemas)) => left.extend(schemas),
+            (Some(Holds::Named), Value::Object(schemas)) => left.extend(schemas.values_mut()),
+            (Some(Holds::One | Holds::OneOrList | Holds::Open), schema) => left.push(schema),
+            (Some(Holds::List | Holds::Named), _) => {}
         }
+    }
+}
+
+/// What stands under a keyword.
+enum Holds {
+    One,
+    List,
+    OneOrList,
+    /// By names that mean nothing.
+    Named,
+    /// One, or only whether more is allowed.
+    Open,
+}
+
+fn holds(key: &str) -> Option<Holds> {
+    match key {
+        "items" => Some(Holds::OneOrList),
+        "prefixItems" | "anyOf" | "oneOf" | "allOf" => Some(Holds::List),
+        "properties" | "patternProperties" | "dependentSchemas" | "dependencies" | "$defs" | "definitions" => {
+            Some(Holds::Named)
+        }
+        "additionalProperties" => Some(Holds::Open),
+        "additionalItems"
+        | "unevaluatedItems"
+        | "contains"
+        | "unevaluatedProperties"
+        | "propertyNames"
+        | "contentSchema"
+        | "not"
+        | "if"
+        | "then"
+        | "else" => Some(Holds::One),
+        _ => None,
     }
 }
