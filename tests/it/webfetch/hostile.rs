@@ -367,7 +367,12 @@ fn certificates_are_checked() {
         })
         .await;
         check(&server, &format!("https://127.0.0.1:{}/", site.port), "certificate").await;
-        let plain = Site::answering(|_| page("text/plain", b"x")).await;
+        let plain = Site::with(|mut stream: TcpStream| async move {
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+                .await
+        })
+        .await;
         check(
             &server,
             &format!("https://127.0.0.1:{}/", plain.port),
