@@ -165,11 +165,13 @@ async fn names_of_private_networks_are_refused_wherever_they_are_written() {
         "2002:7f00:1::1",
         "ff02::1",
     ];
+    let addresses = addresses.map(|address| address.parse::<IpAddr>().unwrap());
+    let answers: Vec<&[IpAddr]> = names.iter().flat_map(|_| addresses.chunks(1)).collect();
+    let (lookup, _) = lying(&answers);
+    let network = network(&["127.0.0.2"], lookup);
     let twins = Twins::start(PAGE).await;
     for name in names {
         for address in addresses {
-            let (lookup, _) = lying(&[&[address.parse().unwrap()]]);
-            let network = network(&["127.0.0.2"], lookup);
             let result = get(&network, twins.url(name)).await;
             assert!(is_refused(&result), "{name} {address}: {result:?}");
         }

@@ -84,9 +84,8 @@ impl Response {
             return Ok(text.repeat(*times).into_bytes());
         }
         let line = |Lines { prefix, from, to }: &Lines| {
-            (*from..=*to)
-                .map(|number| format!("{prefix}{number}\n"))
-                .collect::<String>()
+            let lines = (*from..=*to).map(|number| format!("{prefix}{number}"));
+            lines.collect::<Vec<_>>().join("\n")
         };
         Ok(self.body_lines.as_ref().map(line).unwrap_or_default().into_bytes())
     }

@@ -173,8 +173,8 @@ fn proxies_count_only_if_the_configuration_says_so() {
             assert!(head.starts_with("GET http://site.example/x HTTP/1.1"), "{head}");
             // Neither what is this machine's nor what is private is asked for by way of it.
             for url in [
-                "http://127.0.0.1:1/",
-                "http://localhost:1/",
+                "http://127.0.0.1:8080/",
+                "http://localhost:8080/",
                 "http://169.254.169.254/",
                 "http://10.1.1.1/",
                 "http://metadata.google.internal/",

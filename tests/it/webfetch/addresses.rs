@@ -149,7 +149,7 @@ fn what_is_not_public_is_refused() {
         for (allowed, url) in [
             ("127.0.0.1".to_owned(), format!("http://0x7f.1:{port}/")),
             (format!("127.0.0.1:{port}"), format!("http://127.0.0.1.:{port}/")),
-            (format!("localhost:{port}"), format!("http://LOCALHOST.:{port}/")),
+            (format!("localhost:{port}"), format!("http://LOCALHOST:{port}/")),
             ("127.0.0.0/8,::1".to_owned(), format!("http://localhost:{port}/")),
         ] {
             let server = Server::with(Setup::default().env("TOOLGATE_NETWORK_ALLOW", &allowed)).await;

@@ -1,7 +1,7 @@
 //! Servers that mean harm: each comes to a clear error, in bounded time and memory.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
