@@ -100,7 +100,10 @@ mod tests {
     async fn only_what_may_be_reached_is_handed_on() {
         async fn check(scope: Scope, name: &str, expected: Result<&[&str], &str>) {
             let lookup: Lookup = Arc::new(|name| {
-                let addresses = name.trim_end_matches('.').split('_').filter_map(|text| text.replace('x', ":").parse().ok());
+                let addresses = name
+                    .trim_end_matches('.')
+                    .split('_')
+                    .filter_map(|text| text.replace('x', ":").parse().ok());
                 let addresses: Vec<IpAddr> = addresses.collect();
                 async move { Ok(addresses) }.boxed()
             });

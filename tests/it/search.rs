@@ -200,25 +200,22 @@ fn what_goes_wrong_is_said_without_the_key() {
         let echo = format!("no: {KEY} at ?exaApiKey={WRITTEN}");
         let hidden = "no: [redacted] at ?exaApiKey=[redacted]";
         let refusal = format!("data: {}\n\n", json!({"error": {"code": -32000, "message": echo}}));
-        let (of_status, of_refusal) = (format!("Search error (500): {hidden}"), format!("Search error: {hidden}"));
+        let (of_status, of_refusal) = (
+            format!("Search error (500): {hidden}"),
+            format!("Search error: {hidden}"),
+        );
         let large = format!("{STREAM}data: {}", "x".repeat(6 << 20));
         for (answer, expected) in [
             (
                 response("429 Too Many", "text/plain", "slow down\n"),
                 "Search error (429): slow down",
             ),
-            (
-                response("500 Oops", "text/plain", &echo),
-                of_status.as_str(),
-            ),
+            (response("500 Oops", "text/plain", &echo), of_status.as_str()),
             (
                 response("302 Found\r\nLocation: http://127.0.0.1:9/x", "text/plain", ""),
                 "Search error (302): ",
             ),
-            (
-                response("200 OK", "text/event-stream", &refusal),
-                of_refusal.as_str(),
-            ),
+            (response("200 OK", "text/event-stream", &refusal), of_refusal.as_str()),
             (
                 response("200 OK", "text/event-stream", "data: {oops\n\n"),
                 "Search error: the answer of the service cannot be read",
