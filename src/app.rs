@@ -383,6 +383,7 @@ impl Running {
             // A client that does not read, or that watches the health, must not keep the service up.
             self.servers.shutdown().await;
         }
+        shared.hosts.close().await;
         extensions.close().await;
         mcp.stop().await;
         let survivors = programs.shutdown().await;

@@ -5,30 +5,37 @@
 //! what is new from the host's queue, and reports find their invocation by its id.
 //!
 //! *Invariant:* imports `call` and `tool` only. Whoever waits is never held up by a host: giving up takes effect at once,
-//! and what waits for a slow host is bounded by the calls that wait. Joining and leaving are one after the other.
+//! and what waits for a slow host is bounded by the calls that wait. Joining and leaving are one after the other, each
+//! comes to its end though whoever asked for it is gone, and nothing is offered for who has left.
 
 mod host;
 mod invocation;
 mod lent;
 mod subagents;
+#[cfg(test)]
+mod tests;
 
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use host::{Host, Next, Reported};
 pub use invocation::{HostResult, Report, Told, Work};
 pub use lent::{LentTool, MAX_TOOLS};
 
-use crate::tool::{Hook, HookPoint, SubagentRunner as _, Tool};
+use self::lent::{HostedHook, HostedTool};
+use crate::tool::{Hook, HookPoint, SubagentRunner as _, Tool, ToolError, blocking};
 
 /// How long a host whose stream is lost may take to come back.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// The most hosts at once.
+/// The most hosts at once, and of one principal: nobody takes all the seats.
 const MAX_HOSTS: usize = 256;
+const MAX_OF_ONE: usize = 64;
 
 /// Where what hosts lend is offered: the tools of one workspace.
 pub trait Shelf: Send + Sync + 'static {
@@ -75,10 +82,24 @@ pub struct Welcome {
     pub refused: Vec<(String, String)>,
 }
 
-/// As many hosts are connected as can be.
+/// Why a host gets no seat, or cannot use the one that it has.
 #[derive(Debug, thiserror::Error)]
-#[error("{MAX_HOSTS} hosts are connected, which is as many as the service allows")]
-pub struct TooManyHosts;
+pub enum HostError {
+    /// There are too many.
+    #[error("{limit} hosts {of} are connected, which is as many as the service allows")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+        /// Of whom, if it is the limit of one principal.
+        of: &'static str,
+    },
+    /// The seat is not the host's any more.
+    #[error("another stream came with the token of this host, or the host has left")]
+    Gone,
+    /// A fault of the service.
+    #[error("what the host said did not come to its end")]
+    Fault(#[source] tokio::task::JoinError),
+}
 
 /// One stream of a host. Dropping it begins the host's grace.
 pub struct Seat {
@@ -93,6 +114,30 @@ impl Seat {
     pub async fn next(&self) -> Next {
         self.host.next(self.number).await
     }
+
+    /// Replaces what the host lends.
+    ///
+    /// # Errors
+    /// Another stream has taken the seat, or the host has left.
+    pub async fn update(self: &Arc<Self>, hello: Hello) -> Result<Welcome, HostError> {
+        let seat = self.clone();
+        let update = async move {
+            let _joining = seat.hosts.joining.lock().await;
+            if !seat.host.has_seat(seat.number) {
+                return Err(HostError::Gone);
+            }
+            Ok(seat.hosts.lend(seat.host.clone(), hello, true).await)
+        };
+        self.hosts.to_its_end(update).await
+    }
+
+    /// Lets the host go, unless another stream has taken the seat: that one goes on.
+    pub async fn leave(&self) {
+        let _joining = self.hosts.joining.lock().await;
+        if self.host.has_seat(self.number) {
+            self.hosts.end(&self.host, LEFT);
+        }
+    }
 }
 
 impl Drop for Seat {
@@ -106,8 +151,11 @@ impl Drop for Seat {
         };
         let (hosts, host, number) = (self.hosts.clone(), self.host.clone(), self.number);
         let waiting = async move {
-            tokio::time::sleep(GRACE).await;
-            hosts.end_if_away(&host, number).await;
+            let closing = hosts.closing.clone();
+            // Once the service closes, its end is that of the host as well.
+            if closing.run_until_cancelled(tokio::time::sleep(GRACE)).await.is_some() {
+                hosts.end_if_away(&host, number).await;
+            }
         };
         self.hosts.tasks.spawn_on(waiting, &runtime);
     }
@@ -121,9 +169,14 @@ pub struct Hosts {
     joining: tokio::sync::Mutex<()>,
     /// Counts joins and leaves.
     changes: watch::Sender<u64>,
-    /// Those who wait for a grace to be over.
+    /// Joins, and those who wait for a grace to be over.
     tasks: TaskTracker,
+    /// Ends the waiting.
+    closing: CancellationToken,
 }
+
+/// Why a host is gone that said so.
+const LEFT: &str = "it has left";
 
 impl Default for Hosts {
     fn default() -> Self {
@@ -132,6 +185,7 @@ impl Default for Hosts {
             joining: tokio::sync::Mutex::default(),
             changes: watch::Sender::new(0),
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
         }
     }
 }
@@ -141,33 +195,41 @@ impl Hosts {
     ///
     /// # Errors
     /// There are too many.
-    pub async fn welcome(
-        self: &Arc<Self>,
-        hello: Hello,
-        shelf: Arc<dyn Shelf>,
-    ) -> Result<(Welcome, Seat), TooManyHosts> {
-        let _joining = self.joining.lock().await;
-        let known = self
-            .find(&hello.token, &hello.principal)
-            .filter(|host| host.workspace == hello.workspace);
-        let resumed = known.is_some();
-        let host = match known {
-            Some(host) => host,
-            None => self.join(&hello, shelf)?,
+    pub async fn welcome(self: &Arc<Self>, hello: Hello, shelf: Arc<dyn Shelf>) -> Result<(Welcome, Seat), HostError> {
+        let hosts = self.clone();
+        let joining = async move {
+            let _joining = hosts.joining.lock().await;
+            let known = hosts
+                .find(&hello.token, &hello.principal)
+                .filter(|host| host.workspace == hello.workspace);
+            let resumed = known.is_some();
+            let host = match known {
+                Some(host) => host,
+                None => hosts.join(&hello, shelf)?,
+            };
+            let seat = Seat {
+                number: host.attach(),
+                host: host.clone(),
+                hosts: hosts.clone(),
+            };
+            Ok((hosts.lend(host, hello, resumed).await, seat))
         };
-        let seat = Seat {
-            number: host.attach(),
-            host: host.clone(),
-            hosts: self.clone(),
-        };
-        let welcome = self.lend(host, hello, resumed).await;
-        Ok((welcome, seat))
+        self.to_its_end(joining).await
     }
 
-    /// Replaces what a host lends.
-    pub async fn update(self: &Arc<Self>, seat: &Seat, hello: Hello) -> Welcome {
-        let _joining = self.joining.lock().await;
-        self.lend(seat.host.clone(), hello, true).await
+    /// Stops waiting for hosts to come back, and waits for what is under way. To be called when no stream is left.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Does what must not be left half done when whoever asked for it is gone.
+    async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, HostError>> + Send + 'static,
+    ) -> Result<T, HostError> {
+        self.tasks.spawn(work).await.map_err(HostError::Fault)?
     }
 
     /// Finds a host by its token, if it is this principal's.
@@ -180,7 +242,7 @@ impl Hosts {
     /// Lets a host go that said so.
     pub async fn leave(&self, host: &Arc<Host>) {
         let _joining = self.joining.lock().await;
-        self.end(host, "it has left");
+        self.end(host, LEFT);
     }
 
     async fn end_if_away(&self, host: &Arc<Host>, seat: u64) {
@@ -194,15 +256,21 @@ impl Hosts {
     }
 
     /// Makes a host. One of the same name that is away and whose program did not keep the token is replaced.
-    fn join(&self, hello: &Hello, shelf: Arc<dyn Shelf>) -> Result<Arc<Host>, TooManyHosts> {
+    fn join(&self, hello: &Hello, shelf: Arc<dyn Shelf>) -> Result<Arc<Host>, HostError> {
         let of_workspace = self.of(&hello.workspace);
         let is_same = |host: &&Arc<Host>| host.name == hello.name && host.principal == hello.principal;
         for old in of_workspace.iter().filter(is_same).filter(|host| host.is_away()) {
             self.end(old, "it was started again and did not go on");
         }
         let mut hosts = self.hosts();
-        if hosts.len() >= MAX_HOSTS {
-            return Err(TooManyHosts);
+        let own = hosts.iter().filter(|host| host.principal == hello.principal).count();
+        for (count, limit, of) in [
+            (hosts.len(), MAX_HOSTS, "in all"),
+            (own, MAX_OF_ONE, "of one principal"),
+        ] {
+            if count >= limit {
+                return Err(HostError::TooMany { limit, of });
+            }
         }
         let is_used = |source: &str| {
             let mut others = hosts.iter();
@@ -217,15 +285,21 @@ impl Hosts {
         Ok(host)
     }
 
-    async fn lend(self: &Arc<Self>, host: Arc<Host>, hello: Hello, resumed: bool) -> Welcome {
+    async fn lend(&self, host: Arc<Host>, hello: Hello, resumed: bool) -> Welcome {
         let could = self.is_there(&host.workspace);
-        let (tools, hooks, mut refused) = self.sort_out(&host, hello.tools, &hello.hooks, hello.may_reply);
-        host.lends(tools.clone(), hello.subagents);
+        let (mut tools, mut refused) = self.usable(&host, hello.tools);
+        let hooks = hooks_of(&host, &hello.hooks, hello.may_reply, &mut refused);
         let offered = tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         let (shelf, source) = (host.shelf.clone(), host.source.clone());
         // Schemas are compiled there, and come from outside.
-        let offering = tokio::task::spawn_blocking(move || shelf.offer(&source, offered, hooks));
-        refused.extend(offering.await.unwrap_or_default());
+        match blocking(move || shelf.offer(&source, offered, hooks)).await {
+            Ok(problems) => {
+                tools.retain(|tool| !problems.iter().any(|(name, _)| tool.is_called(name)));
+                refused.extend(problems);
+            }
+            Err(error) => refused.extend(not_offered(&host, tools.drain(..), &error)),
+        }
+        host.lends(tools, hello.subagents);
         self.changed(&host, could);
         Welcome {
             token: host.token.clone(),
@@ -234,24 +308,15 @@ impl Hosts {
         }
     }
 
-    /// Splits what a host wants to lend into what can be used and what cannot.
-    #[allow(clippy::type_complexity)] // two lists for the shelf, one for the host
-    fn sort_out(
-        &self,
-        host: &Arc<Host>,
-        tools: Vec<LentTool>,
-        hooks: &[String],
-        may_reply: bool,
-    ) -> (Vec<Arc<lent::HostedTool>>, Vec<Arc<dyn Hook>>, Vec<(String, String)>) {
-        let mut refused = Vec::new();
-        let others: Vec<Arc<Host>> = self.of(&host.workspace);
-        let mut usable: Vec<Arc<lent::HostedTool>> = Vec::new();
+    /// Splits the tools that a host wants to lend into those that can be used and those that cannot, each with the reason.
+    fn usable(&self, host: &Arc<Host>, tools: Vec<LentTool>) -> (Vec<Arc<HostedTool>>, Vec<(String, String)>) {
+        let mut others = self.of(&host.workspace);
+        others.retain(|other| !Arc::ptr_eq(other, host));
+        let (mut usable, mut refused) = (Vec::<Arc<HostedTool>>::new(), Vec::new());
         for tool in tools {
-            let others = others.iter().filter(|other| !Arc::ptr_eq(other, host));
-            let mut taken = others.filter(|other| other.has(&tool.name));
             let problem = if usable.len() >= MAX_TOOLS {
                 Some(format!("a host lends at most {MAX_TOOLS} tools"))
-            } else if let Some(other) = taken.next() {
+            } else if let Some(other) = others.iter().find(|other| other.has(&tool.name)) {
                 Some(format!("the host {} lends a tool of this name", other.source))
             } else if host.shelf.is_taken(&tool.name) {
                 Some("the workspace has a tool of this name".to_owned())
@@ -265,23 +330,17 @@ impl Hosts {
                 None => usable.push(host.adapt(tool)),
             }
         }
-        let mut points = Vec::new();
-        for name in hooks {
-            match HookPoint::from_name(name) {
-                None => refused.push((name.clone(), "there is no hook of this name".to_owned())),
-                Some(HookPoint::PermissionAsk) if !may_reply => {
-                    refused.push((name.clone(), "it takes the scope prompts.reply".to_owned()));
-                }
-                Some(point) => points.push(point),
-            }
-        }
-        let hook = (!points.is_empty()).then(|| Arc::new(lent::HostedHook::new(host.clone(), points)) as Arc<dyn Hook>);
-        (usable, hook.into_iter().collect(), refused)
+        (usable, refused)
     }
 
     fn end(&self, host: &Arc<Host>, why: &str) {
         let could = self.is_there(&host.workspace);
-        self.hosts().retain(|other| !Arc::ptr_eq(other, host));
+        let is_it = |other: &Arc<Host>| Arc::ptr_eq(other, host);
+        let Some(at) = self.hosts().iter().position(is_it) else {
+            // It ended while this one waited, and its name may be another one's by now.
+            return;
+        };
+        self.hosts().remove(at);
         // First, so that whoever learns of the end does not find the tools.
         host.shelf.remove(&host.source);
         host.end(why);
@@ -310,4 +369,38 @@ impl Hosts {
         // Nothing panics while it is held.
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the hooks of a host that wants those of these names; what it cannot have is added to what is refused.
+fn hooks_of(
+    host: &Arc<Host>,
+    names: &[String],
+    may_reply: bool,
+    refused: &mut Vec<(String, String)>,
+) -> Vec<Arc<dyn Hook>> {
+    let mut points = Vec::new();
+    for name in names {
+        match HookPoint::from_name(name) {
+            None => refused.push((name.clone(), "there is no hook of this name".to_owned())),
+            Some(HookPoint::PermissionAsk) if !may_reply => {
+                refused.push((name.clone(), "it takes the scope prompts.reply".to_owned()));
+            }
+            Some(point) => points.push(point),
+        }
+    }
+    let hook = (!points.is_empty()).then(|| Arc::new(HostedHook::new(host.clone(), points)) as Arc<dyn Hook>);
+    hook.into_iter().collect()
+}
+
+fn not_offered<'t>(
+    host: &Host,
+    tools: impl Iterator<Item = Arc<HostedTool>> + 't,
+    error: &ToolError,
+) -> impl Iterator<Item = (String, String)> + 't {
+    tracing::error!(
+        host = %host.source,
+        error = error as &dyn std::error::Error,
+        "what a host lends could not be offered"
+    );
+    tools.map(|tool| (tool.lent.name.clone(), "internal error".to_owned()))
 }

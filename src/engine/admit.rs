@@ -11,8 +11,9 @@ use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::registry::{Entry, Registry};
+use super::reserve::{Claim, Reservation};
 use super::run::{self, Run, running};
-use super::{Engine, Place, lineage, recording};
+use super::{Engine, Place, ending, lineage, recording};
 use crate::audit::Fact;
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
@@ -20,7 +21,7 @@ use crate::call::{
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
 use crate::store::{Created, PromptFilter, StoreError};
-use crate::tool::{InputProblem, Offer};
+use crate::tool::{HookPoint, InputProblem, Offer};
 
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
@@ -95,12 +96,11 @@ pub(super) enum Maker {
 }
 
 /// A request that was understood, as far as it can be.
-pub(super) struct Prepared {
+struct Understood {
     /// The tools of the moment: the call goes on with them whatever comes or goes.
     registry: Arc<Registry>,
     entry: Entry,
-    checked: Checked,
-    requested_tool: String,
+    args: Value,
 }
 
 /// Arguments as the tool gets them.
@@ -174,15 +174,26 @@ impl Engine {
         }
         let (own, ancestors) = lineage::descend(&call.origin.workspace, &call.origin.agent, parent.as_ref());
         let rights = self.rights_of(place, &own, &ancestors).of_requesters(&call.origin);
-        let prepared = prepare(place, &call, &rights).await;
         let record = CallRecord {
             in_task: own.in_task,
             ancestors,
             made_by_call: maker != Maker::Client,
             is_step: maker != Maker::Call,
-            ..self.new_record(&call, place.workspace.directory(), &prepared, digest)
+            ..self.new_record(&call, place.workspace.directory(), digest)
         };
-        self.record_and_run(place, record, prepared, rights).await
+        let reserved = match self.claim(record, parent.as_ref()).await? {
+            Claim::Reserved(reserved) => reserved,
+            Claim::Attached(started) => return Ok(started),
+        };
+        let understood = understand(place, &call, &rights, reserved.live()).await;
+        if understood.registry.hooks().handle(HookPoint::ExecuteBefore)
+            && let Some(stored) = self.store.get(&call.id).await?
+        {
+            // Hooks are not asked about a call that was made before.
+            return taken(&stored, &reserved.live().request_digest);
+        }
+        let checked = self.prepare(&call, &understood, reserved.live()).await;
+        self.record_and_run(place, reserved, understood, checked, rights).await
     }
 
     async fn parent_of(&self, call: &ToolCall) -> Result<Option<CallRecord>, AdmitError> {
@@ -207,27 +218,6 @@ impl Engine {
             })
     }
 
-    /// Attaches to a call that runs here. One that is only being recorded is waited for, since it may turn out that the
-    /// id belongs to an ended call.
-    async fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
-        loop {
-            let Some(call) = lock(&self.live).get(id).cloned() else {
-                return Ok(None);
-            };
-            let attached = (call.request_digest == digest).then(|| call.attach());
-            if !call.recorded().await {
-                continue;
-            }
-            return match attached {
-                Some(attached) => Ok(Some(Started {
-                    id: id.clone(),
-                    attached: Some(attached),
-                })),
-                None => Err(AdmitError::IdTaken(id.clone())),
-            };
-        }
-    }
-
     /// Says whether the agent of a call may call a tool of exactly this name; if not, which ones its models are told of.
     pub(super) fn may_call(&self, record: &CallRecord, tool: &str) -> Result<(), Vec<String>> {
         let Some(place) = self.place(&record.origin.workspace) else {
@@ -242,45 +232,22 @@ impl Engine {
         }
     }
 
-    /// Takes the id for a call that is about to be recorded; `None` if another one came first.
-    fn reserve(&self, record: &CallRecord, takes_input: bool) -> Result<Option<Arc<LiveCall>>, AdmitError> {
-        let mut calls = lock(&self.live);
-        // Under the lock: a call is either here when the drain looks, or refused.
-        if self.is_draining() {
-            return Err(AdmitError::Draining);
-        }
-        if calls.contains_key(&record.id) {
-            return Ok(None);
-        }
-        let parent = record.origin.parent.as_ref().and_then(|id| calls.get(id));
-        if let Some(parent) = parent.filter(|parent| parent.is_childless()) {
-            return Err(AdmitError::TaskEnded(parent.id.clone()));
-        }
-        if calls.len() >= self.limits.max_running_calls {
-            return Err(AdmitError::TooManyCalls {
-                limit: self.limits.max_running_calls,
-            });
-        }
-        let live = Arc::new(LiveCall::new(record.clone(), takes_input, self.stop_all.child_token()));
-        calls.insert(record.id.clone(), live.clone());
-        Ok(Some(live))
-    }
-
-    fn new_record(&self, call: &ToolCall, directory: &Path, prepared: &Prepared, request_digest: String) -> CallRecord {
+    /// Describes a call before its tool and its input are known.
+    fn new_record(&self, call: &ToolCall, directory: &Path, request_digest: String) -> CallRecord {
         CallRecord {
             id: call.id.clone(),
             owner: self.instance.clone(),
             origin: call.origin.clone(),
-            tool: prepared.entry.tool.name().to_owned(),
-            requested_tool: self.redactor.text(&prepared.requested_tool).into_owned(),
+            tool: call.tool.clone(),
+            requested_tool: self.redactor.text(&call.tool).into_owned(),
             directory: directory.to_string_lossy().into_owned(),
             in_task: false,
             ancestors: Vec::new(),
             made_by_call: false,
             is_step: false,
             request_digest,
-            input_json: prepared.checked.frozen.json.clone(),
-            input_digest: prepared.checked.frozen.digest.clone(),
+            input_json: String::new(),
+            input_digest: String::new(),
             original: None,
             timeout: call.timeout,
             on_disconnect: call.on_disconnect,
@@ -295,78 +262,82 @@ impl Engine {
         }
     }
 
+    /// Lets hooks see and change the arguments, checks them against the schema, and freezes them. A stop ends the waiting for
+    /// hooks, not the call: it gets its record and its end.
+    async fn prepare(&self, call: &ToolCall, understood: &Understood, live: &LiveCall) -> Checked {
+        let Understood { registry, entry, args } = understood;
+        let about = About {
+            tool: entry.tool.name(),
+            session: &call.origin.session,
+            call: &call.id,
+        };
+        let hooked = registry.hooks().before(about, args.clone());
+        let (args, problem) = match live.stopping().run_until_cancelled(hooked).await {
+            None => (None, Some(ending::stopped(live.stop_reason(), call.timeout))),
+            Some(Err(refusal)) => (None, Some((EndReason::ToolError, refusal.to_string()))),
+            // What came from the caller has passed the limits of a request.
+            Some(Ok(same)) if same == *args => (None, None),
+            Some(Ok(changed)) => match input::unfit(&changed, self.limits.max_input_bytes) {
+                Some(problem) => (None, Some((EndReason::ToolError, unfit(&problem)))),
+                None => (Some(changed), None),
+            },
+        };
+        let mut checked = checked(entry, args.unwrap_or_else(|| understood.args.clone()));
+        checked.problem = problem.or(checked.problem);
+        checked
+    }
+
     async fn record_and_run(
         self: &Arc<Self>,
         place: &Place,
-        mut record: CallRecord,
-        prepared: Prepared,
+        reserved: Reservation,
+        understood: Understood,
+        checked: Checked,
         rights: Rights,
     ) -> Result<Started, AdmitError> {
-        let live = loop {
-            if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
-                return Ok(started);
-            }
-            if let Some(live) = self.reserve(&record, prepared.entry.tool.takes_input())? {
-                break live;
-            }
+        let live = reserved.live().clone();
+        let mut record = CallRecord {
+            tool: understood.entry.tool.name().to_owned(),
+            input_json: checked.frozen.json.clone(),
+            input_digest: checked.frozen.digest.clone(),
+            ..(*live.record()).clone()
         };
-        let attached = live.attach();
         // Remembered even if its arguments do not fit: it is a call of the row all the same.
         let in_a_row = self.asks_doom_loop(&record, &rights).await;
-        let asks_first = in_a_row && prepared.checked.problem.is_none();
+        let asks_first = in_a_row && checked.problem.is_none();
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
             requested_tool: record.requested_tool.clone(),
         }];
-        if let Some((reason, problem)) = &prepared.checked.problem {
-            let problem = self.redactor.text(problem);
-            kinds.push(EventKind::Ended(Box::new(Ending::failed(*reason, problem.as_ref()))));
+        if let Some((reason, problem)) = &checked.problem {
+            let mut ending = Ending::failed(*reason, self.redactor.text(problem).as_ref());
+            if live.stop_reason() == Some(*reason) {
+                ending.metadata.insert("interrupted".to_owned(), json!(true));
+            }
+            kinds.push(EventKind::Ended(Box::new(ending)));
         } else if !asks_first {
             kinds.push(running(&record, String::new(), &self.redactor));
         }
         let events = run::apply(&mut record, kinds);
-        match self.store.create_call(record.clone(), events.clone()).await {
-            Ok(Created::New) => {}
-            Ok(Created::Taken(stored)) => {
-                self.forget_live(&live);
-                drop(attached);
-                return if stored.request_digest == record.request_digest {
-                    Ok(Started {
-                        id: record.id,
-                        attached: None,
-                    })
-                } else {
-                    Err(AdmitError::IdTaken(record.id))
-                };
-            }
-            Err(error) => {
-                self.forget_live(&live);
-                return Err(error.into());
-            }
+        match self.store.create_call(record.clone(), events.clone()).await? {
+            Created::New => {}
+            Created::Taken(stored) => return taken(&stored, &record.request_digest),
         }
+        let attached = reserved.keep();
         self.announce(&record);
         run::publish(&live, record.clone(), events);
         let id = record.id.clone();
         if record.state.is_terminal() {
             lock(&self.live).remove(&id);
         } else {
-            let found = (prepared.registry, prepared.entry);
+            let found = (understood.registry, understood.entry);
             let run = Run::new(self, place, live, record, found, rights);
-            run.with_input(prepared.checked.frozen.value)
-                .spawn(asks_first, Vec::new());
+            run.with_input(checked.frozen.value).spawn(asks_first, Vec::new());
         }
         Ok(Started {
             id,
             attached: Some(attached),
         })
-    }
-
-    /// Takes a call that did not come into being out of the map, and wakes whoever attached to it meanwhile.
-    fn forget_live(&self, live: &Arc<LiveCall>) {
-        lock(&self.live).remove(&live.id);
-        // It was counted as a call of its session; the store knows better.
-        lock(&self.recent_calls).remove(&live.record().origin.session);
-        live.abandon();
     }
 
     /// Runs a call again that waited for a person when its service died; false if it cannot be.
@@ -404,11 +375,10 @@ impl Engine {
         for prompt in prompts.into_iter().filter(comes_again) {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }
-        let live = Arc::new(LiveCall::new(
-            record.clone(),
-            entry.tool.takes_input(),
-            self.stop_all.child_token(),
-        ));
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        if entry.tool.takes_input() {
+            live.take_input();
+        }
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
@@ -482,33 +452,39 @@ pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
     }
 }
 
-/// Finds the tool, parses the arguments, lets hooks see and change them, checks them against the schema, and freezes them.
-async fn prepare(place: &Place, call: &ToolCall, rights: &Rights) -> Prepared {
-    place.tools.loaded().await;
-    let offer = offer(place, &call.origin);
-    if place.tools.current().resolve(&call.tool, &offer, rights).is_none() {
-        // Perhaps of a source that is still being connected to.
-        place.tools.settled().await;
+fn unfit(problem: &str) -> String {
+    format!("A hook for `tool.execute.before` left arguments that cannot be used: {problem}.")
+}
+
+/// Returns what a start comes to whose id a recorded call has: that call, if it is the same.
+fn taken(stored: &CallRecord, request_digest: &str) -> Result<Started, AdmitError> {
+    if stored.request_digest != request_digest {
+        return Err(AdmitError::IdTaken(stored.id.clone()));
     }
+    Ok(Started {
+        id: stored.id.clone(),
+        attached: None,
+    })
+}
+
+/// Waits for tools that are about to come, finds the one of the call and parses the arguments.
+async fn understand(place: &Place, call: &ToolCall, rights: &Rights, live: &LiveCall) -> Understood {
+    let offer = offer(place, &call.origin);
+    let wait = async {
+        place.tools.loaded().await;
+        if place.tools.current().resolve(&call.tool, &offer, rights).is_none() {
+            // Perhaps of a source that is still being connected to.
+            place.tools.settled().await;
+        }
+    };
+    // Whoever stops the call need not wait for them.
+    live.stopping().run_until_cancelled(wait).await;
     let registry = place.tools.current();
     let (entry, args) = understood(&registry, call, &offer, rights);
-    let about = About {
-        tool: entry.tool.name(),
-        session: &call.origin.session,
-        call: &call.id,
-    };
-    let (args, refusal) = match registry.hooks().before(about, args.clone()).await {
-        Ok(args) => (args, None),
-        Err(refusal) => (args, Some((EndReason::ToolError, refusal.to_string()))),
-    };
-    let mut checked = checked(&entry, args);
-    checked.problem = refusal.or(checked.problem);
-    Prepared {
-        registry,
-        entry,
-        checked,
-        requested_tool: call.tool.clone(),
+    if entry.tool.takes_input() {
+        live.take_input();
     }
+    Understood { registry, entry, args }
 }
 
 /// Returns the tool of a call and its arguments, or the tool that tells the model what it did wrong, and that.

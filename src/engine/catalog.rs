@@ -3,7 +3,7 @@
 //! *Invariant:* a source's tools and hooks are replaced together, and whoever asks gets one consistent [`Registry`], which
 //! stays as it is for as long as it is held. A tool that cannot be offered takes no other one with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -343,21 +343,26 @@ fn assemble(invalid: &Entry, parts: &BTreeMap<(Rank, String), Part>, order: &[(R
     Registry::assemble(invalid.clone(), entries, hooks)
 }
 
+fn by_name(registry: &Registry) -> HashMap<&str, &Arc<dyn Tool>> {
+    registry.tools().map(|tool| (tool.name(), tool)).collect()
+}
+
 /// Tells which tools came, went, or are other ones now; nothing if none.
 fn difference(before: &Registry, after: &Registry) -> Option<ServiceEventKind> {
-    let known = |registry: &Registry, name: &str| registry.tools().any(|tool| tool.name() == name);
+    let (old, new) = (by_name(before), by_name(after));
+    // Whoever changes definitions may change any of them.
+    let is_redefined = before.hooks().of_definitions() != after.hooks().of_definitions();
+    let is_other = |old: &&Arc<dyn Tool>, tool: &Arc<dyn Tool>| is_redefined || !Arc::ptr_eq(old, tool);
     let names = |registry: &Registry, wanted: &dyn Fn(&Arc<dyn Tool>) -> bool| -> Vec<String> {
-        let wanted = registry.tools().filter(|tool| wanted(tool));
+        // What answers calls that cannot be understood is always the same.
+        let wanted = registry.tools().skip(1).filter(|tool| wanted(tool));
         wanted.map(|tool| tool.name().to_owned()).collect()
     };
-    let added = names(after, &|tool| !known(before, tool.name()));
-    let removed = names(before, &|tool| !known(after, tool.name()));
-    let is_other = |tool: &Arc<dyn Tool>| {
-        before
-            .tools()
-            .any(|old| old.name() == tool.name() && !Arc::ptr_eq(old, tool))
-    };
-    let changed = names(after, &is_other);
+    let added = names(after, &|tool| !old.contains_key(tool.name()));
+    let removed = names(before, &|tool| !new.contains_key(tool.name()));
+    let changed = names(after, &|tool| {
+        old.get(tool.name()).is_some_and(|old| is_other(old, tool))
+    });
     (!(added.is_empty() && removed.is_empty() && changed.is_empty())).then_some(ServiceEventKind::ToolsChanged {
         added,
         removed,

@@ -10,11 +10,11 @@ use super::admit::offer;
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::{Engine, Place, lineage};
-use crate::call::{CallId, CallRecord, EndReason, Origin, SessionId};
+use crate::call::{CallId, CallRecord, EndReason, Model, Origin, SessionId};
 use crate::permission::agents::Agent;
 use crate::permission::broker::Rights;
 use crate::store::StoreError;
-use crate::tool::Delegated;
+use crate::tool::{Delegated, dialect};
 
 /// The session fact that makes a session a subagent's; it holds the workspace.
 const SUBAGENT: &str = "subagent";
@@ -58,12 +58,12 @@ impl Engine {
         Ok(tasks)
     }
 
-    /// Finds or makes the session of a subagent, and says which tools it has.
+    /// Finds or makes the session of a subagent, and says which tools it has on its model, which may not be the call's.
     pub(super) async fn delegate(
         &self,
         record: &CallRecord,
         registry: &Registry,
-        agent: &str,
+        (agent, mut model): (&str, Model),
         resumed: Option<&str>,
     ) -> Result<Delegated, StoreError> {
         let workspace = &record.origin.workspace;
@@ -82,14 +82,17 @@ impl Engine {
         }
         let (mut allowed, mut denied) = (Vec::new(), Vec::new());
         if let Some(place) = self.place(workspace) {
+            dialect::complete(&mut model, &place.packages);
             let origin = Origin {
                 agent: agent.to_owned(),
+                model: model.clone(),
                 ..record.origin.clone()
             };
             let rights = self.rights_under(place, agent, record);
             let offered = registry.offered(&offer(place, &origin), &rights);
             allowed.extend(offered.into_iter().map(|definition| definition.name));
-            let others = registry.tools().map(|tool| tool.name());
+            // What answers calls that cannot be understood is never denied.
+            let others = registry.tools().map(|tool| tool.name()).skip(1);
             denied.extend(
                 others
                     .filter(|name| !allowed.iter().any(|one| one == name))
@@ -99,6 +102,7 @@ impl Engine {
         Ok(Delegated {
             session,
             resumed,
+            model,
             allowed,
             denied,
         })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 
+use super::STOP_GRACE;
 use super::hooks::About;
 use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
@@ -92,13 +93,26 @@ impl Run {
         };
         // Frozen as JSON text.
         let args = serde_json::from_str(&record.input_json).unwrap_or_default();
-        let changed = hooks.after_ending(about, &args, &mut ending).await;
+        let stopped = async {
+            self.live.stopping().cancelled().await;
+            tokio::time::sleep(STOP_GRACE).await;
+        };
+        let changed = tokio::select! {
+            biased;
+            changed = hooks.after_ending(about, &args, &mut ending) => changed.map_err(|refusal| Outcome::Failed {
+                reason: EndReason::ToolError,
+                error: refusal.to_string(),
+            }),
+            // What the hooks have not seen is not shown.
+            () = stopped => Err(self.stopped()),
+        };
         match (&mut ending.outcome, changed) {
-            (outcome, Err(refusal)) => {
-                *outcome = Outcome::Failed {
-                    reason: EndReason::ToolError,
-                    error: refusal.to_string(),
-                };
+            (outcome, Err(failed)) => {
+                *outcome = failed;
+                ending.attachments.clear();
+                if self.live.stop_reason().is_some() {
+                    ending.metadata.insert("interrupted".to_owned(), json!(true));
+                }
             }
             (Outcome::Completed { output }, Ok(())) => {
                 self.engine.redactor.string(output);
@@ -183,24 +197,7 @@ impl Run {
 
     /// The end of a call that somebody stopped.
     fn stopped(&self) -> Outcome {
-        let reason = self.live.stop_reason().unwrap_or(EndReason::Cancelled);
-        let error = match reason {
-            EndReason::TimedOut => {
-                let limit = self.record.timeout.unwrap_or_default();
-                format!("{ABORTED}: it ran longer than the {limit:?} that it was given")
-            }
-            EndReason::Drained => format!("{ABORTED}: the service is stopping"),
-            EndReason::Cancelled
-            | EndReason::InvalidArguments
-            | EndReason::Denied
-            | EndReason::Rejected
-            | EndReason::PromptExpired
-            | EndReason::ToolError
-            | EndReason::DoomLoop
-            | EndReason::Quota
-            | EndReason::Lost
-            | EndReason::Internal => ABORTED.to_owned(),
-        };
+        let (reason, error) = stopped(self.live.stop_reason(), self.record.timeout);
         Outcome::Failed { reason, error }
     }
 
@@ -334,6 +331,29 @@ impl Run {
         writer.append(Bytes::copy_from_slice(text.as_bytes())).await?;
         writer.finish().await
     }
+}
+
+/// Returns for which reason a call ends that was stopped, and what the model reads then.
+pub(super) fn stopped(reason: Option<EndReason>, limit: Option<Duration>) -> (EndReason, String) {
+    let reason = reason.unwrap_or(EndReason::Cancelled);
+    let error = match reason {
+        EndReason::TimedOut => {
+            let limit = limit.unwrap_or_default();
+            format!("{ABORTED}: it ran longer than the {limit:?} that it was given")
+        }
+        EndReason::Drained => format!("{ABORTED}: the service is stopping"),
+        EndReason::Cancelled
+        | EndReason::InvalidArguments
+        | EndReason::Denied
+        | EndReason::Rejected
+        | EndReason::PromptExpired
+        | EndReason::ToolError
+        | EndReason::DoomLoop
+        | EndReason::Quota
+        | EndReason::Lost
+        | EndReason::Internal => ABORTED.to_owned(),
+    };
+    (reason, error)
 }
 
 /// Makes the end of a call whose output did not find room: what did is kept, and the model is told where.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tool.execute.before` | the call fails with the hook's text; the tool does not run |
 //! | `tool.execute.after` | the call fails with the hook's text, though the tool has run |
-//! | `tool.definition` | the definition stays as it was before that hook; one that is gone or does not answer is not asked again for this list |
+//! | `tool.definition` | the definition stays as it was before that hook; one that is gone or does not answer is not asked again for this list, and none is when the list has waited long enough |
 //! | `shell.env` | the command does not run |
 //! | `permission.ask` | the hook counts as absent: a person is asked |
 //!
@@ -26,6 +26,9 @@ use crate::tool::{Hook, HookError, HookPoint};
 
 /// How long one hook may take.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long all hooks together may take for one list of tools: they are asked for each tool.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes of variables that hooks may add.
 const MAX_ENVIRONMENT: usize = 256 * 1024;
@@ -146,30 +149,20 @@ impl Hooks {
 
     /// Returns definitions as hooks leave them. Those of MCP servers are not shown to them.
     pub(super) async fn definitions(&self, mut definitions: Vec<Definition>) -> Vec<Definition> {
-        for hook in self.at(HookPoint::Definition) {
-            for definition in &mut definitions {
-                if definition.source == Source::Mcp {
-                    continue;
-                }
-                let input = json!({ "toolID": definition.name });
-                let before = json!({
-                    "description": definition.description,
-                    "parameters": definition.input_schema,
-                    "jsonSchema": definition.input_schema,
-                });
-                match run(hook, HookPoint::Definition, input, before.clone()).await {
-                    Ok(after) => redefine(definition, &before, &after),
-                    Err(error) => {
-                        tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
-                        if matches!(error, HookError::Failed { .. }) {
-                            // It would fail for the others too, each time after as long a wait.
-                            break;
-                        }
-                    }
-                }
+        let changing = async {
+            for hook in self.at(HookPoint::Definition) {
+                redefine_all(hook, &mut definitions).await;
             }
+        };
+        if tokio::time::timeout(LIST_LIMIT, changing).await.is_err() {
+            tracing::warn!("hooks for `tool.definition` are too slow: some definitions stay as they are");
         }
         definitions
+    }
+
+    /// Returns who may change definitions.
+    pub(super) fn of_definitions(&self) -> Vec<&str> {
+        self.at(HookPoint::Definition).map(|hook| hook.name()).collect()
     }
 
     /// Returns the variables that hooks add for a command.
@@ -294,6 +287,31 @@ fn reattached(before: Vec<Attachment>, shown: &[Value], after: &[Value]) -> Vec<
         })
     };
     after.iter().filter_map(one).collect()
+}
+
+/// Lets a hook see and change definitions, as far as it may see them.
+async fn redefine_all(hook: &Arc<dyn Hook>, definitions: &mut [Definition]) {
+    let shown = definitions
+        .iter_mut()
+        .filter(|definition| definition.source != Source::Mcp);
+    for definition in shown {
+        let input = json!({ "toolID": definition.name });
+        let before = json!({
+            "description": definition.description,
+            "parameters": definition.input_schema,
+            "jsonSchema": definition.input_schema,
+        });
+        match run(hook, HookPoint::Definition, input, before.clone()).await {
+            Ok(after) => redefine(definition, &before, &after),
+            Err(error) => {
+                tracing::warn!(hook = hook.name(), tool = %definition.name, %error, "a definition stays as it is");
+                if matches!(error, HookError::Failed { .. }) {
+                    // It would fail for the others too, each time after as long a wait.
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// Takes over what a hook changed. A schema counts only if it is an object.

@@ -102,6 +102,15 @@ pub(crate) fn parse(raw: &RawInput) -> Result<Value, (Cow<'_, str>, String)> {
     Ok(value)
 }
 
+/// Says why a value cannot be an input, whatever its schema says: for values that no model wrote.
+pub(crate) fn unfit(value: &Value, max_bytes: usize) -> Option<String> {
+    if is_deeper_than(value, MAX_DEPTH) {
+        return Some(format!("they are nested deeper than {MAX_DEPTH} levels"));
+    }
+    let size = value.to_string().len();
+    (size > max_bytes).then(|| format!("they have {size} bytes, and at most {max_bytes} are allowed"))
+}
+
 fn is_deeper_than(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else {
         return true;

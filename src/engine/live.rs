@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -58,8 +58,8 @@ pub(crate) struct LiveCall {
     pub(crate) request_digest: String,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) clock: Clock,
-    /// What clients send to the call, if its tool reads that.
-    pub(crate) stdin: Option<Stdin>,
+    /// What clients send to the call, once it is known that its tool reads that.
+    pub(crate) stdin: OnceLock<Stdin>,
     /// What the tool said when what it starts was under way.
     pub(crate) launched: Mutex<Option<JsonMap>>,
     stop: CancellationToken,
@@ -77,14 +77,14 @@ pub(crate) struct LiveCall {
 }
 
 impl LiveCall {
-    pub(crate) fn new(record: CallRecord, takes_input: bool, stop: CancellationToken) -> Self {
+    pub(crate) fn new(record: CallRecord, stop: CancellationToken) -> Self {
         let (progress, _) = watch::channel(Progress::default());
         Self {
             id: record.id.clone(),
             request_digest: record.request_digest.clone(),
             on_disconnect: record.on_disconnect,
             clock: Clock::default(),
-            stdin: takes_input.then(Stdin::default),
+            stdin: OnceLock::new(),
             launched: Mutex::default(),
             stop,
             stop_reason: Mutex::default(),
@@ -95,6 +95,11 @@ impl LiveCall {
             childless: AtomicBool::new(false),
             owners: AtomicUsize::new(0),
         }
+    }
+
+    /// Lets clients send input to the call.
+    pub(crate) fn take_input(&self) {
+        self.stdin.get_or_init(Stdin::default);
     }
 
     /// Asks the call to stop. The first reason stands.

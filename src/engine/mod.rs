@@ -23,6 +23,7 @@ pub mod outputs;
 mod port;
 mod recording;
 mod registry;
+mod reserve;
 mod row;
 mod run;
 mod stdin;
@@ -57,7 +58,7 @@ use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
 use crate::redact::Redactor;
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
-use crate::tool::Offer;
+use crate::tool::{Offer, dialect};
 use crate::workspace::Workspace;
 
 /// How long a call that was asked to stop may take before its tool is dropped.
@@ -105,7 +106,11 @@ impl Place {
         self.tools.settled().await;
         let registry = self.tools.current();
         registry.refresh().await;
-        registry.hooks().definitions(registry.offered(offer, rights)).await
+        let told = registry.hooks().definitions(registry.offered(offer, rights)).await;
+        // Last: what a hook writes is sent to the provider as well.
+        told.into_iter()
+            .map(|definition| dialect::adapt(definition, offer.model))
+            .collect()
     }
 
     /// Returns the rules of an agent that may be run by a task.
@@ -144,7 +149,7 @@ pub struct Engine {
     redactor: Redactor,
     /// Keeps the record of refusals small.
     door: Door,
-    /// Calls that run in this process.
+    /// Calls that run in this process, or are about to.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// The last calls of each session; the loop question reads it.
     recent_calls: Mutex<HashMap<SessionId, row::Row>>,
@@ -245,6 +250,18 @@ impl Engine {
         Ok(record.map(|record| self.shown(record)))
     }
 
+    /// Returns the workspace of a call, also of one that is not recorded yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn workspace_of(&self, id: &CallId) -> Result<Option<String>, StoreError> {
+        let live = lock(&self.live).get(id).cloned();
+        match live {
+            Some(call) => Ok(Some(call.record().origin.workspace.clone())),
+            None => Ok(self.store.get(id).await?.map(|record| record.origin.workspace)),
+        }
+    }
+
     /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.
     fn shown(&self, mut record: CallRecord) -> CallRecord {
         self.redactor.string(&mut record.input_json);
@@ -291,7 +308,7 @@ impl Engine {
     ) -> Result<InputState, InputError> {
         let live = lock(&self.live).get(id).cloned();
         if let Some(call) = live.filter(|call| !call.record().state.is_terminal()) {
-            let Some(stdin) = &call.stdin else {
+            let Some(stdin) = call.stdin.get() else {
                 let tool = call.record().tool.clone();
                 return Err(InputError::NotTaken { call: id.clone(), tool });
             };
@@ -311,7 +328,7 @@ impl Engine {
     /// Returns how far the input of a call has come; none if it does not run here or reads none.
     pub fn input_state(&self, id: &CallId) -> Option<InputState> {
         let live = lock(&self.live).get(id).cloned();
-        live.and_then(|call| call.stdin.as_ref().map(stdin::Stdin::state))
+        live.and_then(|call| call.stdin.get().map(stdin::Stdin::state))
     }
 
     /// Returns a session's list of tasks; empty if it has none.

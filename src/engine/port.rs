@@ -15,7 +15,7 @@ use super::registry::Registry;
 use super::writer::Command;
 use super::{Engine, recording};
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Prompt,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Model, Prompt,
     PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
     Todo, json_map,
 };
@@ -548,14 +548,14 @@ impl CallPort for Port {
     }
 
     async fn next_input(&self) -> Option<Bytes> {
-        match &self.call.stdin {
+        match self.call.stdin.get() {
             Some(stdin) => stdin.next().await,
             None => None,
         }
     }
 
     fn end_input(&self) {
-        if let Some(stdin) = &self.call.stdin {
+        if let Some(stdin) = self.call.stdin.get() {
             stdin.end();
         }
     }
@@ -565,9 +565,11 @@ impl CallPort for Port {
         above.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 
-    async fn delegate(&self, agent: &str, resumed: Option<&str>) -> Result<Delegated, ToolError> {
-        let delegated = self.engine.delegate(&self.record, &self.registry, agent, resumed).await;
-        delegated.map_err(|error| ToolError::Internal(Box::new(error)))
+    async fn delegate(&self, agent: &str, model: Model, resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        let delegated = self
+            .engine
+            .delegate(&self.record, &self.registry, (agent, model), resumed);
+        delegated.await.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 }
 

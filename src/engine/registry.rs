@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* immutable once made. A call keeps the registry it was admitted with, whatever is registered later.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 
 use jsonschema::Validator;
@@ -44,10 +46,15 @@ pub struct Registry {
 impl Entry {
     pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
         let schema = tool.input_schema();
-        let validator = jsonschema::validator_for(&input::open_schema(&schema)).map_err(|error| SchemaError {
+        let wrong = |message: String| SchemaError {
             tool: tool.name().to_owned(),
-            message: error.to_string(),
-        })?;
+            message,
+        };
+        if let Some(problem) = dialect::unfolds_too_far(&schema) {
+            return Err(wrong(problem));
+        }
+        let validator = jsonschema::validator_for(&input::open_schema(&schema));
+        let validator = validator.map_err(|error| wrong(error.to_string()))?;
         Ok(Self {
             tool,
             schema,
@@ -69,10 +76,14 @@ impl Registry {
 
     pub(super) fn assemble(invalid: Entry, all: impl IntoIterator<Item = Entry>, hooks: Hooks) -> Self {
         let mut entries: Vec<Entry> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         for entry in all {
-            match entries.iter_mut().find(|known| known.tool.name() == entry.tool.name()) {
-                Some(known) => *known = entry,
-                None => entries.push(entry),
+            match places.entry(entry.tool.name().to_owned()) {
+                Occupied(known) => entries[*known.get()] = entry,
+                Vacant(free) => {
+                    free.insert(entries.len());
+                    entries.push(entry);
+                }
             }
         }
         Self {
@@ -87,7 +98,8 @@ impl Registry {
         &self.hooks
     }
 
-    /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7).
+    /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7), before hooks see it and with
+    /// the schemas as the tools have them.
     pub fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
         let offer = Offer {
             rights: Some(rights),
@@ -95,7 +107,7 @@ impl Registry {
         };
         self.usable(rights)
             .filter(|entry| entry.tool.is_offered(&offer))
-            .map(|entry| dialect::adapt(entry.tool.definition(&offer), offer.model))
+            .map(|entry| entry.tool.definition(&offer))
             .filter(|definition| definition.advertised)
             .collect()
     }
@@ -138,7 +150,7 @@ impl Registry {
             .collect()
     }
 
-    /// Returns every tool.
+    /// Returns every tool, first the one that answers calls that cannot be understood.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         std::iter::once(&self.invalid)
             .chain(&self.entries)

@@ -22,7 +22,7 @@ use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::Timestamp;
 use crate::engine::{Catalog, Contribution, Rank};
-use crate::hosted::{Hello, Host, Hosts, Next, Reported, Seat, Shelf};
+use crate::hosted::{Hello, Host, Next, Reported, Seat, Shelf};
 use crate::tool::{Hook, Tool};
 
 /// The service.
@@ -129,7 +129,7 @@ impl HostedTools {
         let (hello, shelf) = self.hello(caller, hello)?;
         let workspace = hello.workspace.clone();
         let welcomed = self.0.hosts.welcome(hello, shelf).await;
-        let (welcome, seat) = welcomed.map_err(|error| status::too_many_hosts(&error))?;
+        let (welcome, seat) = welcomed.map_err(|error| status::host(&error))?;
         Ok(Serving {
             seat: Arc::new(seat),
             first: Some(wire::welcome(welcome, workspace)),
@@ -139,16 +139,22 @@ impl HostedTools {
     }
 }
 
-/// Takes one report; false if the invocation was not open.
-async fn take(hosts: &Hosts, host: &Arc<Host>, report: Option<HostReport>) -> Result<bool, Status> {
+/// What a host has said.
+enum Said {
+    /// A report, and whether it counts.
+    Report { counts: bool },
+    /// That it leaves.
+    Leaves,
+}
+
+async fn take(host: &Host, report: Option<HostReport>) -> Result<Said, Status> {
     let report = report.unwrap_or_default();
     let Some(said) = wire::report(report.report)? else {
-        hosts.leave(host).await;
-        return Ok(true);
+        return Ok(Said::Leaves);
     };
     match host.report(&report.invocation_id, said).await {
-        Reported::Accepted => Ok(true),
-        Reported::NotOpen => Ok(false),
+        Reported::Accepted => Ok(Said::Report { counts: true }),
+        Reported::NotOpen => Ok(Said::Report { counts: false }),
         Reported::Misfit => Err(bad_field(
             "report.report",
             "an invocation of this kind takes no such report",
@@ -172,17 +178,17 @@ impl Listening {
             let request = match self.requests.message().await {
                 Ok(Some(request)) => request,
                 Ok(None) => {
-                    self.service.0.hosts.leave(&self.seat.host).await;
+                    self.seat.leave().await;
                     return None;
                 }
                 Err(broken) => return Some(Err(broken)),
             };
             match request.message {
-                Some(host_request::Message::Report(report)) => {
-                    if let Err(status) = take(&self.service.0.hosts, &self.seat.host, Some(report)).await {
-                        return Some(Err(status));
-                    }
-                }
+                Some(host_request::Message::Report(report)) => match take(&self.seat.host, Some(report)).await {
+                    Ok(Said::Report { .. }) => {}
+                    Ok(Said::Leaves) => self.seat.leave().await,
+                    Err(status) => return Some(Err(status)),
+                },
                 Some(host_request::Message::Hello(hello)) => return Some(self.again(hello).await),
                 None => return Some(Err(bad_field("message", "an empty message"))),
             }
@@ -195,7 +201,7 @@ impl Listening {
             return Err(bad_field("hello.workspace", "another workspace takes another stream"));
         }
         let workspace = hello.workspace.clone();
-        let welcome = self.service.0.hosts.update(&self.seat, hello).await;
+        let welcome = self.seat.update(hello).await.map_err(|error| status::host(&error))?;
         Ok(Some(wire::welcome(welcome, workspace)))
     }
 }
@@ -254,7 +260,13 @@ impl HostService for HostedTools {
         let host = self.0.hosts.find(&request.token, &caller.principal().id());
         // The token is a secret: it is not repeated.
         let host = host.ok_or_else(|| status::not_found("host", "of this token"))?;
-        let accepted = take(&self.0.hosts, &host, request.report).await?;
+        let accepted = match take(&host, request.report).await? {
+            Said::Report { counts } => counts,
+            Said::Leaves => {
+                self.0.hosts.leave(&host).await;
+                true
+            }
+        };
         Ok(Response::new(ReportInvocationResponse { accepted }))
     }
 }

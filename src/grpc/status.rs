@@ -10,6 +10,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::engine::{AdmitError, InputError, WatchError};
+use crate::hosted::HostError;
 use crate::store::StoreError;
 
 const DOMAIN: &str = "toolgate";
@@ -71,15 +72,20 @@ pub(crate) fn missed_changes() -> Status {
 
 /// Another stream has taken the place of this one.
 pub(crate) fn replaced() -> Status {
-    let text = "another stream came with the token of this host";
-    Status::with_error_details(Code::Aborted, text, details("REPLACED"))
+    Status::with_error_details(Code::Aborted, HostError::Gone.to_string(), details("REPLACED"))
 }
 
-/// No more hosts fit.
-pub(crate) fn too_many_hosts(error: &crate::hosted::TooManyHosts) -> Status {
-    let mut details = details("TOO_MANY_HOSTS");
-    details.set_retry_info(Some(Duration::from_secs(10)));
-    Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
+/// A host gets no seat, or has lost its own.
+pub(crate) fn host(error: &HostError) -> Status {
+    match error {
+        HostError::TooMany { .. } => {
+            let mut details = details("TOO_MANY_HOSTS");
+            details.set_retry_info(Some(Duration::from_secs(10)));
+            Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
+        }
+        HostError::Gone => replaced(),
+        HostError::Fault(_) => internal("a host could not be taken in", error),
+    }
 }
 
 /// The client's deadline is over; a call is treated as after a lost client.

@@ -317,10 +317,14 @@ impl Tools {
 
     /// Refuses what a caller may not see, as if it were not there.
     async fn check_sight(&self, caller: &Caller, id: &CallId) -> Result<(), Status> {
-        if caller.is_limited() && !caller.sees(&self.record(id).await?.origin.workspace) {
-            return Err(status::not_found("call", id.as_str()));
+        if !caller.is_limited() {
+            return Ok(());
         }
-        Ok(())
+        let workspace = self.0.engine.workspace_of(id).await.map_err(status::store)?;
+        match workspace.filter(|workspace| caller.sees(workspace)) {
+            Some(_) => Ok(()),
+            None => Err(status::not_found("call", id.as_str())),
+        }
     }
 
     async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {

@@ -71,6 +71,7 @@ struct Open {
     asks: BTreeMap<String, Option<Result<(), String>>>,
 }
 
+#[derive(PartialEq, Eq)]
 enum Entry {
     Invoke(u64),
     Cancel(u64),
@@ -175,6 +176,12 @@ impl Host {
 
     pub(super) fn is_away(&self) -> bool {
         !self.state().is_here
+    }
+
+    /// Says whether a stream is the host's last one.
+    pub(super) fn has_seat(&self, seat: u64) -> bool {
+        let state = self.state();
+        state.seat == seat && state.ended.is_none()
     }
 
     pub(super) fn is_away_since(&self, seat: u64) -> bool {
@@ -339,27 +346,9 @@ impl Host {
     /// Takes a report. Waits while the call that it is for takes no more.
     pub async fn report(&self, id: &str, report: Report) -> Reported {
         let number = number_of(id).unwrap_or_default();
-        let found = {
-            let mut state = self.state();
-            state.is_silent = false;
-            state.accept(number, report)
-        };
-        let reported = match found {
-            Ok(Accepted::Done) => Reported::Accepted,
-            Ok(Accepted::Answered) => {
-                self.bump();
-                Reported::Accepted
-            }
-            // Noted only when there is room: this future may be dropped while it waits.
-            Ok(Accepted::Send(sender, report)) => match sender.reserve_owned().await {
-                Ok(room) if self.state().note(number, &report) => {
-                    room.send(report);
-                    Reported::Accepted
-                }
-                Ok(_) | Err(_) => Reported::NotOpen,
-            },
-            Err(reported) => reported,
-        };
+        let reported = self.accept(number, report).await;
+        // Perhaps an answer is to be told again.
+        self.bump();
         if reported == Reported::NotOpen {
             let ignored = self.ignored.fetch_add(1, Ordering::Relaxed) + 1;
             if ignored.is_power_of_two() {
@@ -367,6 +356,27 @@ impl Host {
             }
         }
         reported
+    }
+
+    async fn accept(&self, id: u64, report: Report) -> Reported {
+        let found = {
+            let mut state = self.state();
+            state.is_silent = false;
+            state.accept(id, report)
+        };
+        let (sender, report) = match found {
+            Ok(found) => found,
+            Err(reported) => return reported,
+        };
+        let Ok(room) = sender.reserve_owned().await else {
+            return Reported::NotOpen;
+        };
+        // Noted only when there is room: this future may be dropped while it waits.
+        if let Err(reported) = self.state().note(id, &report) {
+            return reported;
+        }
+        room.send(report);
+        Reported::Accepted
     }
 
     /// Returns how many reports were on invocations that were not open.
@@ -383,15 +393,9 @@ impl Host {
     }
 }
 
-enum Accepted {
-    Done,
-    /// The answer to a repeated request is in the queue.
-    Answered,
-    Send(mpsc::Sender<Report>, Report),
-}
-
 impl State {
-    fn accept(&mut self, id: u64, report: Report) -> Result<Accepted, Reported> {
+    /// Returns a report with the way to whoever waits for it; otherwise what became of it, which may be that it counts.
+    fn accept(&mut self, id: u64, report: Report) -> Result<(mpsc::Sender<Report>, Report), Reported> {
         let open = self.open.get_mut(&id).filter(|open| !open.is_done);
         let open = open.ok_or(Reported::NotOpen)?;
         if !open.work.takes(&report) {
@@ -400,54 +404,73 @@ impl State {
         match report {
             Report::Progress { title, patch } => {
                 open.merge(title, patch);
-                Ok(Accepted::Done)
+                Err(Reported::Accepted)
             }
-            Report::Ask { id: ask, ask: request } => match open.asks.get(&ask) {
-                Some(None) => Ok(Accepted::Done),
-                Some(Some(_)) => {
-                    self.queue.push_back(Entry::Answer(id, ask));
-                    Ok(Accepted::Answered)
+            Report::Ask { .. }
+            | Report::Output(_)
+            | Report::Completed(_)
+            | Report::Failed(_)
+            | Report::HookResult(_) => {
+                let sender = open.reports.clone();
+                match self.repeats(id, &report) {
+                    Some(reported) => Err(reported),
+                    None => Ok((sender, report)),
                 }
-                None if open.asks.len() >= MAX_ASKS => Err(Reported::TooMany),
-                None => {
-                    let report = Report::Ask { id: ask, ask: request };
-                    Ok(Accepted::Send(open.reports.clone(), report))
-                }
-            },
-            report @ (Report::Output(_) | Report::Completed(_) | Report::Failed(_) | Report::HookResult(_)) => {
-                Ok(Accepted::Send(open.reports.clone(), report))
             }
         }
     }
 
-    /// Notes that a report is on its way to whoever waits for it; false if the invocation has ended meanwhile.
-    fn note(&mut self, id: u64, report: &Report) -> bool {
-        let Some(open) = self.open.get_mut(&id).filter(|open| !open.is_done) else {
-            return false;
-        };
+    /// Notes that a report is on its way to whoever waits for it, or says why it is not: the invocation has ended meanwhile,
+    /// or the same request came at the same time.
+    fn note(&mut self, id: u64, report: &Report) -> Result<(), Reported> {
+        if let Some(reported) = self.repeats(id, report) {
+            return Err(reported);
+        }
+        let open = self.open.get_mut(&id).filter(|open| !open.is_done);
+        let open = open.ok_or(Reported::NotOpen)?;
         if let Report::Ask { id: ask, .. } = report {
             open.asks.insert(ask.clone(), None);
         }
         open.is_done = report.is_last();
-        true
+        Ok(())
+    }
+
+    /// Says what becomes of a request for permission that is not put: it was before, or there are too many.
+    fn repeats(&mut self, id: u64, report: &Report) -> Option<Reported> {
+        let Report::Ask { id: ask, .. } = report else {
+            return None;
+        };
+        let asks = &self.open.get(&id)?.asks;
+        let is_answered = match asks.get(ask) {
+            Some(answer) => answer.is_some(),
+            None => return (asks.len() >= MAX_ASKS).then_some(Reported::TooMany),
+        };
+        let answer = Entry::Answer(id, ask.clone());
+        // Once: a host that does not read may ask as often as it likes.
+        if is_answered && !self.queue.contains(&answer) {
+            self.queue.push_back(answer);
+        }
+        Some(Reported::Accepted)
     }
 }
 
 impl Open {
-    /// Merges interim title and metadata into what waits to be shown.
+    /// Merges interim title and metadata into what waits to be shown. If that is too much, the latest is what is shown.
     fn merge(&mut self, title: Option<String>, patch: JsonMap) {
         let (old_title, waiting) = self.progress.get_or_insert_default();
         if title.is_some() {
             *old_title = title;
         }
+        let latest = patch.clone();
         waiting.extend(patch);
-        let size: usize = waiting
-            .iter()
-            .map(|(key, value)| key.len() + value.to_string().len())
-            .sum();
-        if size > MAX_PROGRESS {
-            waiting.clear();
+        if size_of(waiting) > MAX_PROGRESS {
+            *waiting = latest;
         }
         self.has_progress.notify_one();
     }
+}
+
+fn size_of(metadata: &JsonMap) -> usize {
+    let sizes = metadata.iter().map(|(key, value)| key.len() + value.to_string().len());
+    sizes.sum()
 }

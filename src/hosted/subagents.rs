@@ -76,6 +76,7 @@ impl SubagentRunner for Hosts {
         Ok(SubagentAnswer {
             text: result.output.unwrap_or_default(),
             metadata: lent::own(result.metadata),
+            attachments: result.attachments,
         })
     }
 }

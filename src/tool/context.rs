@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Child, ChildCall, Delegated, Refusal, ToolError};
-use crate::call::{Ask, CallId, FileChange, JsonMap, Origin, Question, SessionId, Todo};
+use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, Question, SessionId, Todo};
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::{LockedFile, Snapshot};
@@ -100,7 +100,7 @@ pub trait CallPort: Send + Sync + 'static {
     }
 
     /// Prepares a session in which an agent works on behalf of this call.
-    async fn delegate(&self, _agent: &str, _resumed: Option<&str>) -> Result<Delegated, ToolError> {
+    async fn delegate(&self, _agent: &str, _model: Model, _resumed: Option<&str>) -> Result<Delegated, ToolError> {
         Err(ToolError::failed("No work can be given to others from here."))
     }
 }
@@ -357,13 +357,13 @@ impl CallContext {
         self.port.tasks_above().await
     }
 
-    /// Prepares a session in which an agent works on behalf of this call: the one named by `resumed` if this workspace has
-    /// it, otherwise a new one.
+    /// Prepares a session in which an agent works on behalf of this call, on a model: the one named by `resumed` if this
+    /// workspace has it, otherwise a new one.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn delegate(&self, agent: &str, resumed: Option<&str>) -> Result<Delegated, ToolError> {
-        self.port.delegate(agent, resumed).await
+    pub async fn delegate(&self, agent: &str, model: Model, resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        self.port.delegate(agent, model, resumed).await
     }
 }
 

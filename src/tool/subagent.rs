@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 
 use super::{CallContext, ToolError};
-use crate::call::{Action, JsonMap, Model, SessionId};
+use crate::call::{Action, Attachment, JsonMap, Model, SessionId};
 use crate::permission::agents::{Agent, Agents, Mode};
 use crate::permission::rules;
 
@@ -50,6 +50,8 @@ pub struct Delegated {
     pub session: SessionId,
     /// Whether the session goes on.
     pub resumed: bool,
+    /// The model that it is to use, with everything that is known of it.
+    pub model: Model,
     /// The tools that it is offered.
     pub allowed: Vec<String>,
     /// The others.
@@ -65,8 +67,6 @@ pub struct SubagentRun {
     pub agent: String,
     /// Its own system prompt, or empty.
     pub agent_prompt: String,
-    /// The model that it is to use.
-    pub model: Model,
     /// What it is to do, in a few words.
     pub description: String,
     /// What it is to do.
@@ -82,6 +82,8 @@ pub struct SubagentAnswer {
     pub text: String,
     /// What whoever ran it tells of the run.
     pub metadata: JsonMap,
+    /// Files that belong to the answer.
+    pub attachments: Vec<Attachment>,
 }
 
 /// Runs subagents: a front end that has models.

@@ -103,7 +103,9 @@ impl TypedTool for Task {
                 input.subagent_type
             )));
         };
-        let delegated = ctx.delegate(&input.subagent_type, input.task_id.as_deref()).await?;
+        let model = model.and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone());
+        let resumed = input.task_id.as_deref();
+        let delegated = ctx.delegate(&input.subagent_type, model, resumed).await?;
         let session = delegated.session.clone();
         let of_session = json_map([("sessionId", json!(session))]);
         ctx.progress(Some(input.description.clone()), of_session.clone()).await;
@@ -111,7 +113,6 @@ impl TypedTool for Task {
             delegated,
             agent: input.subagent_type,
             agent_prompt: agent_prompt.to_owned(),
-            model: model.and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone()),
             description: input.description.clone(),
             prompt: input.prompt,
             command: input.command.unwrap_or_default(),
@@ -134,7 +135,7 @@ impl TypedTool for Task {
                 answer.text
             )),
             metadata,
-            attachments: Vec::new(),
+            attachments: answer.attachments,
         })
     }
 }

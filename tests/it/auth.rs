@@ -5,6 +5,7 @@
 mod approvals;
 mod audit;
 mod group;
+mod hosts;
 mod isolation;
 mod jwt;
 mod mcp;

@@ -209,6 +209,27 @@ fn arguments_that_do_not_fit_after_a_hook_never_run() {
 }
 
 #[test]
+fn arguments_that_no_model_could_have_written_never_run() {
+    test(async {
+        let inside = Inside::new();
+        let breaking = allowing().at(HookPoint::ExecuteBefore, |_, output| {
+            let deep = (0..60).fold(json!(1), |inner, _| json!([inner]));
+            match output["args"]["text"].as_str() {
+                Some("deep") => Ok(json!({"args": {"text": "x", "more": deep}})),
+                _ => Ok(json!({"args": {"text": "x".repeat(2000)}})),
+            }
+        });
+        offer(&inside, &["echo"], vec![breaking]);
+        for (id, why) in [("deep", "nested deeper"), ("large", "bytes")] {
+            let record = run(&inside.engine, id, "echo", &json!({ "text": id }).to_string()).await;
+            assert_eq!(failed(&record), Some(EndReason::ToolError));
+            assert!(text(&record).contains(why), "{}", text(&record));
+            assert_eq!(record.input_json, json!({ "text": id }).to_string());
+        }
+    });
+}
+
+#[test]
 fn what_a_hook_makes_of_a_result_is_cut_like_any_other() {
     test(async {
         let inside = Inside::new();

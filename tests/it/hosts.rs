@@ -522,5 +522,63 @@ fn a_task_bounds_its_subagent() {
     });
 }
 
+#[test]
+fn a_subagent_has_the_tools_of_its_own_model() {
+    test(async {
+        let setup = Setup {
+            config: Some(json!({
+                "agent": { "other": { "mode": "subagent", "model": "work/gpt-5" } },
+                "provider": { "work": { "npm": "@ai-sdk/openai" } },
+            })),
+            ..Setup::default()
+        };
+        let mut server = Server::with(setup).await;
+        let runs = HostHello {
+            runs_subagents: true,
+            ..hello("app", &[])
+        };
+        let mut host = LendingHost::open(server.channel(), runs).await.unwrap();
+        for (id, agent, model, package, edits) in [
+            ("a", "general", "claude", "", "edit"),
+            ("b", "other", "gpt-5", "@ai-sdk/openai", "apply_patch"),
+        ] {
+            let mut request = task(id, agent);
+            request.context.as_mut().unwrap().model = Some(ModelRef {
+                provider_id: "anthropic".to_owned(),
+                model_id: "claude".to_owned(),
+                ..ModelRef::default()
+            });
+            begin(&server, request).await;
+            let run = host.subagent().await;
+            let of = run.model.unwrap();
+            assert_eq!((of.model_id.as_str(), of.package.as_str()), (model, package));
+            for name in ["edit", "apply_patch"] {
+                assert_eq!(run.allowed_tools.contains(&name.to_owned()), name == edits, "{name}");
+            }
+            assert!(!run.denied_tools.contains(&"invalid".to_owned()));
+            let file = Attachment {
+                mime: "text/plain".to_owned(),
+                filename: "report.txt".to_owned(),
+                content: Some(attachment::Content::Data("found".into())),
+                ..Attachment::default()
+            };
+            let completed_with = HostCompleted {
+                output: Some("done".to_owned()),
+                attachments: vec![file],
+                ..HostCompleted::default()
+            };
+            host.report(&run.invocation_id, Report::Completed(completed_with)).await;
+            match end(&server, id).await {
+                call::Ending::Completed(completed) => {
+                    assert!(completed.output.starts_with("done\n\n<task_metadata>"));
+                    assert_eq!(completed.attachments[0].filename, "report.txt");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        server.stop().await;
+    });
+}
+
 /// A bound for what must not wait for a host.
 const SOON: Duration = Duration::from_secs(5);

@@ -255,9 +255,9 @@ fn invoke(invocation_id: String, work: &Arc<Work>, resent: bool) -> Event {
             agent: run.agent.clone(),
             agent_prompt: run.agent_prompt.clone(),
             model: Some(ModelRef {
-                provider_id: run.model.provider_id.clone(),
-                model_id: run.model.model_id.clone(),
-                package: run.model.package.clone(),
+                provider_id: run.delegated.model.provider_id.clone(),
+                model_id: run.delegated.model.model_id.clone(),
+                package: run.delegated.model.package.clone(),
             }),
             description: run.description.clone(),
             prompt: run.prompt.clone(),

@@ -174,3 +174,129 @@ fn a_host_that_does_not_read_is_its_own_problem() {
         server.stop().await;
     });
 }
+
+#[test]
+fn metadata_is_bounded_however_much_is_reported() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut host = LendingHost::open(server.connect().await, hello("app", &["crm"]))
+            .await
+            .unwrap();
+        begin(&server, call_of("crm", "c")).await;
+        let id = host.invoked().await.invocation_id;
+        let mut shown = server
+            .tools()
+            .watch_call(watch_request("c", 0, OutputMode::None))
+            .await
+            .unwrap()
+            .into_inner();
+        for index in 0..40 {
+            let progress = HostProgress {
+                title: Some(format!("{index}")),
+                metadata: Some(metadata(&format!("k{index}"), 60 * 1024)),
+            };
+            host.report(&id, Report::Progress(progress)).await;
+            // One after the other, so that none is merged with the next.
+            let title = Some(format!("{index}"));
+            loop {
+                let event = shown.message().await.unwrap().unwrap().event.unwrap().event;
+                if matches!(event, Some(call_event::Event::Metadata(shown)) if shown.title == title) {
+                    break;
+                }
+            }
+        }
+        host.complete(&id, "done").await;
+        let log = server.watch("c", 0).await.unwrap();
+        let warnings = log.iter().filter_map(|event| match &event.event {
+            Some(call_event::Event::Warning(warning)) => Some(warning.kind.as_str()),
+            _ => None,
+        });
+        assert_eq!(warnings.collect::<Vec<_>>(), ["metadata"]);
+        let record = server.get("c").await;
+        let fields = &completed(&record).metadata.as_ref().unwrap().fields;
+        let kept = (0..40)
+            .filter(|index| fields.contains_key(&format!("k{index}")))
+            .count();
+        assert!((10..20).contains(&kept), "{kept}");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_host_that_leaves_and_says_hello_is_gone() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut host = LendingHost::open(server.connect().await, hello("app", &["crm"]))
+            .await
+            .unwrap();
+        host.report("", Report::Leave(HostLeave {})).await;
+        host.say(Message::Hello(hello("app", &["ghost"]))).await;
+        let end = host.next().await.unwrap_err();
+        assert!(matches!(end.code(), Code::Ok | Code::Aborted), "{end:?}");
+        assert!(!offers(&server, "ghost").await && !offers(&server, "crm").await);
+        server.stop().await;
+    });
+}
+
+#[test]
+fn what_is_nested_deeply_breaks_no_reader() {
+    test(async {
+        let mut server = Server::with(Setup::permission(json!({ "deep": "ask" }))).await;
+        let mut host = LendingHost::open(server.connect().await, hello("app", &["crm"]))
+            .await
+            .unwrap();
+        begin(&server, call_of("crm", "c")).await;
+        let id = host.invoked().await.invocation_id;
+        // Deeper than what is shown, and not yet too deep for a message of a host.
+        let mut deep = Struct::default();
+        for _ in 0..29 {
+            let kind = Some(Kind::StructValue(deep));
+            deep = Struct {
+                fields: BTreeMap::from([("a".to_owned(), Value { kind })]),
+            };
+        }
+        let request = HostAsk {
+            ask_id: "one".to_owned(),
+            permission: "deep".to_owned(),
+            metadata: Some(deep),
+            ..HostAsk::default()
+        };
+        host.report(&id, Report::Ask(request)).await;
+        let asked = prompted(&server, "c").await;
+        let mut approver = Approver::open(server.channel(), "approver").await.unwrap();
+        assert_eq!(approver.added().await.prompt_id, asked.prompt_id);
+        decide(&server, &asked.prompt_id, PromptDecision::Once).await;
+        assert!(matches!(host.next().await.unwrap(), Event::AskResult(result) if result.allowed));
+        host.complete(&id, "done").await;
+        assert_eq!(output(end(&server, "c").await), "done");
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_schema_that_unfolds_without_end_is_refused() {
+    test(async {
+        let mut server = Server::start().await;
+        let chain = |length: usize, times: usize| {
+            let next = |at: usize| json!({"$ref": format!("#/$defs/n{}", at + 1)});
+            let definitions: serde_json::Map<String, serde_json::Value> = (0..length)
+                .map(|at| (format!("n{at}"), json!({"allOf": vec![next(at); times]})))
+                .chain([(format!("n{length}"), json!({"type": "string"}))])
+                .collect();
+            json!({"properties": {"text": {"$ref": "#/$defs/n0"}}, "$defs": definitions}).to_string()
+        };
+        let mut lends = hello("app", &["wide", "deep", "plain"]);
+        lends.tools[0].input_schema_json = chain(40, 2);
+        lends.tools[1].input_schema_json = chain(4000, 1);
+        lends.tools[2].input_schema_json = chain(10, 2);
+        let mut host = LendingHost::open(server.connect().await, lends).await.unwrap();
+        let refused: Vec<&str> = host.welcome.refused.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(refused, ["wide", "deep"], "{:?}", host.welcome.refused);
+        assert!(host.welcome.refused.iter().all(|it| it.reason.contains("unfolds")));
+        begin(&server, call_of("plain", "c")).await;
+        let id = host.invoked().await.invocation_id;
+        host.complete(&id, "done").await;
+        assert_eq!(output(end(&server, "c").await), "done");
+        server.stop().await;
+    });
+}

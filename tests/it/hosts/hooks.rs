@@ -157,3 +157,124 @@ fn a_silent_hook_is_waited_for_once() {
         server.stop().await;
     });
 }
+
+/// Starts a call in the background.
+fn starting(server: &Server, request: ExecuteToolRequest) -> tokio::task::JoinHandle<Result<Call, tonic::Status>> {
+    let mut tools = server.tools();
+    tokio::spawn(async move { run(&mut tools, run_request(request)).await })
+}
+
+#[test]
+fn a_call_that_waits_for_a_hook_counts_and_can_be_cancelled() {
+    test(async {
+        let mut server = Server::with(Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1")).await;
+        let mut host = LendingHost::open(server.channel(), with_hooks(&["tool.execute.before"]))
+            .await
+            .unwrap();
+        let first = starting(&server, kept("c", bash("touch ran")));
+        let (hook, ..) = host.hook("tool.execute.before").await;
+        // It is no record yet, but it is there: the same start attaches to it, another one finds the service full.
+        let again = starting(&server, kept("c", bash("touch ran")));
+        let other = starting(&server, kept("d", bash("touch other")));
+        let full = other.await.unwrap();
+        refused(full, Code::ResourceExhausted, "TOO_MANY_CALLS");
+        let request = CancelCallRequest {
+            call_id: "c".to_owned(),
+        };
+        let cancelling = server.tools();
+        let cancelled = tokio::time::timeout(SOON, async move { cancelling.clone().cancel_call(request).await });
+        let ended = cancelled.await.expect("at once").unwrap().into_inner().call.unwrap();
+        assert_eq!(failed(&ended).reason(), FailureReason::Cancelled);
+        assert_eq!(host.cancelled().await, hook);
+        for call in [first, again] {
+            let call = call.await.unwrap().unwrap();
+            assert_eq!(failed(&call).reason(), FailureReason::Cancelled);
+            assert_eq!(json_of(failed(&call).metadata.as_ref().unwrap())["interrupted"], true);
+        }
+        assert!(!server.work().join("ran").exists());
+        // The hook is not asked about a call that was made.
+        let stored = starting(&server, kept("c", bash("touch ran"))).await.unwrap().unwrap();
+        assert_eq!(failed(&stored).reason(), FailureReason::Cancelled);
+        let next = starting(&server, kept("e", bash("true")));
+        let (id, input, output) = host.hook("tool.execute.before").await;
+        assert_eq!(input["callID"], "e");
+        host.leaves(&id, output).await;
+        completed(&next.await.unwrap().unwrap());
+        server.stop().await;
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_the_last_hook_can_be_cancelled() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut host = LendingHost::open(server.channel(), with_hooks(&["tool.execute.after"]))
+            .await
+            .unwrap();
+        let running = starting(&server, kept("c", bash("echo secret")));
+        let (hook, ..) = host.hook("tool.execute.after").await;
+        let request = CancelCallRequest {
+            call_id: "c".to_owned(),
+        };
+        let cancelling = server.tools();
+        let cancelled = tokio::time::timeout(SOON, async move { cancelling.clone().cancel_call(request).await });
+        cancelled.await.expect("soon").unwrap();
+        assert_eq!(host.cancelled().await, hook);
+        let call = running.await.unwrap().unwrap();
+        assert_eq!(failed(&call).reason(), FailureReason::Cancelled);
+        server.stop().await;
+    });
+}
+
+#[test]
+fn what_a_hook_writes_is_in_the_dialect_of_the_model() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut host = LendingHost::open(server.channel(), with_hooks(&["tool.definition"]))
+            .await
+            .unwrap();
+        let model = ModelRef {
+            provider_id: "google".to_owned(),
+            model_id: "gemini-3-pro".to_owned(),
+            ..ModelRef::default()
+        };
+        let request = ListToolsRequest {
+            model: Some(model),
+            ..ListToolsRequest::default()
+        };
+        let mut tools = server.tools();
+        let listing = tokio::spawn(async move { tools.list_tools(request).await.unwrap().into_inner().tools });
+        while !listing.is_finished() {
+            let asked = tokio::time::timeout(Duration::from_millis(200), host.hook("tool.definition")).await;
+            let Ok((id, _, mut output)) = asked else { continue };
+            output["jsonSchema"] = json!({"type": "object", "properties": {"n": {"type": "integer", "enum": [1]}}});
+            host.leaves(&id, output).await;
+        }
+        let tools = listing.await.unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&tools[0].input_schema_json).unwrap();
+        assert_eq!(schema["properties"]["n"], json!({"type": "string", "enum": ["1"]}));
+        server.stop().await;
+    });
+}
+
+#[test]
+fn hooks_that_change_definitions_are_announced() {
+    test(async {
+        let mut server = Server::start().await;
+        let watching = server.sessions().watch_events(WatchEventsRequest::default()).await;
+        let mut events = watching.unwrap().into_inner();
+        let mut changed = async || loop {
+            let event = events.message().await.unwrap().unwrap().event.unwrap();
+            if let Some(event::Event::ToolsChanged(changes)) = event.event {
+                assert!(changes.added.is_empty() && changes.removed.is_empty(), "{changes:?}");
+                return changes.changed;
+            }
+        };
+        let host = LendingHost::open(server.channel(), with_hooks(&["tool.definition"])).await;
+        let host = host.unwrap();
+        assert!(changed().await.contains(&"bash".to_owned()));
+        host.report("", Report::Leave(HostLeave {})).await;
+        assert!(changed().await.contains(&"bash".to_owned()));
+        server.stop().await;
+    });
+}

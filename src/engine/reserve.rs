@@ -1,0 +1,128 @@
+//! Taking the id of a call, before anything is done for it that takes time.
+//!
+//! *Invariant:* from then on the call counts, and is found by its id: whoever starts it again waits for it, and whoever
+//! stops it ends what is done for it. It exists once its record is durable; a reservation that is dropped before that leaves
+//! nothing behind.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::admit::{AdmitError, Started};
+use super::lineage;
+use super::live::{Attached, LiveCall, lock};
+use crate::call::{CallId, CallRecord};
+
+/// The id of a call that is about to be recorded.
+pub(super) struct Reservation {
+    engine: Arc<Engine>,
+    live: Arc<LiveCall>,
+    /// From the beginning, so that another client of the same call cannot be the last one that leaves.
+    _attached: Attached,
+    is_kept: bool,
+}
+
+/// What became of the wish to have an id.
+pub(super) enum Claim {
+    /// It is free.
+    Reserved(Reservation),
+    /// The same call has it already.
+    Attached(Started),
+}
+
+impl Reservation {
+    pub(super) fn live(&self) -> &Arc<LiveCall> {
+        &self.live
+    }
+
+    /// Notes that the call has come into being.
+    pub(super) fn keep(mut self) -> Attached {
+        self.is_kept = true;
+        self.live.attach()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        lock(&self.engine.live).remove(&self.live.id);
+        // It may have been counted as a call of its session; the store knows better.
+        lock(&self.engine.recent_calls).remove(&self.live.record().origin.session);
+        // Wakes whoever attached to it meanwhile.
+        self.live.abandon();
+    }
+}
+
+impl Engine {
+    /// Takes the id of a call that is described as far as it is known, or attaches to the same call.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        record: CallRecord,
+        parent: Option<&CallRecord>,
+    ) -> Result<Claim, AdmitError> {
+        loop {
+            if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
+                return Ok(Claim::Attached(started));
+            }
+            if let Some(live) = self.reserve(&record, parent)? {
+                return Ok(Claim::Reserved(Reservation {
+                    engine: self.clone(),
+                    _attached: live.attach(),
+                    live,
+                    is_kept: false,
+                }));
+            }
+        }
+    }
+
+    /// Attaches to a call that runs here. One that is only being recorded is waited for, since it may turn out that the
+    /// id belongs to an ended call.
+    pub(super) async fn attach_live(&self, id: &CallId, digest: &str) -> Result<Option<Started>, AdmitError> {
+        loop {
+            let Some(call) = lock(&self.live).get(id).cloned() else {
+                return Ok(None);
+            };
+            let attached = (call.request_digest == digest).then(|| call.attach());
+            if !call.recorded().await {
+                continue;
+            }
+            return match attached {
+                Some(attached) => Ok(Some(Started {
+                    id: id.clone(),
+                    attached: Some(attached),
+                })),
+                None => Err(AdmitError::IdTaken(id.clone())),
+            };
+        }
+    }
+
+    /// Takes the id for a call that is about to be recorded; `None` if another one came first.
+    fn reserve(&self, record: &CallRecord, parent: Option<&CallRecord>) -> Result<Option<Arc<LiveCall>>, AdmitError> {
+        let mut calls = lock(&self.live);
+        // Under the lock: a call is either here when the drain or the end of its task looks, or refused.
+        if self.is_draining() {
+            return Err(AdmitError::Draining);
+        }
+        if calls.contains_key(&record.id) {
+            return Ok(None);
+        }
+        if let Some(parent) = parent {
+            let has_ended = match calls.get(&parent.id) {
+                Some(live) => live.is_childless(),
+                None => parent.tool == lineage::TASK && parent.owner == self.instance,
+            };
+            if has_ended {
+                return Err(AdmitError::TaskEnded(parent.id.clone()));
+            }
+        }
+        if calls.len() >= self.limits.max_running_calls {
+            return Err(AdmitError::TooManyCalls {
+                limit: self.limits.max_running_calls,
+            });
+        }
+        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        calls.insert(record.id.clone(), live.clone());
+        Ok(Some(live))
+    }
+}
