@@ -152,10 +152,7 @@ mod tests {
             ..Default::default()
         };
         assert!(ListPromptsResponse::decode(&*list.encode_to_vec()).is_ok());
-        let added = PromptAdded {
-            prompt: Some(prompt),
-            ..Default::default()
-        };
+        let added = PromptAdded { prompt: Some(prompt) };
         let sent = ChannelResponse {
             message: Some(channel_response::Message::PromptAdded(added)),
         };
