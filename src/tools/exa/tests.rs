@@ -11,7 +11,6 @@ use super::websearch::WebSearch;
 use super::*;
 use crate::net::Settings;
 use crate::permission::Refusal;
-use crate::tool::Tool;
 use crate::tools::testing::Bench;
 
 /// Reads an answer that comes in pieces of a size.
@@ -95,7 +94,8 @@ proptest! {
     fn any_answer_is_read(answer in prop::collection::vec(any::<u8>(), 0..200), piece in 1_usize..50) {
         let mut reader = Answer::default();
         let found = answer.chunks(piece).any(|piece| reader.add(piece).is_some());
-        prop_assert!(found || reader.end().is_ok() || answer.contains(&b'{'));
+        let holds_an_object = memchr::memchr(b'{', &answer).is_some();
+        prop_assert!(found || reader.end().is_ok() || holds_an_object);
     }
 }
 
