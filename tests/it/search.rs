@@ -259,7 +259,7 @@ fn what_goes_wrong_is_said_without_the_key() {
 
 /// Checks that neither the record and the events of a call nor the log has the key.
 async fn assert_hidden(server: &Server, call: &Call) {
-    let events = server.watch(&call.id, 0).await.unwrap();
+    let events = server.watch(&call.call_id, 0).await.unwrap();
     let shown = format!("{call:?}{events:?}{}", server.log());
     for secret in [KEY, WRITTEN] {
         assert!(!shown.contains(secret), "{secret} is in {shown}");
