@@ -64,11 +64,12 @@ fn a_server_is_told_of_files_in_order() {
         ] {
             assert_eq!(told[at].1.pointer(pointer), Some(&expected), "{} {pointer}", told[at].0);
         }
-        let answers: Vec<Value> = stage
-            .sent("fine")
-            .into_iter()
-            .filter(|message| message.get("method").is_none())
-            .collect();
+        let answers = || -> Vec<Value> {
+            let sent = stage.sent("fine").into_iter();
+            sent.filter(|message| message.get("method").is_none()).collect()
+        };
+        eventually("the server is answered", async || answers().len() == 2).await;
+        let answers = answers();
         assert_eq!(answers[0]["result"], json!([1, null]));
         assert_eq!(answers[1]["error"]["code"], -32601);
         stage.stop().await;

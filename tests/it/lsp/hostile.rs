@@ -31,10 +31,8 @@ const REQUESTS: &[(&str, &str)] = &[
         "refuse",
         "the language server refuse refused textDocument/hover: no (-32603)",
     ),
-    (
-        "deaf",
-        "the language server deaf has ended: it does not read what it is sent",
-    ),
+    // It may be found out before it is asked.
+    ("deaf", "it does not read what it is sent"),
     (
         "grow",
         "the language server grow has ended: it used more than 150 MiB of memory",
@@ -82,7 +80,7 @@ fn faulty_servers_harm_nobody_else() {
                 return;
             }
             let error = stage.hover(how).await.unwrap_err();
-            assert!(error.starts_with(expected), "{how}: {error}");
+            assert!(error.contains(expected), "{how}: {error}");
         });
         futures_util::future::join_all(ends).await;
         let starts = STARTS.iter().map(async |(how, expected)| {
