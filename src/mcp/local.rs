@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Surroundings;
-use super::client::{Inbox, cut};
+use super::inbox::{Inbox, cut};
 use super::stdio::Stdio;
 use crate::process::{Exit, Filter, Launch, Peer, Stdin};
 
@@ -127,8 +127,7 @@ pub(super) async fn exit_of(process: &mut Peer) -> Option<Exit> {
 /// Logs what a program complains of, until nobody is left who could.
 async fn log(errors: Receiver) {
     let mut errors = BufReader::new(errors);
-    let mut line = Vec::new();
-    let (mut since, mut lines) = (Instant::now(), 0);
+    let (mut line, mut complaints) = (Vec::new(), Complaints::default());
     while let Ok(chunk) = errors.fill_buf().await {
         if chunk.is_empty() {
             break;
@@ -139,18 +138,33 @@ async fn log(errors: Receiver) {
         line.extend_from_slice(&part[..part.len().min(room)]);
         let used = part.len() + usize::from(end.is_some());
         errors.consume(used);
-        if end.is_none() {
-            continue;
+        if end.is_some() {
+            complaints.log(&line);
+            line.clear();
         }
-        if since.elapsed() > STRETCH {
-            (since, lines) = (Instant::now(), 0);
+    }
+    if !line.is_empty() {
+        complaints.log(&line);
+    }
+}
+
+/// How much a program has complained.
+#[derive(Default)]
+struct Complaints {
+    since: Option<Instant>,
+    lines: u32,
+}
+
+impl Complaints {
+    fn log(&mut self, line: &[u8]) {
+        if self.since.is_none_or(|since| since.elapsed() > STRETCH) {
+            (self.since, self.lines) = (Some(Instant::now()), 0);
         }
-        lines += 1;
-        match lines.cmp(&MAX_LINES) {
-            std::cmp::Ordering::Less => tracing::info!(stderr = %cut(&String::from_utf8_lossy(&line))),
+        self.lines = self.lines.saturating_add(1);
+        match self.lines.cmp(&MAX_LINES) {
+            std::cmp::Ordering::Less => tracing::info!(stderr = %cut(&String::from_utf8_lossy(line))),
             std::cmp::Ordering::Equal => tracing::warn!("the server prints too many lines; some are not logged"),
             std::cmp::Ordering::Greater => {}
         }
-        line.clear();
     }
 }

@@ -54,7 +54,7 @@ fn all() -> Vec<(&'static str, Value)> {
 }
 
 /// Everything that has nothing to do with faulty servers goes on.
-async fn is_healthy(server: &Server) {
+pub(super) async fn is_healthy(server: &Server) {
     let started = Instant::now();
     let fine = server.run("fine_work", json!({})).await;
     assert_eq!(completed(&fine).output, "fine");
@@ -65,7 +65,7 @@ async fn is_healthy(server: &Server) {
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
-fn memory_of(server: &Server) -> u64 {
+pub(super) fn memory_of(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
