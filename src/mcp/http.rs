@@ -131,8 +131,8 @@ impl Endpoint {
                 .and_then(|challenge| challenge.to_str().ok())
                 .unwrap_or_default()
                 .to_owned();
-            if let (Some(credentials), Some(refused), false) = (&self.credentials, &token, is_renewed) {
-                let other = credentials.instead_of(refused, &challenge, &self.client).await;
+            if let (Some(credentials), false) = (&self.credentials, is_renewed) {
+                let other = credentials.instead_of(token.as_deref(), &challenge, &self.client).await;
                 token = other.map_err(|error| self.no_login(error))?;
                 is_renewed = true;
                 if token.is_some() {

@@ -1,13 +1,15 @@
 //! Logins at servers that are reached by HTTP: looked up where they are kept, renewed when their time is over.
 //!
-//! *Invariant:* a login is renewed by one at a time, since a server may take a refresh token only once. No token is in an
-//! error, a log or a debug text.
+//! *Invariant:* a login is renewed by one at a time and to the end, since a server may take a refresh token only once. No
+//! token is in an error, a log or a debug text.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use reqwest::Client;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::oauth::{self, TokenError};
 
@@ -15,7 +17,7 @@ use super::oauth::{self, TokenError};
 const MARGIN: Duration = Duration::from_secs(30);
 
 /// How long renewing may take.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(15);
 
 /// Where the login at one server is kept.
 pub trait Logins: Send + Sync + 'static {
@@ -102,6 +104,7 @@ pub(super) struct Credentials {
     url: Arc<str>,
     logins: Arc<dyn Logins>,
     renewing: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
     /// Never held across an await.
     known: Mutex<Known>,
 }
@@ -112,16 +115,19 @@ struct Known {
     kept: Option<Login>,
     /// What is used.
     used: Option<Login>,
+    /// Whether it was looked up at all.
+    is_looked_up: bool,
     /// A refresh token that is no good, and why.
     over: Option<(String, TokenError)>,
 }
 
 impl Credentials {
-    pub(super) fn new(url: Arc<str>, logins: Arc<dyn Logins>) -> Self {
+    pub(super) fn new(url: Arc<str>, logins: Arc<dyn Logins>, tasks: TaskTracker) -> Self {
         Self {
             url,
             logins,
             renewing: tokio::sync::Mutex::default(),
+            tasks,
             known: Mutex::default(),
         }
     }
@@ -136,39 +142,48 @@ impl Credentials {
     ///
     /// # Errors
     /// There is one, and it is over.
-    pub(super) async fn token(&self, http: &Client) -> Result<Option<String>, LoginError> {
-        let used = self.known().used.clone();
-        match used.filter(Login::is_good) {
-            Some(login) => Ok(Some(login.token)),
-            None => self.renewed(None, "", http).await,
+    pub(super) async fn token(self: &Arc<Self>, http: &Client) -> Result<Option<String>, LoginError> {
+        let (used, is_looked_up) = {
+            let known = self.known();
+            (known.used.clone(), known.is_looked_up)
+        };
+        match used {
+            // A server that wants one will say so.
+            None if is_looked_up => Ok(None),
+            Some(login) if login.is_good() => Ok(Some(login.token)),
+            Some(_) | None => self.instead_of(None, "", http).await,
         }
     }
 
-    /// Returns another token than one that the server refused with a challenge; none if there is no login any more.
+    /// Returns another token than the one, or none, that the server refused with a challenge; none if there is no login.
     ///
     /// # Errors
     /// There is no other one.
     pub(super) async fn instead_of(
-        &self,
-        refused: &str,
-        challenge: &str,
-        http: &Client,
-    ) -> Result<Option<String>, LoginError> {
-        self.renewed(Some(refused), challenge, http).await
-    }
-
-    async fn renewed(
-        &self,
+        self: &Arc<Self>,
         refused: Option<&str>,
         challenge: &str,
         http: &Client,
+    ) -> Result<Option<String>, LoginError> {
+        let (refused, challenge) = (refused.map(str::to_owned), challenge.to_owned());
+        let renewal = Arc::clone(self).renewed(refused, challenge, http.clone());
+        // Not given up with the request that wants it: the refresh token may be used up already.
+        let renewed = self.tasks.spawn(renewal.in_current_span()).await;
+        renewed.unwrap_or_else(|_| Err(LoginError::Failed("the service stops".to_owned())))
+    }
+
+    async fn renewed(
+        self: Arc<Self>,
+        refused: Option<String>,
+        challenge: String,
+        http: Client,
     ) -> Result<Option<String>, LoginError> {
         let _alone = self.renewing.lock().await;
         // Somebody may have logged in, or renewed it, in the meantime.
         let Some(login) = self.look().await else {
             return Ok(None);
         };
-        if login.is_good() && refused != Some(login.token.as_str()) {
+        if login.is_good() && refused.as_ref() != Some(&login.token) {
             return Ok(Some(login.token));
         }
         let Some(refresh) = login.refresh.clone() else {
@@ -179,7 +194,7 @@ impl Credentials {
             return Err(why.into());
         }
         let client = self.logins.client().or_else(|| login.client.clone());
-        let renewal = oauth::renew(&self.url, challenge, &refresh, client.as_ref(), http);
+        let renewal = oauth::renew(&self.url, &challenge, &refresh, client.as_ref(), &http);
         let renewed = tokio::time::timeout(LIMIT, renewal).await;
         let tokens = match renewed.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned()))) {
             Ok(tokens) => tokens,
@@ -206,6 +221,7 @@ impl Credentials {
         let logins = Arc::clone(&self.logins);
         let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
         let mut known = self.known();
+        known.is_looked_up = true;
         if known.kept != kept || kept.is_none() {
             known.kept.clone_from(&kept);
             known.used = kept;

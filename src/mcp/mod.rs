@@ -147,7 +147,10 @@ impl Servers {
         let logins = Arc::clone(remote.logins.as_ref()?);
         let mut all = self.credentials.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry((name.to_owned(), remote.url.clone()));
-        let known = known.or_insert_with(|| Arc::new(Credentials::new(remote.url.as_str().into(), logins)));
+        let known = known.or_insert_with(|| {
+            let tasks = self.tasks.clone();
+            Arc::new(Credentials::new(remote.url.as_str().into(), logins, tasks))
+        });
         Some(Arc::clone(known))
     }
 

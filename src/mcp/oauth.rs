@@ -21,7 +21,7 @@ use super::login::OAuthClient;
 const MAX_ANSWER: usize = 64 << 10;
 
 /// How long one lookup may take.
-const LOOKUP: Duration = Duration::from_secs(10);
+const LOOKUP: Duration = Duration::from_secs(5);
 
 /// New tokens.
 pub(super) struct Tokens {
