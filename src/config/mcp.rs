@@ -115,7 +115,7 @@ fn remote(url: Option<&str>, headers: Option<&Value>, oauth: Option<&Value>) -> 
         url: url.to_owned(),
         headers: texts(headers),
         uses_login: oauth != Some(&Value::Bool(false)),
-        client: oauth.and_then(|oauth| StoredClient::read(oauth)),
+        client: oauth.and_then(StoredClient::read),
     }
 }
 

@@ -250,6 +250,7 @@ impl Link {
         let mut deadline = Instant::now() + limit;
         loop {
             tokio::select! {
+                biased;
                 answer = &mut handle.rx => {
                     let answer = answer.map_err(|_| RequestError::closed(self.inbox.problem()))?;
                     return answer.map(wire::raw).map_err(|error| self.error(error));
@@ -262,6 +263,7 @@ impl Link {
                     abandon(handle, "Request timed out").await;
                     return Err(timeout());
                 }
+                _ = self.inbox.lost() => return Err(RequestError::closed(self.inbox.problem())),
                 Ok(()) = following.receiver.changed() => {
                     let latest = following.receiver.borrow_and_update().clone();
                     if let (Some(latest), Some(progress)) = (latest, &mut progress) {

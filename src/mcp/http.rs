@@ -187,25 +187,28 @@ impl Http {
                 let initializes = matches!(request.request, ClientRequest::InitializeRequest(_));
                 (Some(request.id.clone()), initializes)
             }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                endpoint.inbox.answered();
-                (None, false)
-            }
-            JsonRpcMessage::Notification(_) => (None, false),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) | JsonRpcMessage::Notification(_) => (None, false),
         };
+        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        if is_answer {
+            endpoint.inbox.answered();
+        }
         if initializes && self.is_initialized.swap(true, Ordering::Relaxed) {
             // The server has begun anew, perhaps with other tools.
             endpoint.inbox.tools_changed.notify_one();
         }
-        let response = endpoint
-            .send(headers, || {
-                let request = endpoint.client.post(&*endpoint.url).header(ACCEPT, BOTH).json(message);
-                match &session {
-                    Some(session) => request.header(SESSION, &**session),
-                    None => request,
-                }
-            })
-            .await?;
+        let sent = endpoint.send(headers, || {
+            let request = endpoint.client.post(&*endpoint.url).header(ACCEPT, BOTH).json(message);
+            match &session {
+                Some(session) => request.header(SESSION, &**session),
+                None => request,
+            }
+        });
+        let response = tokio::select! {
+            response = sent => response?,
+            // There may be many of them, and the machinery waits for each.
+            _ = endpoint.inbox.lost(), if is_answer => return Err(HttpError::TransportChannelClosed),
+        };
         let status = response.status();
         if status == StatusCode::NOT_FOUND && session.is_some() {
             return Err(HttpError::SessionExpired);
@@ -220,10 +223,9 @@ impl Http {
         let session = response.headers().get(SESSION);
         let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
         if is_of(&response, "text/event-stream") {
-            let id = Some(id).filter(|_| !initializes);
             let events = match initializes {
                 true => events::plain(response.bytes_stream()),
-                false => events::messages(response.bytes_stream(), id, endpoint.inbox.clone()),
+                false => events::messages(response.bytes_stream(), Some(id), endpoint.inbox.clone()),
             };
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }

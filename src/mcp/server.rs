@@ -218,6 +218,8 @@ impl Server {
             (Loss::Failed(_), Some(problem)) => Loss::Failed(problem),
             (loss, _) => loss,
         };
+        // Whatever the machinery still does: nobody waits for it any more.
+        inbox.lose(loss.clone());
         self.shared.set(Err(Some(match &loss {
             Loss::Failed(problem) => problem.clone(),
             Loss::NeedsAuth { .. } => LOG_IN.to_owned(),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::*;
 
 /// How a call of a faulty server's tool `work` ends.
-const CALLS: [(&str, &str); 7] = [
+const CALLS: [(&str, &str); 8] = [
     ("hang_call", "MCP error -32001: Request timed out"),
     ("crash_call", "MCP error -32000: Connection closed"),
     (
@@ -22,19 +22,28 @@ const CALLS: [(&str, &str); 7] = [
     ("garbage", "MCP error -32001: Request timed out"),
     ("strange_result", "The MCP server sent something that is not a result."),
     ("wrong_id", "MCP error -32001: Request timed out"),
+    ("deep", "MCP error -32000: The server sent a result that cannot be read"),
 ];
 
 /// What is said of a server that cannot be used.
-const FAILING: [(&str, &str); 5] = [
+const FAILING: [(&str, &str); 6] = [
     ("hang_start", "Operation timed out after 2000ms"),
     ("hang_list", "Failed to get tools: MCP error -32001: Request timed out"),
     ("exit", "the program ended with code 3"),
     ("version", "protocol version is not supported: 1999-01-01"),
     ("same_cursor", "a cursor came twice"),
+    ("huge_list", "they take more than 8 MiB"),
 ];
 
 /// Servers whose tools work whatever else they do.
-const WORKING: [&str; 5] = ["fine", "lies", "flood_stderr", "flood_notifications", "garbage_start"];
+const WORKING: [&str; 6] = [
+    "fine",
+    "lies",
+    "flood_stderr",
+    "flood_notifications",
+    "flood_changes",
+    "garbage_start",
+];
 
 fn all() -> Vec<(&'static str, Value)> {
     let calls = CALLS.iter().map(|(name, _)| *name);

@@ -126,6 +126,13 @@ fn a_server_of_the_python_sdk_works() {
             (child, format!("http://127.0.0.1:{port}/mcp"))
         };
         let (streams, answers) = (start("streams"), start("json"));
+        for (_, url) in [&streams, &answers] {
+            let address = url.trim_start_matches("http://").trim_end_matches("/mcp");
+            eventually("the server listens", async || {
+                tokio::net::TcpStream::connect(address).await.is_ok()
+            })
+            .await;
+        }
         let mut stdio = local(&["python3", SDK, "stdio"]);
         stdio["environment"] = json!({ "PYTHONPATH": path });
         let mut server = service(&[
@@ -151,7 +158,7 @@ fn the_server_that_fetches_works() {
             _ => Reply::status(404),
         })
         .await;
-        let mut entry = local(&["python3", "-m", "mcp_server_fetch"]);
+        let mut entry = local(&["python3", "-m", "mcp_server_fetch", "--allow-private-ips"]);
         entry["environment"] = json!({ "PYTHONPATH": installed("mcp-server-fetch") });
         let server = service(&[("web", entry)]).await;
         ready(&server, "web").await;

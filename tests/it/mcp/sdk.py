@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("python")
 
@@ -26,7 +27,7 @@ async def count(to: int, ctx: Context) -> str:
 @server.tool()
 def fail() -> str:
     """Does not work."""
-    raise ValueError("it was not to be")
+    raise ToolError("it was not to be")
 
 
 @server.tool()

@@ -107,8 +107,8 @@ fn a_call_whose_client_is_gone_ends_unless_it_comes_back() {
         let server = Server::with(Setup::tcp()).await;
         let (lost, back) = (initialized(&server).await, initialized(&server).await);
         let marker = "600.3001";
-        let (stream, _) = begin(&server, &lost, &format!("sleep {marker}")).await;
-        let (other, last) = begin(&server, &back, "sleep 13; echo back").await;
+        let (stream, _) = begin(&server, &lost, &format!("echo begun; sleep {marker}")).await;
+        let (other, last) = begin(&server, &back, "echo begun; sleep 13; echo back").await;
         eventually("it runs", async || !processes(marker).is_empty()).await;
         let started = Instant::now();
         drop((stream, other));
@@ -127,7 +127,8 @@ fn a_call_whose_client_is_gone_ends_unless_it_comes_back() {
         let mut resumed = resumed;
         let mut text = String::new();
         while !text.contains("\"id\":2") {
-            let chunk = resumed.chunk().await.unwrap().expect("the result comes");
+            let chunk = resumed.chunk().await.unwrap();
+            let chunk = chunk.unwrap_or_else(|| panic!("no result after {text}"));
             text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
         assert!(text.contains("back\\n"), "{text}");
