@@ -370,7 +370,7 @@ mod tests {
             Ok(Incoming::Message(message)) => match *message {
                 JsonRpcMessage::Response(response) => Ok(raw(response.result)),
                 JsonRpcMessage::Error(error) => Err(format!("{:?}: {}", error.id, error.error.message)),
-                other => panic!("{other:?}"),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => panic!("an answer"),
             },
             Ok(_) => panic!("an answer"),
             Err(problem) => Err(problem),
