@@ -109,8 +109,8 @@ if [[ -n "${missing[mcp-npm]:-}" ]]; then
     cannot it "what needs MCP servers of npm: they are ${missing[mcp-npm]}"
 fi
 if [[ -n "${missing[mcp-pypi]:-}" ]]; then
-    skipped+=(--skip a_server_of_pypi)
-    cannot it "what needs an MCP server of PyPI: it is ${missing[mcp-pypi]}"
+    skipped+=(--skip a_server_of_pypi --skip the_server_that_fetches --skip python_sdk)
+    cannot it "what needs MCP servers of PyPI, or the SDK of Python: they are ${missing[mcp-pypi]}"
 fi
 if [[ -n "${missing[mcp-sdk]:-}" ]]; then
     # The other MCP clients are still run.

@@ -1,13 +1,16 @@
-//! The servers of tools that the configuration names, wired to the workspaces' catalogs.
+//! The servers of tools that the configuration names, wired to the workspaces' catalogs and to the stored logins.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::SourceState;
-use crate::config::Environment;
-use crate::config::mcp::{McpKind, McpLogin, McpServerConfig, login_file, stored_login};
+use crate::config::logins::{LoginFile, StoredClient, StoredLogin};
+use crate::config::mcp::{McpKind, McpServerConfig};
 use crate::engine::{Catalog, Contribution, Place, Rank};
-use crate::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Remote, ServerSettings, Servers, Shelf};
+use crate::mcp::{
+    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers, Shelf,
+};
 use crate::tool::Tool;
 
 const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
@@ -36,7 +39,7 @@ impl Shelf for OfCatalog {
 }
 
 /// Begins to connect to the servers of a workspace; waits for none.
-pub(super) fn start(servers: &Servers, place: &Place, named: Named, environment: &Environment) {
+pub(super) fn start(servers: &Servers, place: &Place, named: Named, logins: Option<&Arc<LoginFile>>) {
     let shelf: Arc<dyn Shelf> = Arc::new(OfCatalog(place.tools.clone()));
     let names = named.servers.iter().map(|server| server.name.clone());
     place.tools.arrange(Rank::Mcp, names);
@@ -67,14 +70,16 @@ pub(super) fn start(servers: &Servers, place: &Place, named: Named, environment:
                 url,
                 headers,
                 uses_login,
+                client,
             } => {
-                let file = login_file(environment).filter(|_| uses_login);
-                let (name, at) = (server.name.clone(), url.clone());
-                let login = file.map(|file| {
-                    let look = move || stored_login(&file, &name, &at).map(login);
-                    Arc::new(look) as Arc<dyn Fn() -> Option<Login> + Send + Sync>
+                let login = logins.filter(|_| uses_login).map(|file| OfFile {
+                    file: Arc::clone(file),
+                    name: server.name.clone(),
+                    url: url.clone(),
+                    client,
                 });
-                Kind::Remote(Remote { url, headers, login })
+                let logins = login.map(|login| Arc::new(login) as Arc<dyn Logins>);
+                Kind::Remote(Remote { url, headers, logins })
             }
         };
         let settings = ServerSettings {
@@ -87,9 +92,44 @@ pub(super) fn start(servers: &Servers, place: &Place, named: Named, environment:
     }
 }
 
-fn login(stored: McpLogin) -> Login {
-    match stored {
-        McpLogin::Token(token) => Login::Token(token),
-        McpLogin::Expired => Login::Expired,
+/// The login at one server, in the file where OpenCode has them.
+struct OfFile {
+    file: Arc<LoginFile>,
+    name: String,
+    url: String,
+    client: Option<StoredClient>,
+}
+
+impl Logins for OfFile {
+    fn load(&self) -> Option<Login> {
+        let stored = self.file.login(&self.name, &self.url)?;
+        Some(Login {
+            token: stored.access,
+            refresh: stored.refresh,
+            expires: stored.expires,
+            client: stored.client.map(client),
+        })
+    }
+
+    fn keep(&self, old: &Login, new: &Login) -> io::Result<()> {
+        self.file.renew(&self.name, &self.url, &stored(old), &stored(new))
+    }
+
+    fn client(&self) -> Option<OAuthClient> {
+        self.client.clone().map(client)
+    }
+}
+
+fn client(StoredClient { id, secret }: StoredClient) -> OAuthClient {
+    OAuthClient { id, secret }
+}
+
+fn stored(login: &Login) -> StoredLogin {
+    let client = login.client.clone();
+    StoredLogin {
+        access: login.token.clone(),
+        refresh: login.refresh.clone(),
+        expires: login.expires,
+        client: client.map(|OAuthClient { id, secret }| StoredClient { id, secret }),
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::{languages, mcp, sandbox};
+use crate::config::logins::LoginFile;
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::ApiKey;
 use crate::config::{Config, Environment, Flags, ToolsConfig};
@@ -164,6 +165,7 @@ pub(super) fn places(
     sources: &Sources<'_>,
 ) -> anyhow::Result<(Vec<Place>, Vec<Remote>)> {
     let output_dir = data_dir.join("tool-output");
+    let logins = LoginFile::of(environment).map(Arc::new);
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
@@ -205,7 +207,7 @@ pub(super) fn places(
             packages: tools.packages.clone(),
         };
         (sources.watch)(&place, &tools);
-        mcp::start(sources.mcp, &place, named, environment);
+        mcp::start(sources.mcp, &place, named, logins.as_ref());
         Ok((place, remote))
     };
     let places: anyhow::Result<Vec<(Place, Vec<Remote>)>> = config.workspaces.iter().map(place).collect();

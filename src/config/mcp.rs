@@ -1,16 +1,15 @@
 //! The part `mcp` of the tools' configuration: which servers of tools there are (`spec/extensions.md` §3.1).
 //!
-//! *Invariant:* pure but for [`stored_login`]. An entry that cannot be used takes no other one with it.
+//! *Invariant:* pure. An entry that cannot be used takes no other one with it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::environment::Environment;
+use super::logins::StoredClient;
 use super::opencode::ToolsConfig;
-use super::read;
 
 /// A configured server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +42,8 @@ pub enum McpKind {
         headers: BTreeMap<String, String>,
         /// Whether a login that OpenCode has stored is used.
         uses_login: bool,
+        /// The client that is registered at the server.
+        client: Option<StoredClient>,
     },
     /// It is switched off.
     Disabled,
@@ -85,10 +86,11 @@ fn server(name: &str, entry: &Value) -> Option<McpServerConfig> {
         Some("remote") => remote(text("url"), entry.get("headers"), entry.get("oauth")),
         Some(_) | None => McpKind::Invalid("`type` must be \"local\" or \"remote\"".to_owned()),
     };
+    let timeout = entry.get("timeout").and_then(Value::as_u64);
     Some(McpServerConfig {
         name: name.to_owned(),
         kind,
-        timeout: entry.get("timeout").and_then(Value::as_u64).map(Duration::from_millis),
+        timeout: timeout.filter(|&timeout| timeout > 0).map(Duration::from_millis),
     })
 }
 
@@ -113,6 +115,7 @@ fn remote(url: Option<&str>, headers: Option<&Value>, oauth: Option<&Value>) -> 
         url: url.to_owned(),
         headers: texts(headers),
         uses_login: oauth != Some(&Value::Bool(false)),
+        client: oauth.and_then(StoredClient::read),
     }
 }
 
@@ -121,42 +124,6 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
     pairs
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
         .collect()
-}
-
-/// A login at a server that OpenCode has stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum McpLogin {
-    /// The token to be sent.
-    Token(String),
-    /// The token is not good any more.
-    Expired,
-}
-
-/// Returns where OpenCode stores its logins at servers of tools.
-pub fn login_file(env: &Environment) -> Option<PathBuf> {
-    env.data_home().map(|folder| folder.join("opencode/mcp-auth.json"))
-}
-
-/// Returns the login stored for a server, if there is one for just this address. Blocking; a file that cannot be read
-/// holds no login.
-pub fn stored_login(file: &Path, name: &str, url: &str) -> Option<McpLogin> {
-    let text = read::text(file).ok()??;
-    let logins: Value = serde_json::from_str(&text).ok()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-    login(logins.get(name)?, url, now)
-}
-
-fn login(entry: &Value, url: &str, now: f64) -> Option<McpLogin> {
-    if entry.get("serverUrl").and_then(Value::as_str) != Some(url) {
-        return None;
-    }
-    let tokens = entry.get("tokens")?;
-    let token = tokens.get("accessToken")?.as_str()?;
-    let expires = tokens.get("expiresAt").and_then(Value::as_f64);
-    if expires.is_some_and(|expires| expires <= now) {
-        return Some(McpLogin::Expired);
-    }
-    Some(McpLogin::Token(token.to_owned()))
 }
 
 #[cfg(test)]
@@ -197,6 +164,19 @@ mod tests {
                     url: url.to_owned(),
                     headers: [("A".to_owned(), "b".to_owned())].into(),
                     uses_login: false,
+                    client: None,
+                }),
+            );
+            check(
+                json!({"type": "remote", "url": url, "oauth": {"clientId": "me", "clientSecret": "s", "scope": "a"}}),
+                Some(McpKind::Remote {
+                    url: url.to_owned(),
+                    headers: BTreeMap::new(),
+                    uses_login: true,
+                    client: Some(StoredClient {
+                        id: "me".to_owned(),
+                        secret: Some("s".to_owned()),
+                    }),
                 }),
             );
         }
@@ -211,28 +191,5 @@ mod tests {
             let found = server("s", &entry).map(|server| server.kind);
             assert!(matches!(found, Some(McpKind::Invalid(_))), "{entry}: {found:?}");
         }
-    }
-
-    #[test]
-    fn a_login_is_for_its_address_and_its_time() {
-        let check = |entry: Value, expected: Option<McpLogin>| {
-            assert_eq!(login(&entry, "https://a", 100.0), expected, "{entry}");
-        };
-        let token = || Some(McpLogin::Token("t".to_owned()));
-        check(
-            json!({"serverUrl": "https://a", "tokens": {"accessToken": "t"}}),
-            token(),
-        );
-        check(
-            json!({"serverUrl": "https://a", "tokens": {"accessToken": "t", "expiresAt": 101}}),
-            token(),
-        );
-        check(
-            json!({"serverUrl": "https://a", "tokens": {"accessToken": "t", "expiresAt": 100}}),
-            Some(McpLogin::Expired),
-        );
-        check(json!({"serverUrl": "https://b", "tokens": {"accessToken": "t"}}), None);
-        check(json!({"tokens": {"accessToken": "t"}}), None);
-        check(json!({"serverUrl": "https://a"}), None);
     }
 }

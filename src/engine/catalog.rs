@@ -21,6 +21,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// How long lists and calls wait for code of the workspace to be loaded: its hooks see every call.
 const MAX_HOLD: Duration = Duration::from_secs(20);
 
+/// Problems of one source that are told; of the others, their number.
+const MAX_SHOWN: usize = 20;
+
 /// Where tools come from, in the order in which they are listed; of two tools of the same name the later one is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
@@ -317,7 +320,9 @@ impl Part {
                 Err(problem) => problems.push(problem),
             }
         }
-        let mut texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let mut texts: Vec<String> = problems.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
+        let more = problems.len().saturating_sub(MAX_SHOWN);
+        texts.extend((more > 0).then(|| format!("and {more} more")));
         texts.extend(Some(problem).filter(|problem| !problem.is_empty()));
         let part = Self {
             entries,

@@ -172,7 +172,9 @@ impl Mcp {
             self.sessions.end(&id);
             return response;
         }
-        self.sessions.note(&id, &caller.principal().id());
+        if !self.sessions.note(&id, &caller.principal().id()) {
+            return full();
+        }
         let kind = match (&method, response.status()) {
             (&Method::POST, StatusCode::OK) => Stream::Answer,
             _ => Stream::Other,
@@ -200,16 +202,17 @@ impl Mcp {
             Some(id) if !self.sessions.is_of(id, &caller.principal().id()) => {
                 Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
             }
-            None if request.method() == Method::POST && !self.sessions.make_room() => {
-                let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
-                response
-                    .headers_mut()
-                    .insert(RETRY_AFTER, HeaderValue::from_static("5"));
-                Err(response.into())
-            }
+            None if request.method() == Method::POST && !self.sessions.make_room() => Err(full().into()),
             Some(_) | None => Ok((viewpoint, session)),
         }
     }
+}
+
+fn full() -> Response<Body> {
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
+    let later = HeaderValue::from_static("5");
+    response.headers_mut().insert(RETRY_AFTER, later);
+    response
 }
 
 impl Service<Request<Body>> for Mcp {

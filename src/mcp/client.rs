@@ -5,91 +5,39 @@
 //!
 //! *Invariant:* every request has an end: the answer, the time limit, the cancellation or the end of the connection.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, ListToolsRequest, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService};
 use rmcp::transport::IntoTransport;
 use rmcp::{ClientHandler, ErrorData, Peer, RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::inbox::{Inbox, Loss, chain, cut};
+use super::result;
 use super::wire::{self, CONNECTION_ERROR, Progress};
 
 /// Pages of a list that are read.
 const MAX_PAGES: usize = 1000;
 
-/// Tools of one server.
+/// Tools of one server, and bytes of what it says of them all.
 const MAX_TOOLS: usize = 2000;
+const MAX_LIST: usize = 8 << 20;
+
+/// Bytes of the longest name of a tool.
+const MAX_NAME: usize = 256;
 
 /// How long progress may put off the end of one request.
 const MAX_CALL: Duration = Duration::from_secs(60 * 60);
 
 const REQUEST_TIMEOUT: i32 = -32001;
-
-/// What a server says unasked, and what its transport has to say.
-#[derive(Default)]
-pub(super) struct Inbox {
-    /// Who waits for the progress of which request. Never held across an await.
-    progress: Mutex<HashMap<ProgressToken, watch::Sender<Option<Progress>>>>,
-    /// The list of tools has changed.
-    pub(super) tools_changed: Notify,
-    /// Why the transport gave up. Never held across an await.
-    problem: Mutex<Option<String>>,
-}
-
-impl Inbox {
-    /// Takes in how far a request has come; the latest counts.
-    pub(super) fn progressed(&self, progress: Progress) {
-        let waiting = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiting) = waiting.get(&progress.progress_token) {
-            waiting.send_replace(Some(progress));
-        }
-    }
-
-    /// Notes why the transport gives up; the first reason counts.
-    pub(super) fn give_up(&self, problem: impl Into<String>) {
-        let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get_or_insert(problem.into());
-    }
-
-    /// Returns why the transport gave up, if it did.
-    pub(super) fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn follow(self: &Arc<Self>, token: &ProgressToken) -> Following {
-        let (sender, receiver) = watch::channel(None);
-        let mut waiting = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(token.clone(), sender);
-        Following {
-            inbox: Arc::clone(self),
-            token: token.clone(),
-            receiver,
-        }
-    }
-}
-
-/// Follows the progress of one request until it is dropped.
-struct Following {
-    inbox: Arc<Inbox>,
-    token: ProgressToken,
-    receiver: watch::Receiver<Option<Progress>>,
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        let mut waiting = self.inbox.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(&self.token);
-    }
-}
 
 /// What the service is to a server.
 pub(super) struct Handler {
@@ -135,90 +83,51 @@ impl ClientHandler for Handler {
     }
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub(super) enum ConnectError {
-    /// The server answers that somebody has to log in.
-    NeedsAuth,
-    /// It does not work; the text says why.
-    Failed(String),
-}
-
 /// Shakes hands with a server within a time limit.
 pub(super) async fn connect<T, E, A>(
     transport: T,
     handler: Handler,
     limit: Duration,
-) -> Result<RunningService<RoleClient, Handler>, ConnectError>
+) -> Result<RunningService<RoleClient, Handler>, Loss>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
     let inbox = Arc::clone(&handler.inbox);
-    let shaken = tokio::time::timeout(limit, handler.serve(transport)).await;
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(limit, handler.serve(transport)) => shaken,
+        loss = inbox.lost() => return Err(loss),
+    };
+    let failed = |problem: String| inbox.loss().unwrap_or(Loss::Failed(problem));
     let running = match shaken {
-        Err(_) => return Err(ConnectError::Failed(timed_out(limit))),
-        Ok(Err(error)) if asks_to_log_in(&error) => return Err(ConnectError::NeedsAuth),
-        Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => {
-            let problem = inbox.problem().unwrap_or_else(|| "Connection closed".to_owned());
-            return Err(ConnectError::Failed(problem));
+        Err(_) => {
+            let why = inbox
+                .problem()
+                .map_or_else(String::new, |problem| format!(": {problem}"));
+            return Err(failed(format!("{}{why}", timed_out(limit))));
         }
-        Ok(Err(error)) => return Err(ConnectError::Failed(chain(&error))),
+        Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => {
+            return Err(failed(
+                inbox.problem().unwrap_or_else(|| "Connection closed".to_owned()),
+            ));
+        }
+        Ok(Err(error)) => return Err(failed(chain(&error))),
         Ok(Ok(running)) => running,
     };
     let version = running.peer().peer_info().map(|info| info.protocol_version.clone());
     match version {
-        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(ConnectError::Failed(format!(
+        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(Loss::Failed(cut(&format!(
             "Server's protocol version is not supported: {version}"
-        ))),
-        Some(_) | None => Ok(running),
+        )))),
+        Some(_) | None => {
+            inbox.works();
+            Ok(running)
+        }
     }
-}
-
-fn asks_to_log_in(error: &rmcp::service::ClientInitializeError) -> bool {
-    error.is_authorization_required() || error.auth_challenge().is_some() || chain(error).contains("HTTP 401")
 }
 
 pub(super) fn timed_out(limit: Duration) -> String {
     format!("Operation timed out after {}ms", limit.as_millis())
-}
-
-/// Returns an error and its causes on one line of bounded length. An address may hold secrets, so it is left out.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = without_address(error.to_string());
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = without_address(cause.to_string());
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    cut(&text)
-}
-
-fn without_address(mut text: String) -> String {
-    if let Some(start) = text.find(" for url (")
-        && let Some(length) = text[start..].find(')')
-    {
-        text.replace_range(start..=start + length, "");
-    }
-    text
-}
-
-/// Returns a text of a server on one line of bounded length.
-pub(super) fn cut(text: &str) -> String {
-    const MOST: usize = 500;
-    let line: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MOST)
-        .collect();
-    if line.len() < text.len() && text.chars().nth(MOST).is_some() {
-        return format!("{line}…");
-    }
-    line
 }
 
 /// A tool as a server describes it.
@@ -272,7 +181,7 @@ impl Link {
     /// # Errors
     /// The server does not answer with a list; the text says why.
     pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Described>, String> {
-        let (mut tools, mut cursor, mut seen) = (Vec::new(), None, BTreeSet::new());
+        let (mut tools, mut cursor, mut seen, mut bytes) = (Vec::new(), None, BTreeSet::new(), 0);
         let deadline = Instant::now() + limit;
         let give_up = CancellationToken::new();
         for _ in 0..MAX_PAGES {
@@ -281,6 +190,13 @@ impl Link {
             let left = deadline.saturating_duration_since(Instant::now());
             let page = self.request(request, left, &give_up, None::<fn(Progress) -> std::future::Ready<()>>);
             let page = page.await.map_err(|error| format!("Failed to get tools: {error}"))?;
+            bytes += wire::size(&page);
+            if bytes > MAX_LIST {
+                return Err(format!(
+                    "Failed to get tools: they take more than {} MiB",
+                    MAX_LIST >> 20
+                ));
+            }
             let listed = page.get("tools").and_then(Value::as_array);
             let listed = listed.ok_or("Failed to get tools: the answer is not a list")?;
             tools.extend(listed.iter().filter_map(described));
@@ -322,15 +238,19 @@ impl Link {
         let sent = self
             .peer
             .send_request_with_option(request, PeerRequestOptions::no_options());
-        let mut handle = match tokio::time::timeout(limit, sent).await {
-            Ok(handle) => handle.map_err(|error| self.error(error))?,
-            Err(_) => return Err(timeout()),
+        let mut handle = tokio::select! {
+            sent = tokio::time::timeout(limit, sent) => match sent {
+                Ok(handle) => handle.map_err(|error| self.error(error))?,
+                Err(_) => return Err(timeout()),
+            },
+            () = cancelled.cancelled() => return Err(RequestError::Cancelled),
         };
         let mut following = self.inbox.follow(&handle.progress_token);
         let last = Instant::now() + MAX_CALL.max(limit);
         let mut deadline = Instant::now() + limit;
         loop {
             tokio::select! {
+                biased;
                 answer = &mut handle.rx => {
                     let answer = answer.map_err(|_| RequestError::closed(self.inbox.problem()))?;
                     return answer.map(wire::raw).map_err(|error| self.error(error));
@@ -343,6 +263,7 @@ impl Link {
                     abandon(handle, "Request timed out").await;
                     return Err(timeout());
                 }
+                _ = self.inbox.lost() => return Err(RequestError::closed(self.inbox.problem())),
                 Ok(()) = following.receiver.changed() => {
                     let latest = following.receiver.borrow_and_update().clone();
                     if let (Some(latest), Some(progress)) = (latest, &mut progress) {
@@ -358,7 +279,7 @@ impl Link {
         if let ServiceError::McpError(error) = error {
             return RequestError::Server {
                 code: error.code.0,
-                message: error.message.into_owned(),
+                message: result::shortened(error.message.into_owned()),
             };
         }
         let is_plain = matches!(error, ServiceError::TransportClosed);
@@ -381,8 +302,9 @@ async fn abandon(handle: RequestHandle<RoleClient>, reason: &str) {
 }
 
 fn described(tool: &Value) -> Option<Described> {
+    let name = tool.get("name")?.as_str().filter(|name| name.len() <= MAX_NAME)?;
     Some(Described {
-        name: tool.get("name")?.as_str()?.to_owned(),
+        name: name.to_owned(),
         description: tool
             .get("description")
             .and_then(Value::as_str)
@@ -390,28 +312,4 @@ fn described(tool: &Value) -> Option<Described> {
             .to_owned(),
         schema: tool.get("inputSchema").cloned().unwrap_or(Value::Null),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_left_out_of_errors() {
-        let check = |text: &str, expected: &str| assert_eq!(without_address(text.to_owned()), expected);
-        check(
-            "error sending request for url (http://a/?key=1): refused",
-            "error sending request: refused",
-        );
-        check("error for url (http://a/?key=1)", "error");
-        check("error for url (", "error for url (");
-        check("error", "error");
-    }
-
-    #[test]
-    fn texts_of_servers_are_short_lines() {
-        assert_eq!(cut("a\nb\u{1b}c"), "a b c");
-        assert_eq!(cut(&"é".repeat(500)), "é".repeat(500));
-        assert_eq!(cut(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
-    }
 }

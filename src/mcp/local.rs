@@ -12,7 +12,7 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 use super::Surroundings;
-use super::client::Inbox;
+use super::inbox::Inbox;
 use super::stdio::Stdio;
 use crate::process::complaints::{self, LastWords};
 use crate::process::{Exit, Filter, Launch, Peer, Stdin};

@@ -5,9 +5,14 @@
 //! programs included, are gone when [`Servers::stop`] returns.
 
 mod client;
+mod events;
 mod http;
+mod inbox;
 mod local;
+mod login;
 mod names;
+mod oauth;
+mod remote;
 mod result;
 mod server;
 mod sse;
@@ -15,9 +20,9 @@ mod stdio;
 mod tool;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -25,7 +30,9 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 pub use local::Local;
+pub use login::{Login, Logins, OAuthClient};
 
+use self::login::Credentials;
 use self::server::Server;
 use crate::call::SourceState;
 use crate::net::Network;
@@ -76,17 +83,8 @@ pub struct Remote {
     pub url: String,
     /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// Looks for a stored login, each time anew; blocking. Not asked if the headers have an authorization.
-    pub login: Option<Arc<dyn Fn() -> Option<Login> + Send + Sync>>,
-}
-
-/// A stored login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Login {
-    /// The token to be sent.
-    Token(String),
-    /// The token is not good any more.
-    Expired,
+    /// Where the login there is kept. Not looked at if the headers have an authorization.
+    pub logins: Option<Arc<dyn Logins>>,
 }
 
 /// Where the servers of a workspace work.
@@ -104,6 +102,8 @@ struct Surroundings {
 pub struct Servers {
     programs: Programs,
     network: Network,
+    /// The logins by the servers' names and addresses: workspaces share them. Never held across an await.
+    credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -116,6 +116,7 @@ impl Servers {
         Self {
             programs,
             network,
+            credentials: Mutex::default(),
             tasks: TaskTracker::new(),
             _stop: stop.clone().drop_guard(),
             stop,
@@ -134,8 +135,23 @@ impl Servers {
             tasks: self.tasks.clone(),
         };
         let span = tracing::info_span!("mcp", server = %settings.name);
-        let server = Server::new(settings, around, shelf, self.stop.clone());
+        let credentials = match &settings.kind {
+            Kind::Remote(remote) => self.credentials(&settings.name, remote),
+            Kind::Local(_) => None,
+        };
+        let server = Server::new(settings, around, shelf, credentials, self.stop.clone());
         self.tasks.spawn(server.run().instrument(span));
+    }
+
+    fn credentials(&self, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
+        let logins = Arc::clone(remote.logins.as_ref()?);
+        let mut all = self.credentials.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry((name.to_owned(), remote.url.clone()));
+        let known = known.or_insert_with(|| {
+            let tasks = self.tasks.clone();
+            Arc::new(Credentials::new(remote.url.as_str().into(), logins, tasks))
+        });
+        Some(Arc::clone(known))
     }
 
     /// Ends every connection and every program, and returns when they are gone.

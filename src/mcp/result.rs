@@ -4,10 +4,11 @@
 //! says so or nothing is left.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::wire;
 use crate::call::{Attachment, AttachmentContent, OutputText, ToolOutput};
 use crate::tool::ToolError;
 
@@ -16,6 +17,21 @@ const MAX_RESOURCE: usize = 10 << 20;
 
 /// The types of embedded files that are handed on.
 const RESOURCE_TYPES: [&str; 5] = ["application/pdf", "image/gif", "image/jpeg", "image/png", "image/webp"];
+
+/// Files of one result that are handed on.
+const MAX_FILES: usize = 64;
+
+/// Bytes of metadata that are handed on; of more, none is.
+const MAX_METADATA: usize = 256 << 10;
+
+/// Bytes of an error that a model reads: unlike an output it is kept nowhere else.
+const MAX_ERROR: usize = 64 << 10;
+
+/// Servers leave the padding away.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 const UNKNOWN_TYPE: &str = "application/octet-stream";
 
@@ -32,11 +48,18 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
         Some(_) | None => &[],
     };
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
+    let mut left_out = 0;
     for part in items.iter().filter_map(part) {
         match part {
             Part::Text(text) => texts.push(text),
-            Part::File(file) => attachments.push(file),
+            Part::File(file) if attachments.len() < MAX_FILES => attachments.push(file),
+            Part::File(_) => left_out += 1,
         }
+    }
+    if left_out > 0 {
+        texts.push(format!(
+            "[{left_out} more files are left out: a result may have {MAX_FILES}]"
+        ));
     }
     if result.get("isError") == Some(&Value::Bool(true)) {
         return Err(ToolError::failed(problem(&texts)));
@@ -56,6 +79,7 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
 /// A tool that pages its own output says so in the key `truncated`; a server has no say in that.
 fn metadata(result: &Map<String, Value>) -> Map<String, Value> {
     let mut metadata = match result.get("metadata") {
+        Some(metadata) if wire::size(metadata) > MAX_METADATA => Map::new(),
         Some(Value::Object(metadata)) => metadata.clone(),
         Some(_) | None => Map::new(),
     };
@@ -73,7 +97,18 @@ fn problem(texts: &[String]) -> String {
     if said.is_empty() {
         return "MCP tool returned an error".to_owned();
     }
-    said.join("\n\n")
+    shortened(said.join("\n\n"))
+}
+
+/// Returns an error that is short enough for a model.
+pub(super) fn shortened(mut text: String) -> String {
+    let end = text.floor_char_boundary(MAX_ERROR);
+    if end < text.len() {
+        let left_out = text.len() - end;
+        text.truncate(end);
+        text.push_str(&format!("… ({left_out} bytes are left out)"));
+    }
+    text
 }
 
 enum Part {
@@ -86,7 +121,7 @@ fn part(item: &Value) -> Option<Part> {
     match text("type")? {
         "text" => Some(Part::Text(text("text")?.to_owned())),
         "image" => {
-            let bytes = STANDARD.decode(text("data")?).ok()?;
+            let bytes = BASE64.decode(text("data")?).ok()?;
             Some(Part::File(file(mime(text("mimeType")), None, bytes)))
         }
         "resource" => resource(item.get("resource")?),
@@ -101,7 +136,7 @@ fn resource(resource: &Value) -> Option<Part> {
     }
     let (blob, uri) = (text("blob")?, text("uri").unwrap_or_default());
     let mime = mime(text("mimeType"));
-    let bytes = STANDARD.decode(blob).ok()?;
+    let bytes = BASE64.decode(blob).ok()?;
     let size = size(bytes.len());
     if !RESOURCE_TYPES.contains(&mime.as_str()) {
         return Some(Part::Text(format!(
@@ -152,6 +187,7 @@ fn size(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::engine::general_purpose::STANDARD;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -263,6 +299,23 @@ mod tests {
         let output =
             convert(&json!({"content": [], "metadata": {"a": 1, "truncated": true, "outputPath": "/x"}})).unwrap();
         assert_eq!(Value::Object(output.metadata), json!({"a": 1}));
+    }
+
+    #[test]
+    fn a_result_is_bounded() {
+        let text = "ä".repeat(MAX_ERROR);
+        let error = text_of(json!({"isError": true, "content": [{"type": "text", "text": text}]})).unwrap_err();
+        assert!(error.len() < MAX_ERROR + 100, "{}", error.len());
+        assert!(error.ends_with(&format!("ä… ({MAX_ERROR} bytes are left out)")));
+        let image = json!({"type": "image", "mimeType": "image/png", "data": "aGk"});
+        let output = convert(&json!({"content": vec![image; MAX_FILES + 2]})).unwrap();
+        assert_eq!(output.attachments.len(), MAX_FILES);
+        assert_eq!(
+            output.output,
+            OutputText::Text("[2 more files are left out: a result may have 64]".to_owned())
+        );
+        let output = convert(&json!({"metadata": {"a": "x".repeat(MAX_METADATA)}})).unwrap();
+        assert!(output.metadata.is_empty());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -14,14 +14,14 @@ use rmcp::service::RunningService;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{self, ConnectError, Described, Handler, Inbox, Link, RequestError};
-use super::http::{self, Endpoint};
+use super::client::{self, Described, Handler, Link, RequestError};
+use super::inbox::{Inbox, Loss};
 use super::local;
-use super::sse::Sse;
+use super::login::Credentials;
+use super::remote;
 use super::tool::McpTool;
-use super::{Kind, Login, Remote, ServerSettings, Shelf, Surroundings};
+use super::{Kind, ServerSettings, Shelf, Surroundings};
 use crate::call::{Effect, SourceState};
-use crate::net::Url;
 use crate::process::{Exit, Peer};
 use crate::tool::Tool;
 
@@ -31,14 +31,21 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// A server that has worked for this long is not one that keeps failing.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// How long further changes of a list are waited for.
-const SETTLE_LIST: Duration = Duration::from_millis(100);
+/// How long further changes of a list are waited for, at least and at most.
+const SETTLE_LIST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// Tools that are left out of one list, of which the log says so one by one.
+const MAX_LOGGED: usize = 20;
 
 /// How long a connection may take to close.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
 const LOG_IN: &str = "The server wants a login. Log in with OpenCode (`opencode mcp auth`), or set `headers.Authorization` \
                       in the server's entry of the configuration.";
+
+const REGISTER: &str = "The server wants a login, and lets no client register by itself. Register one there and set \
+                        `oauth.clientId` (and `oauth.clientSecret`, if it has one) in the server's entry of the \
+                        configuration; then log in with OpenCode (`opencode mcp auth`).";
 
 /// What the tools of a server have in common: the way to it.
 pub(super) struct Shared {
@@ -79,6 +86,8 @@ pub(super) struct Server {
     around: Surroundings,
     shelf: Arc<dyn Shelf>,
     shared: Arc<Shared>,
+    /// The login there, which stays known from one connection to the next.
+    credentials: Option<Arc<Credentials>>,
     stop: CancellationToken,
     /// The tools that were offered last: what has not changed is offered as it is.
     offered: Mutex<Vec<Arc<McpTool>>>,
@@ -96,6 +105,7 @@ impl Server {
         settings: ServerSettings,
         around: Surroundings,
         shelf: Arc<dyn Shelf>,
+        credentials: Option<Arc<Credentials>>,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -103,6 +113,7 @@ impl Server {
             settings,
             around,
             shelf,
+            credentials,
             stop,
             offered: Mutex::default(),
         }
@@ -112,19 +123,26 @@ impl Server {
     pub(super) async fn run(self) {
         let mut pause = BACKOFF.0;
         loop {
-            let started = Instant::now();
             let stop = self.stop.clone();
-            let (state, problem) = match stop.run_until_cancelled(self.connect()).await {
+            let loss = match stop.run_until_cancelled(self.connect()).await {
                 None => return,
-                Some(Ok(connection)) => self.attend(connection).await,
-                Some(Err(ConnectError::NeedsAuth)) => (SourceState::NeedsAuth, LOG_IN.to_owned()),
-                Some(Err(ConnectError::Failed(problem))) => (SourceState::Failed, problem),
+                Some(Ok(connection)) => {
+                    let since = Instant::now();
+                    let loss = self.attend(connection).await;
+                    if since.elapsed() > SETTLED {
+                        pause = BACKOFF.0;
+                    }
+                    loss
+                }
+                Some(Err(loss)) => loss,
+            };
+            let (state, problem) = match loss {
+                Loss::NeedsAuth { .. } => (SourceState::NeedsAuth, LOG_IN.to_owned()),
+                Loss::NeedsRegistration => (SourceState::NeedsClientRegistration, REGISTER.to_owned()),
+                Loss::Failed(problem) => (SourceState::Failed, problem),
             };
             if stop.is_cancelled() {
                 return;
-            }
-            if started.elapsed() > SETTLED {
-                pause = BACKOFF.0;
             }
             tracing::warn!(problem, again_in = ?pause, "the server does not work");
             let again = format!("{problem} (tried again in {} s)", pause.as_secs());
@@ -136,13 +154,13 @@ impl Server {
         }
     }
 
-    async fn connect(&self) -> Result<Connection, ConnectError> {
+    async fn connect(&self) -> Result<Connection, Loss> {
         match &self.settings.kind {
             Kind::Local(program) => {
                 let inbox = Arc::<Inbox>::default();
                 let (mut process, transport) = local::start(&self.settings.name, program, &self.around, &inbox)
                     .await
-                    .map_err(ConnectError::Failed)?;
+                    .map_err(Loss::Failed)?;
                 match client::connect(transport, self.handler(&inbox), self.settings.connect).await {
                     Ok(running) => Ok(Connection {
                         running,
@@ -156,60 +174,20 @@ impl Server {
                     }
                 }
             }
-            Kind::Remote(remote) => self.connect_remote(remote).await,
-        }
-    }
-
-    /// Tries the present kind of HTTP first, then the first one.
-    async fn connect_remote(&self, remote: &Remote) -> Result<Connection, ConnectError> {
-        let headers = http::headers(&remote.headers).map_err(ConnectError::Failed)?;
-        let login = match &remote.login {
-            Some(login) if !http::logs_in(&headers) => {
-                let login = Arc::clone(login);
-                tokio::task::spawn_blocking(move || login()).await.unwrap_or(None)
-            }
-            Some(_) | None => None,
-        };
-        let token = match login {
-            Some(Login::Expired) => return Err(ConnectError::NeedsAuth),
-            Some(Login::Token(token)) => Some(token),
-            None => None,
-        };
-        let failed = |error: &dyn std::error::Error| ConnectError::Failed(error.to_string());
-        let url = Url::parse(&remote.url).map_err(|error| failed(&error))?;
-        let made = self.around.network.client_to(&url).await;
-        let endpoint = Endpoint {
-            client: made.map_err(|error| failed(&error))?,
-            url: remote.url.as_str().into(),
-            headers,
-            token,
-        };
-        let limit = self.settings.connect;
-        let inbox = Arc::<Inbox>::default();
-        let first = match client::connect(endpoint.streamable(), self.handler(&inbox), limit).await {
-            Ok(running) => {
-                return Ok(Connection {
+            Kind::Remote(remote) => {
+                let place = remote::Place {
+                    url: &remote.url,
+                    headers: &remote.headers,
+                    credentials: self.credentials.clone(),
+                    root: &self.around.root,
+                };
+                let (running, inbox) = remote::connect(place, self.settings.connect, &self.around.network).await?;
+                Ok(Connection {
                     running,
                     inbox,
                     process: None,
-                });
+                })
             }
-            Err(ConnectError::NeedsAuth) => return Err(ConnectError::NeedsAuth),
-            Err(ConnectError::Failed(problem)) => problem,
-        };
-        let inbox = Arc::<Inbox>::default();
-        let failed = |second: String| ConnectError::Failed(format!("streamable HTTP: {first}; SSE: {second}"));
-        let opened = tokio::time::timeout(limit, Sse::open(endpoint, Arc::clone(&inbox))).await;
-        let opened = opened.unwrap_or_else(|_| Err(client::timed_out(limit)));
-        let transport = opened.map_err(&failed)?;
-        match client::connect(transport, self.handler(&inbox), limit).await {
-            Ok(running) => Ok(Connection {
-                running,
-                inbox,
-                process: None,
-            }),
-            Err(ConnectError::NeedsAuth) => Err(ConnectError::NeedsAuth),
-            Err(ConnectError::Failed(second)) => Err(failed(second)),
         }
     }
 
@@ -218,7 +196,7 @@ impl Server {
     }
 
     /// Offers what a server has until the connection ends or the service stops. Returns why it ended.
-    async fn attend(&self, connection: Connection) -> (SourceState, String) {
+    async fn attend(&self, connection: Connection) -> Loss {
         let Connection {
             running,
             inbox,
@@ -228,14 +206,25 @@ impl Server {
         let closing = running.cancellation_token();
         let mut closed = std::pin::pin!(running.waiting());
         self.shared.set(Ok(link.clone()));
-        let (problem, is_closed) = tokio::select! {
-            () = self.stop.cancelled() => ("The service stops".to_owned(), false),
-            _ = &mut closed => ("Connection closed".to_owned(), true),
-            () = ended(process.as_ref()) => ("Connection closed".to_owned(), false),
-            problem = self.keep_listed(&link, &inbox) => (problem, false),
+        let failed = |problem: &str| Loss::Failed(problem.to_owned());
+        let (loss, is_closed) = tokio::select! {
+            () = self.stop.cancelled() => (failed("The service stops"), false),
+            loss = inbox.lost() => (loss, false),
+            _ = &mut closed => (failed("Connection closed"), true),
+            () = ended(process.as_ref()) => (failed("Connection closed"), false),
+            problem = self.keep_listed(&link, &inbox) => (failed(&problem), false),
         };
-        let problem = inbox.problem().unwrap_or(problem);
-        self.shared.set(Err(Some(problem.clone())));
+        let loss = match (inbox.loss().unwrap_or(loss), inbox.problem()) {
+            (Loss::Failed(_), Some(problem)) => Loss::Failed(problem),
+            (loss, _) => loss,
+        };
+        // Whatever the machinery still does: nobody waits for it any more.
+        inbox.lose(loss.clone());
+        self.shared.set(Err(Some(match &loss {
+            Loss::Failed(problem) => problem.clone(),
+            Loss::NeedsAuth { .. } => LOG_IN.to_owned(),
+            Loss::NeedsRegistration => REGISTER.to_owned(),
+        })));
         let exit = match &mut process {
             Some(process) if !self.stop.is_cancelled() => local::exit_of(process).await,
             Some(_) | None => None,
@@ -247,38 +236,52 @@ impl Server {
         if let Some(process) = process {
             process.stop().await;
         }
-        (SourceState::Failed, told(problem, exit))
+        with_exit(loss, exit)
     }
 
     /// Lists the tools, and lists them again when the server says that they have changed. Returns why the first list
     /// cannot be had.
     async fn keep_listed(&self, link: &Link, inbox: &Inbox) -> String {
-        if let Err(problem) = self.list(link).await {
-            return problem;
-        }
+        let mut last = match self.list(link, None).await {
+            Ok(listed) => listed,
+            Err(problem) => return problem,
+        };
+        let mut pause = SETTLE_LIST.0;
         loop {
             inbox.tools_changed.notified().await;
-            tokio::time::sleep(SETTLE_LIST).await;
-            if let Err(problem) = self.list(link).await {
-                tracing::warn!(problem, "the list of tools stays as it was");
+            tokio::time::sleep(pause).await;
+            let started = Instant::now();
+            match self.list(link, Some(&last)).await {
+                Ok(listed) => last = listed,
+                Err(problem) => tracing::warn!(problem, "the list of tools stays as it was"),
             }
+            // However often a server says so, lists take a small part of the time.
+            pause = (started.elapsed() * 10).clamp(SETTLE_LIST.0, SETTLE_LIST.1);
         }
     }
 
-    async fn list(&self, link: &Link) -> Result<(), String> {
+    /// Offers what a server lists, if that is not what it listed last.
+    async fn list(&self, link: &Link, last: Option<&Vec<Described>>) -> Result<Vec<Described>, String> {
         let described = if link.has_tools() {
             link.list(self.settings.connect).await?
         } else {
             Vec::new()
         };
+        if last == Some(&described) {
+            return Ok(described);
+        }
         let (shelf, name) = (Arc::clone(&self.shelf), self.settings.name.clone());
-        let tools = self.tools(described);
+        let tools = self.tools(described.clone());
         // Schemas are compiled there.
         let offered = tokio::task::spawn_blocking(move || shelf.offer(&name, tools)).await;
-        for problem in offered.unwrap_or_default() {
+        let problems = offered.unwrap_or_default();
+        for problem in problems.iter().take(MAX_LOGGED) {
             tracing::warn!(problem, "a tool is left out");
         }
-        Ok(())
+        if problems.len() > MAX_LOGGED {
+            tracing::warn!(tools = problems.len() - MAX_LOGGED, "more tools are left out");
+        }
+        Ok(described)
     }
 
     fn tools(&self, described: Vec<Described>) -> Vec<Arc<dyn Tool>> {
@@ -309,17 +312,13 @@ async fn ended(process: Option<&Peer>) {
     }
 }
 
-fn with_exit(error: ConnectError, exit: Option<Exit>) -> ConnectError {
-    match error {
-        ConnectError::NeedsAuth => ConnectError::NeedsAuth,
-        ConnectError::Failed(problem) => ConnectError::Failed(told(problem, exit)),
-    }
-}
-
-fn told(problem: String, exit: Option<Exit>) -> String {
-    match exit {
+fn with_exit(loss: Loss, exit: Option<Exit>) -> Loss {
+    let Loss::Failed(problem) = loss else {
+        return loss;
+    };
+    Loss::Failed(match exit {
         Some(Exit::Code(code)) => format!("{problem}: the program ended with code {code}; see the service's log"),
         Some(Exit::Signal(signal)) => format!("{problem}: the program was ended by signal {signal}"),
         None => problem,
-    }
+    })
 }

@@ -5,7 +5,6 @@
 //! are bounded.
 
 use std::io;
-use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use reqwest::Url;
@@ -13,10 +12,10 @@ use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
-use rmcp::transport::streamable_http_client::StreamableHttpClient as _;
 
-use super::client::{Inbox, chain};
-use super::http::{Endpoint, MAX_EVENT};
+use super::events;
+use super::http::Endpoint;
+use super::inbox::chain;
 use super::wire::{self, Incoming};
 
 /// The two directions of a server.
@@ -24,7 +23,6 @@ pub(super) struct Sse {
     endpoint: Endpoint,
     messages_to: Url,
     events: BoxedSseResponse,
-    inbox: Arc<Inbox>,
     /// Whether the answer to `initialize` is due.
     initializes: bool,
 }
@@ -34,16 +32,10 @@ impl Sse {
     ///
     /// # Errors
     /// What is there is no such server; the text says why.
-    pub(super) async fn open(endpoint: Endpoint, inbox: Arc<Inbox>) -> Result<Self, String> {
-        let stream = endpoint.client.get_stream_with_max_sse_event_size(
-            endpoint.url.clone(),
-            None,
-            None,
-            endpoint.token.clone(),
-            endpoint.headers.clone(),
-            MAX_EVENT,
-        );
-        let mut events = stream.await.map_err(|error| chain(&error))?;
+    pub(super) async fn open(endpoint: Endpoint) -> Result<Self, String> {
+        let stream = endpoint.events(&[], &endpoint.headers).await;
+        let stream = stream.map_err(|error| chain(&error))?;
+        let mut events = events::plain(stream.bytes_stream());
         let messages_to = loop {
             let event = events.next().await.ok_or("the stream of events ended at once")?;
             let event = event.map_err(|error| chain(&error))?;
@@ -55,7 +47,6 @@ impl Sse {
             endpoint,
             messages_to,
             events,
-            inbox,
             initializes: false,
         })
     }
@@ -81,15 +72,13 @@ impl Transport<RoleClient> for Sse {
         {
             self.initializes = true;
         }
-        let mut request = self.endpoint.client.post(self.messages_to.clone()).json(&message);
-        for (name, value) in &self.endpoint.headers {
-            request = request.header(name, value);
+        if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
+            self.endpoint.inbox.answered();
         }
-        if let Some(token) = &self.endpoint.token {
-            request = request.bearer_auth(token);
-        }
+        let (endpoint, url) = (self.endpoint.clone(), self.messages_to.clone());
         async move {
-            let answer = request.send().await.map_err(io::Error::other)?;
+            let make = || endpoint.client.post(url.clone()).json(&message);
+            let answer = endpoint.send(&endpoint.headers, make).await.map_err(io::Error::other)?;
             match answer.status() {
                 status if status.is_success() => Ok(()),
                 status => Err(io::Error::other(format!("HTTP {status}"))),
@@ -102,7 +91,9 @@ impl Transport<RoleClient> for Sse {
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(error) => {
-                    self.inbox.give_up(format!("Connection closed: {}", chain(&error)));
+                    self.endpoint
+                        .inbox
+                        .note(format!("Connection closed: {}", chain(&error)));
                     return None;
                 }
             };
@@ -112,10 +103,13 @@ impl Transport<RoleClient> for Sse {
             match wire::decode(event.data.unwrap_or_default().as_bytes(), self.initializes) {
                 Ok(Incoming::Message(message)) => {
                     self.initializes &= !matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+                    if matches!(*message, JsonRpcMessage::Request(_)) {
+                        self.endpoint.inbox.asked();
+                    }
                     return Some(*message);
                 }
-                Ok(Incoming::Progress(progress)) => self.inbox.progressed(progress),
-                Ok(Incoming::ToolsChanged) => self.inbox.tools_changed.notify_one(),
+                Ok(Incoming::Progress(progress)) => self.endpoint.inbox.progressed(progress),
+                Ok(Incoming::ToolsChanged) => self.endpoint.inbox.tools_changed.notify_one(),
                 Ok(Incoming::Unneeded) => {}
                 Err(problem) => tracing::debug!(problem, "not a message"),
             }

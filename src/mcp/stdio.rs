@@ -14,17 +14,15 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Mutex;
 
-use super::client::{Inbox, cut};
-use super::wire::{self, Incoming};
+use super::inbox::{DOES_NOT_READ, Inbox, Loss, cut};
+use super::wire::{self, Incoming, KEPT};
 
 /// Bytes of the longest line that is taken.
 const MAX_LINE: usize = 16 << 20;
 
-/// Of a longer one this much is kept at either end, to find out what it answers.
-const KEPT: usize = 512;
-
-/// Messages that may wait for the server to read.
+/// Messages that may wait for the server to read, and bytes of them before one more.
 const MAX_WAITING: usize = 512;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 const CHUNK: usize = 64 * 1024;
 
@@ -41,7 +39,7 @@ pub(super) struct Stdio {
     line: Vec<u8>,
     overlong: Option<Overlong>,
     input: Arc<Mutex<Option<Sender>>>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Backlog>,
     inbox: Arc<Inbox>,
     /// Whether the answer to `initialize` is due.
     initializes: bool,
@@ -125,7 +123,7 @@ impl Stdio {
         }
         if self.initializes {
             self.inbox
-                .give_up(format!("The server does not speak the protocol: {problem}"));
+                .note(format!("The server does not speak the protocol: {problem}"));
         }
     }
 }
@@ -154,8 +152,13 @@ impl Transport<RoleClient> for Stdio {
             self.initializes = true;
         }
         let text = serde_json::to_vec(&message);
-        let (input, waiting) = (Arc::clone(&self.input), Waiting::new(&self.waiting));
+        let input = Arc::clone(&self.input);
+        let waiting = Waiting::new(&self.waiting, text.as_ref().map_or(0, Vec::len));
+        if waiting.is_none() {
+            self.inbox.lose(Loss::Failed(DOES_NOT_READ.to_owned()));
+        }
         async move {
+            let waiting = waiting.ok_or_else(|| io::Error::other(DOES_NOT_READ))?;
             let mut text = text.map_err(io::Error::other)?;
             text.push(b'\n');
             let mut input = input.lock().await;
@@ -168,10 +171,6 @@ impl Transport<RoleClient> for Stdio {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            if self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
-                self.inbox.give_up("The server does not read what it is sent");
-                return None;
-            }
             match self.read_line().await {
                 Ok(Line::Whole) => {
                     if let Some(message) = self.message() {
@@ -183,15 +182,14 @@ impl Transport<RoleClient> for Stdio {
                     match line.id() {
                         Some(id) => return Some(wire::failure(id, &problem)),
                         None => {
-                            self.inbox.give_up(problem);
+                            self.inbox.note(problem);
                             return None;
                         }
                     }
                 }
                 Ok(Line::End) => return None,
                 Err(error) => {
-                    self.inbox
-                        .give_up(format!("The server's output cannot be read: {error}"));
+                    self.inbox.note(format!("The server's output cannot be read: {error}"));
                     return None;
                 }
             }
@@ -207,18 +205,53 @@ impl Transport<RoleClient> for Stdio {
     }
 }
 
+/// What waits for the server to read it.
+#[derive(Default)]
+struct Backlog {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
 /// A message that waits for the server to read it.
-struct Waiting(Arc<AtomicUsize>);
+struct Waiting {
+    backlog: Arc<Backlog>,
+    bytes: usize,
+}
 
 impl Waiting {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+    /// None if too much waits already.
+    fn new(backlog: &Arc<Backlog>, bytes: usize) -> Option<Self> {
+        let messages = backlog.messages.fetch_add(1, Ordering::Relaxed);
+        let before = backlog.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let waiting = Self {
+            backlog: Arc::clone(backlog),
+            bytes,
+        };
+        (messages < MAX_WAITING && before <= MAX_WAITING_BYTES).then_some(waiting)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.backlog.messages.fetch_sub(1, Ordering::Relaxed);
+        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let backlog = Arc::<Backlog>::default();
+        let few: Vec<_> = (0..MAX_WAITING).map_while(|_| Waiting::new(&backlog, 1)).collect();
+        assert_eq!(few.len(), MAX_WAITING);
+        assert!(Waiting::new(&backlog, 1).is_none());
+        drop(few);
+        let large: Vec<_> = (0..100).map_while(|_| Waiting::new(&backlog, 10 << 20)).collect();
+        assert_eq!(large.len(), 2);
+        drop(large);
+        assert!(Waiting::new(&backlog, 1).is_some());
     }
 }

@@ -2,8 +2,11 @@
 
 mod faulty;
 mod life;
+mod login;
+mod odd;
 mod real;
 mod remote;
+mod web;
 
 use serde_json::{Map, Value, json};
 

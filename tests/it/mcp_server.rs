@@ -6,6 +6,7 @@
 mod client;
 mod hostile;
 mod sdk;
+mod sessions;
 
 use std::fs;
 use std::sync::Arc;

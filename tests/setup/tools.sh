@@ -10,7 +10,8 @@ set -uo pipefail
 BUF=1.75.0
 GRPCURL=1.9.3
 MCP_NPM=2026.8.31  # server-everything, server-filesystem, server-memory of @modelcontextprotocol
-MCP_PYPI=2026.10.19 # mcp-server-time
+MCP_PYPI=2026.10.19 # mcp-server-time, mcp-server-fetch
+MCP_PYTHON=2.3.0 # the SDK of Python
 BUN=1.4.5
 NODE=22.23.3 # the second runtime of custom tools; as `node-22`, so that no other program finds it
 DENO=2.9.6 # the third
@@ -157,7 +158,9 @@ pip_library() {
 }
 
 ensure_mcp_pypi() {
-    pip_library mcp-server-time "mcp-server-time==$MCP_PYPI" "mcp_server_time-$MCP_PYPI.dist-info"
+    pip_library mcp-server-time "mcp-server-time==$MCP_PYPI" "mcp_server_time-$MCP_PYPI.dist-info" &&
+        pip_library mcp-server-fetch "mcp-server-fetch==$MCP_PYPI" "mcp_server_fetch-$MCP_PYPI.dist-info" &&
+        pip_library mcp "mcp==$MCP_PYTHON" "mcp-$MCP_PYTHON.dist-info"
 }
 
 ensure_grpcio() {
@@ -265,7 +268,7 @@ missing="not installed, and neither npm, Go nor pip could install it here"
 ensure_buf || echo "buf: $missing"
 ensure_grpcurl || echo "grpcurl: ${missing/npm, /}"
 ensure_mcp_npm || echo "mcp-npm: not installed, and npm could not install them here"
-ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install it here"
+ensure_mcp_pypi || echo "mcp-pypi: not installed, and pip could not install them here"
 ensure_grpcio || echo "grpcio: not installed, and pip could not install it here"
 ensure_bun || echo "bun: not installed, and npm could not install it here"
 ensure_node || echo "node-22: not installed, and npm could not install it here"

@@ -133,10 +133,8 @@ fn questions_schema(questions: &[Question], choices: bool) -> Value {
         properties.insert(field, closed);
         if question.custom {
             let title = format!("{title}: own answer");
-            properties.insert(
-                own,
-                json!({"type": "string", "title": title, "description": "Instead, or besides"}),
-            );
+            let text = if question.multiple { "Besides" } else { "Instead" };
+            properties.insert(own, json!({"type": "string", "title": title, "description": text}));
         }
     }
     json!({"type": "object", "properties": properties})
@@ -183,6 +181,9 @@ fn answer(question: &Question, at: usize, content: &Map<String, Value>) -> Vec<S
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
     };
     if let Some(Value::String(text)) = content.get(&own) {
+        if !question.multiple && !text.trim().is_empty() {
+            answers.clear();
+        }
         answers.push(text.clone());
     }
     let answers = answers.into_iter().map(|answer| answer.trim().to_owned());
@@ -196,10 +197,21 @@ fn rejection(mut message: String) -> Reply {
     Reply::Reject { message }
 }
 
-/// Cuts a text, and takes out what could make a terminal show something else than what it says.
+/// Cuts a text, and shows what could make a client show something else than what it says: control characters, and
+/// characters that reorder or hide text.
 fn bounded(text: &str) -> String {
-    let is_plain = |c: &char| !c.is_control() || *c == '\n' || *c == '\t';
-    let text: String = text.chars().filter(is_plain).collect();
+    let fools = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let mut shown = String::with_capacity(text.len().min(2 * MAX_TEXT));
+    for c in text.chars() {
+        match c {
+            c if fools(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    let text = shown;
     if text.len() <= MAX_TEXT {
         return text;
     }
@@ -301,7 +313,11 @@ mod tests {
         assert_eq!(form["mode"], "form");
         let message = form["message"].as_str().unwrap();
         assert!(message.contains("bash: rm x") && message.contains("rm *"), "{message}");
-        assert!(!message.contains('\u{1b}'));
+        assert!(
+            message.contains("rm \\u{1b}[8mx") && !message.contains('\u{1b}'),
+            "{message}"
+        );
+        assert_eq!(bounded("a\u{202e}b\u{200b}\tc\n"), "a\\u{202e}b\\u{200b}\tc\n");
         let decisions = &form["requestedSchema"]["properties"]["decision"]["enum"];
         assert_eq!(*decisions, json!(["once", "always", "reject"]));
         assert!(bounded(&"ä".repeat(MAX_TEXT)).ends_with("are left out)"));
@@ -337,5 +353,10 @@ mod tests {
             [&["Z"], &["C", "D"], &[]],
         );
         check(json!({"answer01": 1, "answer02": [1, "C"]}), [&[], &["C"], &[]]);
+        check(
+            json!({"answer01": "A", "answer01_own": "Z", "answer02": ["C"], "answer02_own": "E"}),
+            [&["Z"], &["C", "E"], &[]],
+        );
+        check(json!({"answer01": "A", "answer01_own": " "}), [&["A"], &[], &[]]);
     }
 }

@@ -141,12 +141,7 @@ impl Sessions {
             if open.len() < MOST {
                 return true;
             }
-            let unused = open
-                .iter()
-                .filter(|(_, session)| session.is_alone() && session.calls == 0);
-            unused
-                .min_by_key(|(_, session)| session.alone_since)
-                .map(|(id, _)| id.clone())
+            longest_unused(&open, "")
         };
         match unused {
             Some(id) => {
@@ -157,15 +152,26 @@ impl Sessions {
         }
     }
 
-    /// Takes up a session that the SDK has opened.
-    pub(super) fn note(&self, id: &str, principal: &str) {
-        self.open().entry(id.to_owned()).or_insert_with(|| Session {
-            principal: principal.to_owned(),
-            gone: CancellationToken::new(),
-            connections: 0,
-            calls: 0,
-            alone_since: Instant::now(),
-        });
+    /// Takes up a session that the SDK has opened. Says whether it may stay: requests that came together may have opened
+    /// more than there is room for.
+    pub(super) fn note(self: &Arc<Self>, id: &str, principal: &str) -> bool {
+        let ends = {
+            let mut open = self.open();
+            open.entry(id.to_owned()).or_insert_with(|| Session {
+                principal: principal.to_owned(),
+                gone: CancellationToken::new(),
+                connections: 0,
+                calls: 0,
+                alone_since: Instant::now(),
+            });
+            if open.len() <= MOST {
+                return true;
+            }
+            longest_unused(&open, id).unwrap_or_else(|| id.to_owned())
+        };
+        let stays = ends != id;
+        self.close(ends);
+        stays
     }
 
     /// Returns what is cancelled when a session ends; none if it has.
@@ -247,6 +253,16 @@ impl Sessions {
         // Nothing panics while it is held; should it ever, the map is still whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the session that nobody has used for longest, of those that nobody uses, but not `other`.
+fn longest_unused(open: &HashMap<String, Session>, other: &str) -> Option<String> {
+    let unused = open
+        .iter()
+        .filter(|(id, session)| session.is_alone() && session.calls == 0 && *id != other);
+    unused
+        .min_by_key(|(_, session)| session.alone_since)
+        .map(|(id, _)| id.clone())
 }
 
 impl Session {

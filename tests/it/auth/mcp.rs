@@ -4,6 +4,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use super::setup::*;
+use super::tls::{Authority, TLS, install};
 use crate::support;
 use toolgate::grpc::proto::*;
 
@@ -108,6 +109,69 @@ fn whoever_asks_does_not_answer() {
         assert!(body.contains("waits for an approver"), "{body}");
         assert!(!body.contains("elicitation/create"), "{body}");
         assert!(body.contains("hi\\n"), "{body}");
+        service.stop().await;
+    });
+}
+
+#[test]
+fn certificates_are_shown_here_too() {
+    support::test(async {
+        let (folder, authority) = (Folder::new(), Authority::new());
+        install(&folder, &authority.server());
+        folder.put("client-ca.pem", &authority.pem());
+        let settings = format!(
+            "{}\n{TLS}\nlisten.tls.client_ca = \"client-ca.pem\"\nlisten.tls.client_auth = \"required\"\n\
+             [[auth.certificates]]\nsubject = \"dora\"\nname = \"dora\"\nscopes = [\"calls.read\"]\nworkspaces = [\"a\"]\n\
+             [[auth.certificates]]\nsan = \"spiffe://x/ci\"\nname = \"ci\"\nscopes = [\"*\"]\nworkspaces = [\"a\"]",
+            with_tokens(&folder)
+        );
+        let service = folder.start(&settings).await.unwrap();
+        let url = |query: &str| format!("https://localhost:{}/mcp{query}", service.address.port());
+        let post = async |who: Option<&str>, query: &str, token: &str, session: &str, body: &Value| {
+            let ca = reqwest::Certificate::from_pem(authority.pem().as_bytes()).unwrap();
+            let mut client = reqwest::Client::builder().no_proxy().tls_certs_only([ca]);
+            if let Some(name) = who {
+                let (certificate, key) = authority.client(name, |_| {});
+                let identity = reqwest::Identity::from_pem(format!("{certificate}{key}").as_bytes());
+                client = client.identity(identity.unwrap());
+            }
+            let mut request = client
+                .build()
+                .unwrap()
+                .post(url(query))
+                .header("accept", "application/json, text/event-stream")
+                .header("content-type", "application/json")
+                .body(body.to_string());
+            if !token.is_empty() {
+                request = request.header("authorization", format!("Bearer {token}"));
+            }
+            if !session.is_empty() {
+                request = request.header("mcp-session-id", session);
+            }
+            request.send().await
+        };
+        let status = async |who: &str, query: &str, token: &str| {
+            let response = post(Some(who), query, token, "", &initialize()).await.unwrap();
+            response.status().as_u16()
+        };
+        assert!(
+            post(None, "", ALICE, "", &initialize()).await.is_err(),
+            "no certificate, no connection"
+        );
+        assert_eq!(status("eve", "", "").await, 401);
+        assert_eq!(status("dora", "", "").await, 403);
+        assert_eq!(status("ci", "?workspace=b", "").await, 404);
+        // A token says it stronger.
+        assert_eq!(status("dora", "", ALICE).await, 200);
+
+        let opened = post(Some("ci"), "", "", "", &initialize()).await.unwrap();
+        assert_eq!(opened.status(), StatusCode::OK);
+        let id = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+        for (who, token, expected) in [("ci", "", 200), ("ci", BOB, 404), ("eve", "", 401)] {
+            let response = post(Some(who), "", token, &id, &list).await.unwrap();
+            assert_eq!(response.status().as_u16(), expected, "{who} {token}");
+        }
         service.stop().await;
     });
 }

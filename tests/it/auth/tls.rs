@@ -18,16 +18,16 @@ use super::setup::*;
 use crate::support::{eventually, refused, test};
 
 /// An authority and what it signs.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 
@@ -39,11 +39,11 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    fn server(&self) -> (String, String) {
+    pub(super) fn server(&self) -> (String, String) {
         self.sign(|_| {})
     }
 
-    fn client(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    pub(super) fn client(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         self.sign(|params| {
             params.distinguished_name.push(DnType::CommonName, name);
             params.subject_alt_names = vec![SanType::URI(format!("spiffe://x/{name}").try_into().unwrap())];
@@ -53,12 +53,12 @@ impl Authority {
     }
 }
 
-fn install(folder: &Folder, (certificate, key): &(String, String)) {
+pub(super) fn install(folder: &Folder, (certificate, key): &(String, String)) {
     folder.put("key.pem", key);
     folder.put("certificate.pem", certificate);
 }
 
-const TLS: &str = "listen.tls.certificate = \"certificate.pem\"\nlisten.tls.key = \"key.pem\"";
+pub(super) const TLS: &str = "listen.tls.certificate = \"certificate.pem\"\nlisten.tls.key = \"key.pem\"";
 
 async fn lists(channel: &Channel, token: &'static str) -> bool {
     tools(channel, token)

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::*;
 
 /// How a call of a faulty server's tool `work` ends.
-const CALLS: [(&str, &str); 7] = [
+const CALLS: [(&str, &str); 8] = [
     ("hang_call", "MCP error -32001: Request timed out"),
     ("crash_call", "MCP error -32000: Connection closed"),
     (
@@ -22,19 +22,28 @@ const CALLS: [(&str, &str); 7] = [
     ("garbage", "MCP error -32001: Request timed out"),
     ("strange_result", "The MCP server sent something that is not a result."),
     ("wrong_id", "MCP error -32001: Request timed out"),
+    ("deep", "MCP error -32000: The server sent a result that cannot be read"),
 ];
 
 /// What is said of a server that cannot be used.
-const FAILING: [(&str, &str); 5] = [
+const FAILING: [(&str, &str); 6] = [
     ("hang_start", "Operation timed out after 2000ms"),
     ("hang_list", "Failed to get tools: MCP error -32001: Request timed out"),
     ("exit", "the program ended with code 3"),
     ("version", "protocol version is not supported: 1999-01-01"),
     ("same_cursor", "a cursor came twice"),
+    ("huge_list", "they take more than 8 MiB"),
 ];
 
 /// Servers whose tools work whatever else they do.
-const WORKING: [&str; 5] = ["fine", "lies", "flood_stderr", "flood_notifications", "garbage_start"];
+const WORKING: [&str; 6] = [
+    "fine",
+    "lies",
+    "flood_stderr",
+    "flood_notifications",
+    "flood_changes",
+    "garbage_start",
+];
 
 fn all() -> Vec<(&'static str, Value)> {
     let calls = CALLS.iter().map(|(name, _)| *name);
@@ -54,7 +63,7 @@ fn all() -> Vec<(&'static str, Value)> {
 }
 
 /// Everything that has nothing to do with faulty servers goes on.
-async fn is_healthy(server: &Server) {
+pub(super) async fn is_healthy(server: &Server) {
     let started = Instant::now();
     let fine = server.run("fine_work", json!({})).await;
     assert_eq!(completed(&fine).output, "fine");
@@ -65,7 +74,7 @@ async fn is_healthy(server: &Server) {
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }
 
-fn memory_of(server: &Server) -> u64 {
+pub(super) fn memory_of(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024

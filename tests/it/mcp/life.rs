@@ -180,9 +180,16 @@ fn a_call_that_waited_for_a_person_goes_on_after_a_crash_of_the_service() {
 
 async fn eventually_answered(server: &Server, prompt: &str) -> ReplyPromptResponse {
     ready(server, "s").await;
-    let request = ReplyPromptRequest {
+    let answer = || ReplyPromptRequest {
         reply: Some(reply(prompt, PromptDecision::Once)),
         name: "tester".to_owned(),
     };
-    server.permissions().reply_prompt(request).await.unwrap().into_inner()
+    // The call takes its prompt up again a moment after its tool is there.
+    loop {
+        match server.permissions().reply_prompt(answer()).await {
+            Ok(response) => return response.into_inner(),
+            Err(status) => assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status:?}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }

@@ -53,6 +53,8 @@ def initialize(request):
         threading.Thread(target=flood_stderr, daemon=True).start()
     if HOW == "flood_notifications":
         threading.Thread(target=flood_notifications, daemon=True).start()
+    if HOW == "flood_changes":
+        threading.Thread(target=flood_changes, daemon=True).start()
 
 
 def flood_stderr():
@@ -66,8 +68,24 @@ def flood_notifications():
         send(method="notifications/progress", params={"progressToken": 0, "progress": 1})
 
 
+def flood_changes():
+    while True:
+        send(method="notifications/tools/list_changed")
+
+
 def tools_list(request):
     if HOW == "hang_list":
+        return
+    if HOW == "huge_list":
+        # A page is small enough, and there is always another one.
+        tools = [{**tool("work"), "description": "x" * 1024 * 1024}]
+        send(id=request["id"], result={"tools": tools, "nextCursor": str(time.monotonic_ns())})
+        return
+    if HOW == "flood_changes":
+        # Another list each time.
+        tools = [{**tool("work"), "description": str(time.monotonic_ns())}]
+        tools += [tool("other%d" % number) for number in range(500)]
+        send(id=request["id"], result={"tools": tools})
         return
     if HOW == "same_cursor":
         send(id=request["id"], result={"tools": [], "nextCursor": "again"})
@@ -112,6 +130,10 @@ def call(request):
     elif HOW == "garbage":
         with LOCK:
             sys.stdout.write('{"id": %d, "result": oops}\nnot JSON\n\xff\n[]\n' % identity)
+            sys.stdout.flush()
+    elif HOW == "deep":
+        with LOCK:
+            sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":%s%s}\n' % (identity, "[" * 1000, "]" * 1000))
             sys.stdout.flush()
     elif HOW == "strange_result":
         send(id=identity, result=[1, 2])

@@ -9,7 +9,7 @@ use crate::support::*;
 const BOTH: &str = "application/json, text/event-stream";
 
 /// A request to `/mcp` with what every client sends.
-fn request(server: &Server, method: Method) -> RequestBuilder {
+pub(super) fn request(server: &Server, method: Method) -> RequestBuilder {
     let url = format!("http://{}/mcp", server.tcp.as_ref().unwrap());
     client::http()
         .request(method, url)
@@ -17,14 +17,14 @@ fn request(server: &Server, method: Method) -> RequestBuilder {
         .header("content-type", "application/json")
 }
 
-fn initialize(version: &str) -> Value {
+pub(super) fn initialize(version: &str) -> Value {
     json!({
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
     })
 }
 
-async fn open(server: &Server) -> (String, Response) {
+pub(super) async fn open(server: &Server) -> (String, Response) {
     let body = initialize("2025-11-25").to_string();
     let response = request(server, Method::POST).body(body).send().await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);

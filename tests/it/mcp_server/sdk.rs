@@ -1,4 +1,4 @@
-//! The official TypeScript SDK as a client, over both transports. `tests/setup/tools.sh` installs it.
+//! The official SDKs for TypeScript and Python as clients, over both transports. `tests/setup/tools.sh` installs them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,20 +8,18 @@ use tokio::process::Command;
 
 use crate::support::*;
 
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp_server/client.py");
+
 const SCRIPT: &str = include_str!("client.mjs");
 
 /// Where npm puts the clients.
 const PACKAGES: &str = "npm/node_modules/@modelcontextprotocol";
 
-async fn run(args: &[&str], folder: &Path) -> Value {
-    let script = folder.join("client.mjs");
-    std::fs::write(&script, SCRIPT).unwrap();
-    let home = folder.join("node-home");
+/// Runs a client; returns what it says it saw.
+async fn run(command: &mut Command, folder: &Path) -> Value {
+    let home = folder.join("home-of-client");
     std::fs::create_dir_all(&home).unwrap();
-    let output = Command::new("node")
-        .arg(&script)
-        .arg(installed(&format!("{PACKAGES}/sdk/dist/esm")))
-        .args(args)
+    let output = command
         .env("HOME", home)
         .current_dir(folder)
         .kill_on_drop(true)
@@ -35,42 +33,62 @@ async fn run(args: &[&str], folder: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
 }
 
+/// Lets a client see a running server and the program as its own; `command` begins its command line.
+async fn sees_the_tools(command: impl Fn(&Path) -> Command) {
+    let setup = Setup {
+        tcp: true,
+        ..Setup::permission(json!({"bash": "ask"}))
+    };
+    let server = Server::with(setup).await;
+    let url = format!("http://{}/mcp", server.tcp.as_ref().unwrap());
+    let own = tempfile::tempdir().unwrap();
+    std::fs::write(own.path().join("opencode.json"), r#"{"permission": {"bash": "ask"}}"#).unwrap();
+    let program = env!("CARGO_BIN_EXE_toolgate");
+    for args in [vec!["http", &url], vec!["stdio", program, "mcp"]] {
+        let seen = run(command(own.path()).args(&args), own.path()).await;
+        let names = seen["tools"].as_array().unwrap();
+        assert!(
+            names.contains(&json!("bash")) && names.contains(&json!("question")),
+            "{seen}"
+        );
+        assert_eq!(seen["text"], "from the sdk\n", "{args:?}: {seen}");
+        assert_eq!(seen["forms"], 1, "{seen}");
+        assert!(
+            seen["progress"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|note| { note.as_str().is_some_and(|note| note.contains("waits for an answer")) })
+        );
+        assert_eq!(seen["failed"], true, "{seen}");
+        assert!(seen["resource"].as_str().unwrap().starts_with("from the sdk"), "{seen}");
+        // The newest revision that has sessions, also where a client begins with a newer one.
+        assert!(seen["version"].is_null() || seen["version"] == "2025-11-25", "{seen}");
+    }
+    server.assert_calm();
+}
+
 #[test]
 fn the_typescript_sdk_is_a_client() {
     if std::env::var_os("TOOLGATE_TEST_WITHOUT_MCP_SDK").is_some() {
         return;
     }
-    test(async {
-        let setup = Setup {
-            tcp: true,
-            ..Setup::permission(json!({"bash": "ask"}))
-        };
-        let server = Server::with(setup).await;
-        let url = format!("http://{}/mcp", server.tcp.as_ref().unwrap());
-        let own = tempfile::tempdir().unwrap();
-        std::fs::write(own.path().join("opencode.json"), r#"{"permission": {"bash": "ask"}}"#).unwrap();
-        let program = env!("CARGO_BIN_EXE_toolgate");
-        for args in [vec!["http", &url], vec!["stdio", program, "mcp"]] {
-            let seen = run(&args, own.path()).await;
-            let names = seen["tools"].as_array().unwrap();
-            assert!(
-                names.contains(&json!("bash")) && names.contains(&json!("question")),
-                "{seen}"
-            );
-            assert_eq!(seen["text"], "from the sdk\n", "{args:?}: {seen}");
-            assert_eq!(seen["forms"], 1, "{seen}");
-            assert!(
-                seen["progress"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .any(|note| { note.as_str().is_some_and(|note| note.contains("waits for an answer")) })
-            );
-            assert_eq!(seen["failed"], true, "{seen}");
-            assert!(seen["resource"].as_str().unwrap().starts_with("from the sdk"), "{seen}");
-        }
-        server.assert_calm();
-    });
+    test(sees_the_tools(|folder| {
+        let script = folder.join("client.mjs");
+        std::fs::write(&script, SCRIPT).unwrap();
+        let mut command = Command::new("node");
+        command.arg(script).arg(installed(&format!("{PACKAGES}/sdk/dist/esm")));
+        command
+    }));
+}
+
+#[test]
+fn the_python_sdk_is_a_client() {
+    test(sees_the_tools(|_| {
+        let mut command = Command::new("python3");
+        command.arg(PYTHON).env("PYTHONPATH", installed("mcp"));
+        command
+    }));
 }
 
 /// Runs the command line of the MCP Inspector on `toolgate mcp` in a folder; returns what it prints.
