@@ -94,8 +94,8 @@ async fn begin(server: &Server, session: &str, command: &str) -> (Response, Stri
     loop {
         let chunk = response.chunk().await.unwrap().unwrap();
         text.push_str(std::str::from_utf8(&chunk).unwrap());
-        let ids = text.lines().filter_map(|line| line.strip_prefix("id:"));
-        if let (Some(id), true) = (ids.last(), text.contains("notifications/progress")) {
+        let mut ids = text.lines().filter_map(|line| line.strip_prefix("id:"));
+        if let (Some(id), true) = (ids.next_back(), text.contains("notifications/progress")) {
             return (response, id.trim().to_owned());
         }
     }
