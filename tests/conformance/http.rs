@@ -141,7 +141,9 @@ impl Http {
         for (path, written) in vars.object(paths) {
             let written = match written {
                 Value::Array(several) => several,
-                one => vec![one],
+                one @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                    vec![one]
+                }
             };
             let read = written.into_iter().rev().map(serde_json::from_value);
             let read: Vec<Response> = read.collect::<Result<_, _>>().with_context(|| format!("http {path}"))?;
