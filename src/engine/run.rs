@@ -87,7 +87,7 @@ impl Run {
 
     /// Returns what is to be done for the call: its log writer, beside what runs the tool and feeds it. They take turns
     /// in one task, since each step of one waits for a step of the other, and waking another thread for it costs more
-    /// than the step. `asks_first` puts the loop question before the tool; `earlier` are the prompts that the call had
+    /// than the step; but what programs print is read while what was read before is stored. `asks_first` puts the loop question before the tool; `earlier` are the prompts that the call had
     /// before the service died.
     pub(super) fn work(self, asks_first: bool, earlier: Vec<Opened>) -> Work {
         let span = tracing::info_span!("call", id = %self.record.id, tool = %self.record.tool);
@@ -113,8 +113,13 @@ impl Run {
                 owner.listen_afterwards(&id, patches).await;
             }
         };
+        let is_fed_by_programs = self.entry.tool.runs_programs();
         // A fault of ours takes the way to the writer with it, and then the writer ends the call.
         let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();
+        if is_fed_by_programs {
+            engine.tasks.spawn(writing.instrument(span.clone()));
+            return Box::pin(running.map(drop).instrument(span));
+        }
         let work = async move {
             // The panic was reported by its hook.
             let (_, _) = tokio::join!(writing, running);

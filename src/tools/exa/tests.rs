@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use proptest::prelude::*;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -117,6 +117,9 @@ enum Slow {
 async fn serve(listener: TcpListener, slow: Slow) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let head = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Type: text/event-stream\r\n\r\n");
+    // An answer that comes before the question is none.
+    let asked = stream.read(&mut [0; 4096]).await.unwrap();
+    assert!(asked > 0, "a connection without a question");
     match slow {
         Slow::Unreachable | Slow::Silent => {}
         Slow::Headers | Slow::Endless => stream.write_all(head("200 OK").as_bytes()).await.unwrap(),
