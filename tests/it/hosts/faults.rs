@@ -263,8 +263,8 @@ fn what_is_nested_deeply_breaks_no_reader() {
         };
         host.report(&id, Report::Ask(request)).await;
         let asked = prompted(&server, "c").await;
-        let mut approver = Approver::open(server.channel(), "approver").await.unwrap();
-        assert_eq!(approver.added().await.prompt_id, asked.prompt_id);
+        let approver = Approver::open(server.channel(), "approver").await.unwrap();
+        assert_eq!(approver.snapshot.first(), Some(&asked));
         decide(&server, &asked.prompt_id, PromptDecision::Once).await;
         assert!(matches!(host.next().await.unwrap(), Event::AskResult(result) if result.allowed));
         host.complete(&id, "done").await;
