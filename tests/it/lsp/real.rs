@@ -173,7 +173,7 @@ async fn ask(server: &Server, operation: &str, file: &str, at: Place) -> Value {
 }
 
 async fn try_ask(server: &Server, operation: &str, file: &str, at: Place) -> Result<Value, String> {
-    let query = if operation == "workspaceSymbol" { "ouble" } else { "" };
+    let query = if operation == "workspaceSymbol" { "double" } else { "" };
     let input = json!({
         "operation": operation, "filePath": file, "line": at.line, "character": at.character, "query": query,
     });
