@@ -5,12 +5,29 @@
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use tokio::net::UnixListener;
 
 /// Where the system lists its groups.
 const GROUPS: &str = "/etc/group";
+
+/// How long a socket may stay open after its service was killed: a program that was just being started holds it until it
+/// runs.
+const LEFT_OPEN: Duration = Duration::from_secs(2);
+
+/// Says whether somebody listens on a socket, and goes on doing so. Blocks.
+fn is_listened_on(path: &Path) -> bool {
+    let deadline = Instant::now() + LEFT_OPEN;
+    while std::os::unix::net::UnixStream::connect(path).is_ok() {
+        if Instant::now() > deadline {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
 
 /// Binds a Unix socket that only its owner can use, and the members of a group if one is named.
 pub(super) fn bind(path: &Path, group: Option<&str>) -> anyhow::Result<UnixListener> {
@@ -23,7 +40,7 @@ pub(super) fn bind(path: &Path, group: Option<&str>) -> anyhow::Result<UnixListe
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => bail!("something else than a socket is there"),
-        Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => bail!("another service listens there"),
+        Ok(_) if is_listened_on(path) => bail!("another service listens there"),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
