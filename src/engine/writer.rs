@@ -158,6 +158,9 @@ impl LogWriter {
                 None => commands.recv().await,
             };
             let Some(command) = command else {
+                // A runtime that ends drops its tasks one after another. Then this one comes no further, and the call is
+                // one that was lost, not one that failed.
+                tokio::task::yield_now().await;
                 tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
                 return self.end(Box::new(ending::internal_ending())).await;
             };

@@ -165,7 +165,11 @@ fn a_second_signal_exits_at_once() {
         server.restart().await;
         let log = server.watch("long", 0).await.unwrap();
         check_log(0, &log);
-        assert!(matches!(reason(&log), FailureReason::Lost | FailureReason::Drained));
+        let reason = reason(&log);
+        assert!(
+            matches!(reason, FailureReason::Lost | FailureReason::Drained),
+            "{reason:?}: {log:?}"
+        );
         server.assert_calm();
     });
 }

@@ -18,9 +18,9 @@ use toolgate::grpc::proto::*;
 
 use crate::support::*;
 
-const KEY: &str = "key+of/the tests";
+const KEY: &str = "key+of/the-tests";
 /// The key as it stands in a URL.
-const WRITTEN: &str = "key%2Bof%2Fthe+tests";
+const WRITTEN: &str = "key%2Bof%2Fthe-tests";
 
 type Handler = Arc<dyn Fn(BufReader<TcpStream>, Asked) -> BoxFuture<'static, io::Result<()>> + Send + Sync>;
 

@@ -579,8 +579,12 @@ pub(crate) fn processes(marker: &str) -> Vec<u32> {
 
 /// Waits until no process has this text in its command line.
 pub(crate) async fn gone(marker: &str) {
+    // A process that is just becoming another program has no command line for a moment.
     eventually(&format!("no process with {marker}"), async || {
-        processes(marker).is_empty()
+        processes(marker).is_empty() && {
+            sleep(Duration::from_millis(20)).await;
+            processes(marker).is_empty()
+        }
     })
     .await;
 }

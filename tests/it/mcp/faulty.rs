@@ -98,9 +98,12 @@ fn faulty_servers_harm_nobody_else() {
         assert!(source(&server, "lies").await.1.contains("lies_broken"));
 
         for (name, problem) in FAILING {
-            eventually(name, async || source(&server, name).await.0 == ToolSourceState::Failed).await;
-            let (_, said) = source(&server, name).await;
-            assert!(said.contains(problem), "{name}: {said}");
+            // On a busy machine a server may be slow before it is faulty; it is tried again.
+            eventually(&format!("{name} fails with {problem:?}"), async || {
+                let (state, said) = source(&server, name).await;
+                state == ToolSourceState::Failed && said.contains(problem)
+            })
+            .await;
         }
         assert!(
             source(&server, "missing")
