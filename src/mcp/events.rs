@@ -36,7 +36,10 @@ pub(super) fn messages(
     id: Option<RequestId>,
     inbox: Arc<Inbox>,
 ) -> BoxedSseResponse {
+    let lost = Arc::clone(&inbox);
     let events = SseStream::from_bytes_stream(bounded(bytes));
+    // Every message costs memory until it is dealt with: a server that is given up is not read further.
+    let events = events.take_while(move |_| std::future::ready(lost.loss().is_none()));
     let events = events.map(move |event| match event {
         Ok(mut event) => {
             if let Some(data) = event.data.take() {

@@ -88,6 +88,9 @@ impl Transport<RoleClient> for Sse {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            if self.endpoint.inbox.loss().is_some() {
+                return None;
+            }
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(error) => {

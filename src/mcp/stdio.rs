@@ -103,6 +103,9 @@ impl Stdio {
         match wire::decode(&line, self.initializes) {
             Ok(Incoming::Message(message)) => {
                 self.initializes &= !matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+                if matches!(*message, JsonRpcMessage::Request(_)) {
+                    self.inbox.asked();
+                }
                 return Some(*message);
             }
             Ok(Incoming::Progress(progress)) => self.inbox.progressed(progress),
@@ -151,6 +154,9 @@ impl Transport<RoleClient> for Stdio {
         {
             self.initializes = true;
         }
+        if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
+            self.inbox.answered();
+        }
         let text = serde_json::to_vec(&message);
         let input = Arc::clone(&self.input);
         let waiting = Waiting::new(&self.waiting, text.as_ref().map_or(0, Vec::len));
@@ -171,6 +177,10 @@ impl Transport<RoleClient> for Stdio {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            // Every message costs memory until it is dealt with, and nobody reads the answers.
+            if self.inbox.loss().is_some() {
+                return None;
+            }
             match self.read_line().await {
                 Ok(Line::Whole) => {
                     if let Some(message) = self.message() {

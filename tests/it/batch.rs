@@ -225,19 +225,21 @@ fn each_asks_for_itself_and_the_clock_stands_still() {
             ..kept("asks", batch([command("touch yes"), command("touch no")]))
         };
         let stream = server.tools().execute_tool(limited).await.unwrap().into_inner();
-        let prompts = [approver.added().await, approver.added().await];
-        for prompt in &prompts {
+        // Which of them asks first is not said, and a rejection rejects what else its session
+        // asks: the wanted one is answered first.
+        let mut prompts = Vec::new();
+        for _ in 0..2 {
+            let prompt = approver.added().await;
             let child = server.get(&prompt.call_id).await;
             assert_eq!(child.context.as_ref().unwrap().parent_call_id, "asks");
-            let is_wanted = child.input_json.contains("touch yes");
-            let decision = if is_wanted {
-                PromptDecision::Once
-            } else {
-                PromptDecision::Reject
-            };
-            answer(&server, prompt, decision).await;
+            prompts.push((child.input_json.contains("touch no"), prompt));
         }
-        assert!(prompts[0].call_id != prompts[1].call_id);
+        prompts.sort_by_key(|(is_unwanted, _)| *is_unwanted);
+        let [(false, wanted), (true, unwanted)] = &prompts[..] else {
+            panic!("one prompt for each command: {prompts:?}");
+        };
+        answer(&server, wanted, PromptDecision::Once).await;
+        answer(&server, unwanted, PromptDecision::Reject).await;
         collect(stream).await.unwrap();
         let call = server.get("asks").await;
         assert_eq!(completed(&call).output, "Executed 1/2 tools successfully. 1 failed.");
