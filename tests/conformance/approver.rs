@@ -1,4 +1,4 @@
-//! The person of a case: sees every prompt through `PermissionService.Channel` and gives the replies that the steps name.
+//! The person of a case: sees every prompt and gives the replies that the steps name.
 //!
 //! *Invariant:* each prompt gets the first reply left for its permission, or the one for its number among the questions
 //! of its call; without one it is refused. A prompt of a step
@@ -9,18 +9,12 @@ use std::convert::Infallible;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
-use tonic::transport::Channel;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::{
-    ChannelOpen, ChannelRequest, ChannelResponse, Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult,
-    channel_request, channel_response, prompt,
-};
+use toolgate::grpc::proto::{Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult, prompt};
 
 use crate::case::{Answer, Reply};
+use crate::connection::{self, Approvals, Connection};
 
-/// How many messages may wait in either direction.
+/// How many notices may wait.
 const QUEUE: usize = 64;
 
 /// What the player tells the approver.
@@ -38,45 +32,22 @@ pub(crate) enum Notice {
 
 /// Answers the prompts of one case.
 pub(crate) struct Approver {
-    incoming: Streaming<ChannelResponse>,
-    outgoing: mpsc::Sender<ChannelRequest>,
+    approvals: Approvals,
     notices: mpsc::Receiver<Notice>,
     desk: Desk,
 }
 
 impl Approver {
-    /// Opens the channel, and waits until it is known what is open.
-    pub(crate) async fn open(channel: Channel) -> Result<(Self, mpsc::Sender<Notice>)> {
-        let (outgoing, requests) = mpsc::channel(QUEUE);
-        let open = ChannelOpen {
-            name: "conformance".to_owned(),
-            filter: None,
-        };
-        send(&outgoing, channel_request::Message::Open(open)).await?;
-        let mut client = PermissionServiceClient::new(channel);
-        let response = client
-            .channel(ReceiverStream::new(requests))
-            .await
-            .context("opening the channel")?;
-        let mut incoming = response.into_inner();
-        let first = next(&mut incoming).await?;
-        if !matches!(first, channel_response::Message::Opened(_)) {
-            bail!("the channel's first message is not `opened`: {first:?}");
-        }
-        let second = next(&mut incoming).await?;
-        if !matches!(second, channel_response::Message::SnapshotEnd(_)) {
-            bail!("a fresh server has open prompts: {second:?}");
-        }
+    /// Sees prompts from now on.
+    pub(crate) async fn open(connection: &Connection) -> Result<(Self, mpsc::Sender<Notice>)> {
+        let approvals = connection.approvals("conformance").await?;
         let (notify, notices) = mpsc::channel(QUEUE);
-        Ok((
-            Self {
-                incoming,
-                outgoing,
-                notices,
-                desk: Desk::default(),
-            },
-            notify,
-        ))
+        let approver = Self {
+            approvals,
+            notices,
+            desk: Desk::default(),
+        };
+        Ok((approver, notify))
     }
 
     /// Answers prompts until something goes wrong; the player drops it when the steps are done.
@@ -86,7 +57,7 @@ impl Approver {
                 // A call is announced before it starts: its notice is read before its prompts.
                 biased;
                 notice = self.notices.recv() => self.desk.note(notice.context("the player is gone")?),
-                message = next(&mut self.incoming) => self.read(message?)?,
+                told = self.approvals.next() => self.read(told?)?,
             };
             for (prompt, given) in due {
                 let reply = PromptReply {
@@ -98,50 +69,29 @@ impl Approver {
                     input_digest: prompt.input_digest,
                     ..PromptReply::default()
                 };
-                send(&self.outgoing, channel_request::Message::Reply(reply)).await?;
+                self.approvals.reply(reply).await?;
             }
         }
     }
 
-    fn read(&mut self, message: channel_response::Message) -> Result<Vec<Due>> {
-        match message {
-            channel_response::Message::PromptAdded(added) => {
-                Ok(self.desk.take(added.prompt.context("`prompt_added` without a prompt")?))
-            }
-            channel_response::Message::ReplyResult(result) => match result.result() {
-                // Another reply, or a cancellation, may have settled the prompt a moment before.
-                ReplyResult::Accepted | ReplyResult::AlreadyResolved | ReplyResult::Withdrawn => Ok(Vec::new()),
-                result_kind @ (ReplyResult::Unspecified
-                | ReplyResult::NotFound
-                | ReplyResult::Expired
-                | ReplyResult::DigestMismatch
-                | ReplyResult::OtherInstance
-                | ReplyResult::NotAllowed
-                | ReplyResult::SecondApprovalNeeded
-                | ReplyResult::Invalid) => bail!("a reply was not taken: {result_kind:?}: {}", result.message),
-            },
-            channel_response::Message::PromptUpdated(_)
-            | channel_response::Message::PromptResolved(_)
-            | channel_response::Message::Heartbeat(_) => Ok(Vec::new()),
-            message @ (channel_response::Message::Opened(_) | channel_response::Message::SnapshotEnd(_)) => {
-                bail!("the channel sent {message:?} twice")
-            }
+    fn read(&mut self, told: connection::Notice) -> Result<Vec<Due>> {
+        let (result, message) = match told {
+            connection::Notice::Added(prompt) => return Ok(self.desk.take(*prompt)),
+            connection::Notice::Replied(result, message) => (result, message),
+        };
+        match result {
+            // Another reply, or a cancellation, may have settled the prompt a moment before.
+            ReplyResult::Accepted | ReplyResult::AlreadyResolved | ReplyResult::Withdrawn => Ok(Vec::new()),
+            ReplyResult::Unspecified
+            | ReplyResult::NotFound
+            | ReplyResult::Expired
+            | ReplyResult::DigestMismatch
+            | ReplyResult::OtherInstance
+            | ReplyResult::NotAllowed
+            | ReplyResult::SecondApprovalNeeded
+            | ReplyResult::Invalid => bail!("a reply was not taken: {result:?}: {message}"),
         }
     }
-}
-
-async fn next(incoming: &mut Streaming<ChannelResponse>) -> Result<channel_response::Message> {
-    let response = incoming
-        .message()
-        .await
-        .context("the channel broke")?
-        .context("the channel ended")?;
-    response.message.context("an empty message in the channel")
-}
-
-async fn send(outgoing: &mpsc::Sender<ChannelRequest>, message: channel_request::Message) -> Result<()> {
-    let request = ChannelRequest { message: Some(message) };
-    outgoing.send(request).await.ok().context("the channel is closed")
 }
 
 /// A prompt and what is answered to it.

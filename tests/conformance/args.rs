@@ -21,6 +21,8 @@ pub(crate) struct Args {
     exact: bool,
     pub(crate) list: bool,
     pub(crate) threads: Option<usize>,
+    /// The language whose client library is used.
+    pub(crate) client: Option<String>,
 }
 
 impl Args {
@@ -33,7 +35,7 @@ impl Args {
                 Some((name, value)) if name.starts_with('-') => (name, Some(value.to_owned())),
                 _ => (argument.as_str(), None),
             };
-            let takes_value = ["--skip", "--test-threads"].contains(&name) || WITH_VALUE.contains(&name);
+            let takes_value = ["--skip", "--test-threads", "--client"].contains(&name) || WITH_VALUE.contains(&name);
             if takes_value && value.is_none() {
                 value = arguments.next();
             }
@@ -41,6 +43,7 @@ impl Args {
                 "--list" => args.list = true,
                 "--exact" => args.exact = true,
                 "--skip" => args.skips.extend(value),
+                "--client" => args.client = value,
                 "--test-threads" => args.threads = value.and_then(|value| value.parse().ok()),
                 name if name.starts_with('-') => {}
                 filter => args.filters.push(filter.to_owned()),

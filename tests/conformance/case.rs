@@ -74,6 +74,21 @@ pub(crate) enum Body {
     SchemaTransform(SchemaTransform),
 }
 
+impl Body {
+    /// Says whether a service takes part; tables of pure functions do without.
+    pub(crate) fn uses_a_service(&self) -> bool {
+        match self {
+            Self::Steps(_) | Self::AgentPermission(_) | Self::Registry(_) | Self::SchemaTransform(_) => true,
+            Self::Arity(_)
+            | Self::Wildcard(_)
+            | Self::Evaluate(_)
+            | Self::Ruleset(_)
+            | Self::DisabledTools(_)
+            | Self::Truncate(_) => false,
+        }
+    }
+}
+
 /// A workspace and the steps that are taken in it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,18 +5,13 @@
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
-use tonic::Streaming;
-use tonic::transport::Channel;
 use toolgate::grpc::proto::event::Event as Kind;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
 use toolgate::grpc::proto::{
-    CallState, Event, GetPromptRequest, GetSessionRequest, Prompt, PromptDecision, Question, Todo, WatchEventsRequest,
-    WatchEventsResponse, prompt,
+    CallState, Event, GetPromptRequest, GetPromptResponse, GetSessionRequest, GetSessionResponse, Prompt,
+    PromptDecision, Question, Todo, prompt,
 };
 
-/// The largest message that is taken.
-const MESSAGE_LIMIT: usize = 64 << 20;
+use crate::connection::{Connection, Events};
 
 /// One event with the name and the data that cases know.
 #[derive(Debug)]
@@ -27,19 +22,15 @@ pub(crate) struct Happening {
 
 /// Everything that happens while a case is played.
 pub(crate) struct Happenings {
-    events: Streaming<WatchEventsResponse>,
-    channel: Channel,
+    events: Events,
+    connection: Connection,
 }
 
 impl Happenings {
     /// Watches from now on.
-    pub(crate) async fn watch(channel: Channel) -> Result<Self> {
-        let mut client = SessionServiceClient::new(channel.clone()).max_decoding_message_size(MESSAGE_LIMIT);
-        let response = client.watch_events(WatchEventsRequest::default()).await;
-        Ok(Self {
-            events: response.context("WatchEvents")?.into_inner(),
-            channel,
-        })
+    pub(crate) async fn watch(connection: Connection) -> Result<Self> {
+        let events = connection.events().await?;
+        Ok(Self { events, connection })
     }
 
     /// Returns what has happened since the last time until all these calls have ended.
@@ -47,9 +38,7 @@ impl Happenings {
         let mut running: Vec<&String> = calls.iter().collect();
         let mut happened = Vec::new();
         while !running.is_empty() {
-            let response = self.events.message().await.context("the events broke")?;
-            let event = response.and_then(|response| response.event);
-            let event = event.context("the events ended")?;
+            let event = self.events.next().await?.event.context("an answer without an event")?;
             if let Some(Kind::CallStateChanged(changed)) = &event.event
                 && matches!(changed.state(), CallState::Completed | CallState::Failed)
             {
@@ -96,22 +85,20 @@ impl Happenings {
     }
 
     async fn prompt(&self, prompt_id: String) -> Result<Prompt> {
-        let mut client = PermissionServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT);
-        let response = client.get_prompt(GetPromptRequest { prompt_id }).await;
-        response
-            .context("GetPrompt")?
-            .into_inner()
-            .prompt
-            .context("`GetPrompt` without a prompt")
+        let method = "toolgate.v1.PermissionService/GetPrompt";
+        let request = GetPromptRequest { prompt_id };
+        let response: GetPromptResponse = self.connection.unary(method, request).await?;
+        response.prompt.context("`GetPrompt` without a prompt")
     }
 }
 
 /// Returns the stored list of tasks of a session.
-pub(crate) async fn stored_todos(channel: Channel, session_id: String) -> Result<Value> {
-    let mut client = SessionServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
-    let response = client.get_session(GetSessionRequest { session_id }).await;
-    let session = response.context("GetSession")?.into_inner().session;
-    Ok(todos(&session.context("`GetSession` without a session")?.todos))
+pub(crate) async fn stored_todos(connection: &Connection, session_id: String) -> Result<Value> {
+    let method = "toolgate.v1.SessionService/GetSession";
+    let response: GetSessionResponse = connection.unary(method, GetSessionRequest { session_id }).await?;
+    Ok(todos(
+        &response.session.context("`GetSession` without a session")?.todos,
+    ))
 }
 
 fn todos(todos: &[Todo]) -> Value {

@@ -7,21 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, bail};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
-use tonic::transport::Channel;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
+use anyhow::Result;
 use toolgate::grpc::proto::{
-    HostCompleted, HostEvent, HostFailed, HostHello, HostRefused, HostReport, HostRequest, HostResponse,
-    HostRunSubagent, LentTool, host_event, host_report, host_request,
+    HostCompleted, HostFailed, HostHello, HostRefused, HostReport, HostRunSubagent, LentTool, host_report,
 };
 
 use crate::case::{Reply, Subagent};
-
-/// How many reports may wait.
-const QUEUE: usize = 64;
+use crate::connection::{Connection, Hosting};
 
 /// What the steps say, and what was asked for.
 #[derive(Clone, Default)]
@@ -73,68 +65,37 @@ impl Script {
 
 /// The front end.
 pub(crate) struct Host {
-    incoming: Streaming<HostResponse>,
-    outgoing: mpsc::Sender<HostRequest>,
+    hosting: Hosting,
     script: Script,
-    /// What it could not lend.
-    pub(crate) refused: Vec<HostRefused>,
 }
 
 impl Host {
-    /// Says hello and waits for the welcome: from then on `task` is offered, and what is lent.
-    pub(crate) async fn open(channel: Channel, script: Script, tools: Vec<LentTool>) -> Result<Self> {
-        let (outgoing, requests) = mpsc::channel(QUEUE);
+    /// Lends; from then on `task` is offered, and what is lent.
+    pub(crate) async fn open(connection: &Connection, script: Script, tools: Vec<LentTool>) -> Result<Self> {
         let hello = HostHello {
             name: "conformance".to_owned(),
             runs_subagents: true,
             tools,
             ..HostHello::default()
         };
-        send(&outgoing, host_request::Message::Hello(hello)).await?;
-        let response = HostServiceClient::new(channel)
-            .host(ReceiverStream::new(requests))
-            .await;
-        let mut incoming = response.context("opening the host's stream")?.into_inner();
-        let first = next(&mut incoming).await?;
-        let host_event::Event::Welcome(welcome) = first else {
-            bail!("the host's first message is not `welcome`: {first:?}");
-        };
-        Ok(Self {
-            incoming,
-            outgoing,
-            script,
-            refused: welcome.refused,
-        })
+        let hosting = connection.host(hello).await?;
+        Ok(Self { hosting, script })
+    }
+
+    /// What it could not lend.
+    pub(crate) fn refused(&self) -> &[HostRefused] {
+        self.hosting.refused()
     }
 
     /// Answers until something goes wrong.
     pub(crate) async fn run(mut self) -> Result<Infallible> {
         loop {
-            match next(&mut self.incoming).await? {
-                host_event::Event::RunSubagent(run) => {
-                    let report = HostReport {
-                        invocation_id: run.invocation_id.clone(),
-                        report: Some(self.script.answer(run)),
-                    };
-                    send(&self.outgoing, host_request::Message::Report(report)).await?;
-                }
-                host_event::Event::Cancel(_) | host_event::Event::Heartbeat(_) => {}
-                other @ (host_event::Event::Welcome(_)
-                | host_event::Event::Invoke(_)
-                | host_event::Event::Hook(_)
-                | host_event::Event::AskResult(_)) => bail!("the host was told {other:?}"),
-            }
+            let run = self.hosting.next().await?;
+            let report = HostReport {
+                invocation_id: run.invocation_id.clone(),
+                report: Some(self.script.answer(run)),
+            };
+            self.hosting.report(report).await?;
         }
     }
-}
-
-async fn next(incoming: &mut Streaming<HostResponse>) -> Result<host_event::Event> {
-    let response = incoming.message().await.context("the host's stream broke")?;
-    let event: Option<HostEvent> = response.context("the host's stream ended")?.event;
-    event.and_then(|event| event.event).context("the host was told nothing")
-}
-
-async fn send(outgoing: &mpsc::Sender<HostRequest>, message: host_request::Message) -> Result<()> {
-    let request = HostRequest { message: Some(message) };
-    outgoing.send(request).await.ok().context("the host's stream is closed")
 }

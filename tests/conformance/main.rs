@@ -1,6 +1,7 @@
 //! The conformance runner: plays every case of `cases/` against the program `toolgate`, through the public contract.
 //!
 //! `cargo test --test conformance -- files/read/` plays the cases whose id contains that text; `--list` names them all.
+//! `--client python` plays them through a client library and its driver instead of the runner's own stubs.
 //! A case that cannot pass yet stands in `known.rs` with its reason, and must not pass.
 //!
 //! *Invariant:* a case passes only if every expectation in it was checked and held.
@@ -10,6 +11,9 @@
 mod approver;
 mod args;
 mod case;
+mod connection;
+#[path = "../it/clients/driver.rs"]
+mod driver;
 mod entry;
 mod fake_lsp;
 mod fake_mcp;
@@ -42,7 +46,8 @@ use tokio::task::JoinSet;
 
 use args::Args;
 use case::{Body, Case};
-use play::Problems;
+use driver::Driver;
+use play::{Bench, Problems};
 use report::{Outcome, Tally, judge};
 use workspace::GitTemplate;
 
@@ -78,6 +83,10 @@ fn run() -> Result<bool> {
         tally.fault(&fault);
     }
     cases.retain(|case| args.wants(&case.id));
+    if args.client.is_some() {
+        // What a library has no part in is not played through it.
+        cases.retain(|case| case.body.uses_a_service());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(play_all(cases, &args, &mut tally))?;
     println!("{}", tally.summary());
@@ -88,14 +97,17 @@ fn run() -> Result<bool> {
 async fn play_all(cases: Vec<Case>, args: &Args, tally: &mut Tally) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     let slots = Arc::new(Semaphore::new(args.threads.unwrap_or(cores * 2).max(1)));
-    let template = Arc::new(GitTemplate::make()?);
+    let bench = Arc::new(Bench {
+        template: GitTemplate::make()?,
+        driver: args.client.as_deref().map(Driver::start).transpose()?,
+    });
     let ids: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
     let mut running = JoinSet::new();
     for (index, case) in cases.into_iter().enumerate() {
-        let (slots, template) = (Arc::clone(&slots), Arc::clone(&template));
+        let (slots, bench) = (Arc::clone(&slots), Arc::clone(&bench));
         running.spawn(async move {
             let _slot = slots.acquire_owned().await;
-            (index, outcome(&case, &template).await)
+            (index, outcome(&case, &bench).await)
         });
     }
     let mut done: BTreeMap<usize, Outcome> = BTreeMap::new();
@@ -111,27 +123,27 @@ async fn play_all(cases: Vec<Case>, args: &Args, tally: &mut Tally) -> Result<()
     Ok(())
 }
 
-async fn outcome(case: &Case, template: &GitTemplate) -> Outcome {
+async fn outcome(case: &Case, bench: &Bench) -> Outcome {
     let known = known::reason(&case.id);
     let missing = case.needs.iter().find(|program| !is_installed(program));
     match (known, missing) {
         (None, Some(program)) => Outcome::Known(format!("needs {program}, which is not installed")),
-        (known, _) => judge(known, play(case, template).await),
+        (known, _) => judge(known, play(case, bench).await),
     }
 }
 
-async fn play(case: &Case, template: &GitTemplate) -> Result<Problems> {
+async fn play(case: &Case, bench: &Bench) -> Result<Problems> {
     match &case.body {
-        Body::Steps(scenario) => play::scenario(scenario, template).await,
-        Body::AgentPermission(table) => play::agent_permission(table, template).await,
-        Body::Registry(table) => play::registry(table, template).await,
+        Body::Steps(scenario) => play::scenario(scenario, bench).await,
+        Body::AgentPermission(table) => play::agent_permission(table, bench).await,
+        Body::Registry(table) => play::registry(table, bench).await,
         Body::Arity(table) => tables::arity(table),
         Body::Wildcard(table) => tables::wildcard(table),
         Body::Evaluate(table) => tables::evaluate(table),
         Body::Ruleset(table) => tables::ruleset(table),
         Body::DisabledTools(table) => tables::disabled_tools(table),
         Body::Truncate(table) => tables::truncate(table),
-        Body::SchemaTransform(table) => play::schema_transform(table, template).await,
+        Body::SchemaTransform(table) => play::schema_transform(table, bench).await,
     }
 }
 

@@ -7,10 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
-use tonic::transport::Channel;
-use toolgate::grpc::proto::info_service_client::InfoServiceClient;
-use toolgate::grpc::proto::{GetServerInfoRequest, ToolSource, ToolSourceState};
+use toolgate::grpc::proto::{GetServerInfoRequest, GetServerInfoResponse, ToolSource, ToolSourceState};
 
+use crate::connection::Connection;
 use crate::fake_mcp;
 use crate::workspace::merge;
 
@@ -44,15 +43,11 @@ pub(crate) fn calls(folder: &Path) -> Result<Vec<Value>> {
 }
 
 /// Returns the state of each server, once none is being connected to.
-pub(crate) async fn states(channel: Channel) -> Result<Value> {
-    let mut client = InfoServiceClient::new(channel);
+pub(crate) async fn states(connection: &Connection) -> Result<Value> {
     let started = Instant::now();
     loop {
-        let info = client
-            .get_server_info(GetServerInfoRequest {})
-            .await
-            .context("GetServerInfo")?
-            .into_inner();
+        let method = "toolgate.v1.InfoService/GetServerInfo";
+        let info: GetServerInfoResponse = connection.unary(method, GetServerInfoRequest {}).await?;
         let workspace = info.workspaces.first().context("a service without a workspace")?;
         let sources = workspace
             .tool_sources

@@ -7,19 +7,17 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tonic::Streaming;
-use tonic::transport::Channel;
 use toolgate::call::Action;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
 use toolgate::grpc::proto::{
-    CallCompleted, CallContext, CallEvent, CallFailed, CancelCallRequest, EvaluatePermissionRequest,
-    ExecuteToolRequest, ExecuteToolResponse, LentTool, ListToolsRequest, ModelRef, OnDisconnect, OutputMode,
-    PermissionAction, PermissionRequest, ToolDefinition, call_event, execute_tool_request, prompt,
+    CallCompleted, CallContext, CallFailed, EvaluatePermissionRequest, EvaluatePermissionResponse, ExecuteToolRequest,
+    LentTool, ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionAction, PermissionRequest,
+    ToolDefinition, call_event, execute_tool_request, prompt,
 };
 
 use crate::approver::{Approver, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
+use crate::connection::{Connection, Execution};
+use crate::driver::Driver;
 use crate::happenings::{self, Happenings};
 use crate::host::{Host, Script};
 use crate::http::Http;
@@ -40,8 +38,6 @@ const LINGER: Duration = Duration::from_secs(10);
 /// of a file does not wait for the server.
 const MESSAGES_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
-/// The largest message that is taken.
-const MESSAGE_LIMIT: usize = 64 << 20;
 /// The session of a step that names none.
 const SESSION: &str = "ses_case";
 
@@ -65,8 +61,15 @@ pub(crate) enum End {
     Failed(CallFailed),
 }
 
+/// What cases are played with.
+pub(crate) struct Bench {
+    pub(crate) template: GitTemplate,
+    /// The driver of a client library; without one the runner's own stubs are used.
+    pub(crate) driver: Option<Driver>,
+}
+
 /// Plays a case that is made of steps.
-pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Result<Problems> {
+pub(crate) async fn scenario(scenario: &Scenario, bench: &Bench) -> Result<Problems> {
     let http = match &scenario.http {
         Some(paths) => Some(Http::start(paths).await?),
         None => None,
@@ -82,12 +85,12 @@ pub(crate) async fn scenario(scenario: &Scenario, template: &GitTemplate) -> Res
         cwd: scenario.cwd.as_deref(),
         without_git: scenario.git == Some(false),
     };
-    let folders = Folders::make(template, &setup)?;
+    let folders = Folders::make(&bench.template, &setup)?;
     if scenario.steps.iter().all(|step| step.op == Some(Op::Config)) {
         // A configuration that must be refused would keep a server from starting.
         return in_time(config_steps(scenario, &folders)).await;
     }
-    let server = Server::start(&folders, &scenario.environment()).await?;
+    let server = Server::start(&folders, &scenario.environment(), bench.driver.as_ref()).await?;
     let outcome = in_time(with_approver(scenario, &folders, http.as_ref(), &server)).await;
     finish(server, outcome).await
 }
@@ -98,13 +101,13 @@ async fn with_approver(
     http: Option<&Http>,
     server: &Server,
 ) -> Result<Problems> {
-    let (approver, notices) = Approver::open(server.channel()).await?;
+    let (approver, notices) = Approver::open(&server.connection()).await?;
     let script = Script::default();
-    let host = Host::open(server.channel(), script.clone(), Vec::new()).await?;
-    let mut player = Player::new(scenario, folders, server.channel(), notices, script);
+    let host = Host::open(&server.connection(), script.clone(), Vec::new()).await?;
+    let mut player = Player::new(scenario, folders, server.connection(), notices, script);
     player.http = http;
     if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
-        player.happenings = Some(Happenings::watch(server.channel()).await?);
+        player.happenings = Some(Happenings::watch(server.connection()).await?);
     }
     tokio::select! {
         outcome = player.play() => outcome,
@@ -145,21 +148,20 @@ async fn config_steps(scenario: &Scenario, folders: &Folders) -> Result<Problems
 }
 
 /// Plays `kind: agent_permission`.
-pub(crate) async fn agent_permission(table: &AgentPermission, template: &GitTemplate) -> Result<Problems> {
+pub(crate) async fn agent_permission(table: &AgentPermission, bench: &Bench) -> Result<Problems> {
     let folders = Folders::make(
-        template,
+        &bench.template,
         &Setup {
             config: Some(&table.config),
             ..Setup::default()
         },
     )?;
-    let server = Server::start(&folders, &Pairs::default()).await?;
-    let outcome = in_time(evaluate(table, server.channel())).await;
+    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
+    let outcome = in_time(evaluate(table, &server.connection())).await;
     finish(server, outcome).await
 }
 
-async fn evaluate(table: &AgentPermission, channel: Channel) -> Result<Problems> {
-    let mut client = PermissionServiceClient::new(channel);
+async fn evaluate(table: &AgentPermission, connection: &Connection) -> Result<Problems> {
     let mut problems = Problems::new();
     for query in &table.queries {
         let request = EvaluatePermissionRequest {
@@ -168,11 +170,8 @@ async fn evaluate(table: &AgentPermission, channel: Channel) -> Result<Problems>
             patterns: vec![query.pattern.clone()],
             ..EvaluatePermissionRequest::default()
         };
-        let response = client
-            .evaluate_permission(request)
-            .await
-            .context("EvaluatePermission")?
-            .into_inner();
+        let method = "toolgate.v1.PermissionService/EvaluatePermission";
+        let response: EvaluatePermissionResponse = connection.unary(method, request).await?;
         let expected = match query.action {
             Action::Allow => PermissionAction::Allow,
             Action::Ask => PermissionAction::Ask,
@@ -191,19 +190,19 @@ async fn evaluate(table: &AgentPermission, channel: Channel) -> Result<Problems>
 }
 
 /// Plays `kind: registry`.
-pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result<Problems> {
+pub(crate) async fn registry(table: &Registry, bench: &Bench) -> Result<Problems> {
     let folders = Folders::make(
-        template,
+        &bench.template,
         &Setup {
             config: Some(&table.config),
             ..Setup::default()
         },
     )?;
-    let server = Server::start(&folders, &table.flags).await?;
+    let server = Server::start(&folders, &table.flags, bench.driver.as_ref()).await?;
     // The list is that of a front end that runs a model.
-    let _host = Host::open(server.channel(), Script::default(), Vec::new()).await?;
+    let _host = Host::open(&server.connection(), Script::default(), Vec::new()).await?;
     let listed = in_time(list_tools(
-        server.channel(),
+        &server.connection(),
         &table.agent,
         Some(&table.model),
         &table.client,
@@ -220,9 +219,9 @@ pub(crate) async fn registry(table: &Registry, template: &GitTemplate) -> Result
 }
 
 /// Plays `kind: schema_transform`: the runner lends a tool with the schema and lists it for the model.
-pub(crate) async fn schema_transform(table: &SchemaTransform, template: &GitTemplate) -> Result<Problems> {
-    let folders = Folders::make(template, &Setup::default())?;
-    let server = Server::start(&folders, &Pairs::default()).await?;
+pub(crate) async fn schema_transform(table: &SchemaTransform, bench: &Bench) -> Result<Problems> {
+    let folders = Folders::make(&bench.template, &Setup::default())?;
+    let server = Server::start(&folders, &Pairs::default(), bench.driver.as_ref()).await?;
     let outcome = in_time(listed_schema(table, &server)).await.map(|got| {
         if got == table.output {
             return Problems::new();
@@ -239,18 +238,23 @@ async fn listed_schema(table: &SchemaTransform, server: &Server) -> Result<Value
         input_schema_json: table.input.to_string(),
         ..LentTool::default()
     };
-    let host = Host::open(server.channel(), Script::default(), vec![lent]).await?;
-    if !host.refused.is_empty() {
+    let host = Host::open(&server.connection(), Script::default(), vec![lent]).await?;
+    if !host.refused().is_empty() {
         // Arguments cannot be checked by it, so no tool has it. What becomes of it can be asked all the same.
         return Ok(tables::schema_for(table));
     }
-    let tools = list_tools(server.channel(), "build", Some(&table.model), "cli").await?;
+    let tools = list_tools(&server.connection(), "build", Some(&table.model), "cli").await?;
     let tool = tools.into_iter().find(|tool| tool.name == NAME);
     let tool = tool.context("the lent tool is not listed")?;
     serde_json::from_str(&tool.input_schema_json).context("the listed schema")
 }
 
-async fn list_tools(channel: Channel, agent: &str, model: Option<&Model>, client: &str) -> Result<Vec<ToolDefinition>> {
+async fn list_tools(
+    connection: &Connection,
+    agent: &str,
+    model: Option<&Model>,
+    client: &str,
+) -> Result<Vec<ToolDefinition>> {
     let request = ListToolsRequest {
         agent: agent.to_owned(),
         model: model.map(|model| ModelRef {
@@ -261,8 +265,7 @@ async fn list_tools(channel: Channel, agent: &str, model: Option<&Model>, client
         client: client.to_owned(),
         ..ListToolsRequest::default()
     };
-    let mut tools = ToolServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT);
-    Ok(tools.list_tools(request).await.context("ListTools")?.into_inner().tools)
+    connection.tools(request).await
 }
 
 fn name_of(index: usize, step: &Step) -> String {
@@ -278,7 +281,7 @@ fn name_of(index: usize, step: &Step) -> String {
 struct Player<'a> {
     scenario: &'a Scenario,
     folders: &'a Folders,
-    channel: Channel,
+    connection: Connection,
     notices: mpsc::Sender<Notice>,
     script: Script,
     vars: Vars,
@@ -292,14 +295,14 @@ impl<'a> Player<'a> {
     fn new(
         scenario: &'a Scenario,
         folders: &'a Folders,
-        channel: Channel,
+        connection: Connection,
         notices: mpsc::Sender<Notice>,
         script: Script,
     ) -> Self {
         Self {
             scenario,
             folders,
-            channel,
+            connection,
             notices,
             script,
             vars: folders.vars(),
@@ -332,7 +335,7 @@ impl<'a> Player<'a> {
         match op {
             Op::Tools => {
                 let agent = step.agent.as_deref().unwrap_or_default();
-                let tools = list_tools(self.channel.clone(), agent, step.model.as_ref(), "")
+                let tools = list_tools(&self.connection, agent, step.model.as_ref(), "")
                     .await
                     .context(name.clone())?;
                 Ok(verdict::tools(&name, step, &tools, &self.vars))
@@ -343,11 +346,11 @@ impl<'a> Player<'a> {
             }
             Op::Todos => {
                 let session = step.session.clone().unwrap_or_else(|| SESSION.to_owned());
-                let todos = happenings::stored_todos(self.channel.clone(), session).await?;
+                let todos = happenings::stored_todos(&self.connection, session).await?;
                 Ok(verdict::todos(&name, step, &todos, &self.vars))
             }
             Op::McpStatus => {
-                let states = mcp::states(self.channel.clone()).await.context(name.clone())?;
+                let states = mcp::states(&self.connection).await.context(name.clone())?;
                 Ok(verdict::mcp_states(&name, step, &states))
             }
         }
@@ -469,18 +472,13 @@ impl<'a> Player<'a> {
         self.script.prepare(&call_id, &step.replies);
         self.notices.send(notice).await.ok().context("the approver is gone")?;
         let started = Instant::now();
-        let mut tools = ToolServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT);
-        let mut events = tools.execute_tool(request).await.context("ExecuteTool")?.into_inner();
-        let mut last_sequence = 0;
-        let first = next_event(&mut events, &mut last_sequence).await?;
+        let mut execution = self.connection.execute(request).await?;
+        let first = execution.next().await?.context("the stream ended without an event")?;
         let Some(call_event::Event::Pending(pending)) = first.event else {
             bail!("the first event is not `pending`: {first:?}");
         };
         Ok(RunningCall {
-            call_id,
-            tools,
-            events,
-            last_sequence,
+            execution,
             started,
             cancel_at: step.cancel_after_ms.map(|delay| started + Duration::from_millis(delay)),
             tool: pending.tool,
@@ -530,10 +528,7 @@ async fn wait_until(deadline: Option<Instant>) {
 
 /// A call whose events are being read.
 struct RunningCall {
-    call_id: String,
-    tools: ToolServiceClient<Channel>,
-    events: Streaming<ExecuteToolResponse>,
-    last_sequence: i64,
+    execution: Execution,
     started: Instant,
     cancel_at: Option<Instant>,
     tool: String,
@@ -545,14 +540,14 @@ impl RunningCall {
         let (mut asked, mut questions) = (Vec::new(), Vec::new());
         let end = loop {
             let event = tokio::select! {
-                event = next_event(&mut self.events, &mut self.last_sequence) => event?,
+                event = self.execution.next() => event?,
                 () = wait_until(self.cancel_at) => {
                     self.cancel_at = None;
-                    let request = CancelCallRequest { call_id: self.call_id.clone() };
-                    self.tools.cancel_call(request).await.context("CancelCall")?;
+                    self.execution.cancel().await?;
                     continue;
                 }
             };
+            let event = event.context("the stream ended without a terminal event")?;
             match event.event.context("an event that says nothing")? {
                 call_event::Event::Completed(end) => break End::Completed(end),
                 call_event::Event::Failed(end) => break End::Failed(end),
@@ -576,7 +571,7 @@ impl RunningCall {
             }
         };
         let elapsed = self.started.elapsed();
-        if let Some(more) = self.events.message().await.context("after the terminal event")? {
+        if let Some(more) = self.execution.next().await.context("after the terminal event")? {
             bail!("an event after the terminal one: {more:?}");
         }
         Ok(Observed {
@@ -587,29 +582,4 @@ impl RunningCall {
             elapsed,
         })
     }
-}
-
-/// Reads an event and checks what the contract says of the sequence: from 1, without gaps.
-async fn next_event(events: &mut Streaming<ExecuteToolResponse>, last_sequence: &mut i64) -> Result<CallEvent> {
-    let response = events.message().await.context("the stream broke")?;
-    let response = response.context("the stream ended without a terminal event")?;
-    let event = response.event.context("a response without an event")?;
-    let expected = match &event.event {
-        Some(call_event::Event::Heartbeat(_)) => return Ok(event),
-        Some(call_event::Event::Gap(gap)) => {
-            ensure!(
-                gap.first_sequence == *last_sequence + 1,
-                "a gap that does not follow event {last_sequence}: {gap:?}"
-            );
-            gap.last_sequence
-        }
-        Some(_) | None => *last_sequence + 1,
-    };
-    ensure!(
-        event.sequence == expected,
-        "event {} came where {expected} was due",
-        event.sequence
-    );
-    *last_sequence = event.sequence;
-    Ok(event)
 }

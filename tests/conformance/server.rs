@@ -16,6 +16,8 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 use crate::case::Pairs;
+use crate::connection::Connection;
+use crate::driver::Driver;
 use crate::vars::Vars;
 use crate::workspace::Folders;
 
@@ -34,12 +36,12 @@ const LOG_LINES: usize = 20;
 pub(crate) struct Server {
     child: Child,
     log: PathBuf,
-    channel: Channel,
+    connection: Connection,
 }
 
 impl Server {
     /// Starts the server of a case and waits until it accepts connections.
-    pub(crate) async fn start(folders: &Folders, env: &Pairs<String>) -> Result<Self> {
+    pub(crate) async fn start(folders: &Folders, env: &Pairs<String>, driver: Option<&Driver>) -> Result<Self> {
         let log = folders.log();
         let output = File::create(&log).context("creating the server's log")?;
         let mut workspace = std::ffi::OsString::from("default=");
@@ -64,12 +66,20 @@ impl Server {
                 log_tail(&log)
             ),
         };
-        Ok(Self { child, log, channel })
+        let connection = match driver {
+            None => Connection::Direct(channel),
+            Some(driver) => {
+                let (client, target) = (folders.name(), format!("unix:{}", folders.socket().display()));
+                driver.connect(&client, &target).await?;
+                Connection::Driven(driver.clone(), client)
+            }
+        };
+        Ok(Self { child, log, connection })
     }
 
     /// Returns the connection.
-    pub(crate) fn channel(&self) -> Channel {
-        self.channel.clone()
+    pub(crate) fn connection(&self) -> Connection {
+        self.connection.clone()
     }
 
     /// Returns the end of what the server printed, for the report of a failure.
@@ -85,9 +95,9 @@ impl Server {
         let Self {
             mut child,
             log,
-            channel,
+            connection,
         } = self;
-        drop(channel);
+        connection.close().await?;
         let id = child
             .id()
             .with_context(|| format!("the server ended by itself{}", log_tail(&log)))?;

@@ -189,6 +189,11 @@ impl Folders {
         self.root.join("data")
     }
 
+    /// Returns a name that no other case of the run has.
+    pub(crate) fn name(&self) -> String {
+        self.root.display().to_string()
+    }
+
     /// Returns the service's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.root.join("s.sock")
