@@ -121,6 +121,8 @@ impl Service {
                 "--json",
                 "serve",
                 "--no-socket",
+                // A language server that lies in the workspace's repository, as this program does.
+                "--trust",
                 "--listen",
                 "127.0.0.1:0",
                 "--data-dir",
