@@ -13,6 +13,7 @@ mod batch;
 mod builtins;
 mod calls;
 mod cancel;
+mod clients;
 mod commands;
 mod contract;
 mod crash;

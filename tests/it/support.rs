@@ -45,7 +45,7 @@ use toolgate::grpc::proto::*;
 pub(crate) use approver::{Approver, reply};
 pub(crate) use engine::Inside;
 pub(crate) use host::{LendingHost, hello};
-pub(crate) use proxy::Proxy;
+pub(crate) use proxy::{Proxy, Shaky};
 pub(crate) use pty::Pty;
 pub(crate) use random::Random;
 pub(crate) use site::{Site, page, redirect, request_head};

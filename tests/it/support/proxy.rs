@@ -1,10 +1,16 @@
-//! A loopback proxy that cuts a connection after a number of bytes.
+//! Loopback proxies that cut connections: one after a number of bytes, many at random moments.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::random::Random;
 
 /// Carries one connection; ends with it.
 pub(crate) struct Proxy {
@@ -25,6 +31,51 @@ impl Proxy {
             carry(client, server, budget).await;
         });
         Self { address, _task: task }
+    }
+}
+
+/// Carries any number of connections, each for a random time and number of bytes.
+pub(crate) struct Shaky {
+    pub(crate) address: SocketAddr,
+    cuts: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+impl Shaky {
+    /// Listens for connections to `server`.
+    pub(crate) async fn before(server: &str, mut random: Random) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (server, cuts) = (server.to_owned(), Arc::<AtomicUsize>::default());
+        let counted = Arc::clone(&cuts);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut carried = JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let lifetime = Duration::from_millis(30 + random.below(400));
+                let budget = usize::try_from(2_000 + random.below(200_000)).unwrap();
+                let (server, cuts) = (server.clone(), Arc::clone(&counted));
+                carried.spawn(async move {
+                    // The server may be between two runs.
+                    if let Ok(server) = TcpStream::connect(server).await {
+                        let _ = timeout(lifetime, carry(client, server, budget)).await;
+                        cuts.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                while carried.try_join_next().is_some() {}
+            }
+        });
+        Self {
+            address,
+            cuts,
+            _task: task,
+        }
+    }
+
+    /// How many connections have ended.
+    pub(crate) fn cuts(&self) -> usize {
+        self.cuts.load(Ordering::Relaxed)
     }
 }
 
