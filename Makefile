@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt bench fuzz
+.PHONY: help run test lint fmt clients bench fuzz
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -16,6 +16,13 @@ lint: ## Run the checks that start nothing: format, clippy, buf
 fmt: ## Format the sources and the contract
 	cargo fmt
 	cd proto && PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" buf format -w
+
+clients: ## Generate the stubs of every client library anew from the contract
+	@for language in python typescript go java; do \
+		TOOLGATE_TARGET="$(abspath $(or $(CARGO_TARGET_DIR),target))" \
+		PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" \
+		sh -c "clients/$$language/run.sh setup && clients/$$language/run.sh generate" || exit 1; \
+	done
 
 bench: ## Measure the figures that Toolgate is to reach
 	cargo bench --bench ratios

@@ -10,7 +10,9 @@ target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
-suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation "
+languages=(python typescript go java)
+suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
+suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients "
 wanted=" $* "
 summary=()
 not_run=()
@@ -69,6 +71,12 @@ documentation() {
         cargo doc --locked --no-deps --document-private-items --quiet
 }
 
+# client LANGUAGE: what a library has to show by itself; then the service is played through it.
+client() {
+    local run="clients/$1/run.sh"
+    "$run" generate --check && "$run" check && "$run" build && "$run" test
+}
+
 for name in "$@"; do
     if [[ "$suites" != *" $name "* ]]; then
         echo "no suite $name; there are:$suites" >&2
@@ -103,7 +111,7 @@ else
     done
 fi
 suite unit cargo test --locked --quiet --lib --bins
-skipped=(--skip readme::)
+skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)
     cannot it "what needs MCP servers of npm: they are ${missing[mcp-npm]}"
@@ -144,6 +152,30 @@ fi
 suite readme cargo test --locked --quiet --test it -- readme::
 [[ -z "${missing[bun]:-}" ]] || cannot conformance "custom tools: bun is ${missing[bun]}"
 suite conformance cargo test --locked --quiet --test conformance
+
+export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"
+without=()
+for language in "${languages[@]}"; do
+    wants "client-$language" || wants "conformance-$language" || wants clients || continue
+    [[ -x "$TOOLGATE_BIN" ]] || cargo build --locked --quiet || exit 1
+    reason="$("clients/$language/run.sh" setup </dev/null)"
+    case $? in
+        0) ;;
+        3)
+            without+=("$language")
+            cannot "client-$language" "$reason"
+            cannot "conformance-$language" "$reason"
+            cannot clients "what needs the library for $language: $reason"
+            continue
+            ;;
+        *) printf 'The setup of clients/%s failed.\n%s\n' "$language" "$reason" ;;
+    esac
+    suite "client-$language" client "$language"
+    wants "client-$language" || "clients/$language/run.sh" build </dev/null
+    suite "conformance-$language" cargo test --locked --quiet --test conformance -- --client "$language"
+done
+export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
+suite clients cargo test --locked --quiet --test it -- "${without[@]/#/--skip=::}" clients::
 suite documentation documentation
 
 printf '\n'

@@ -7,7 +7,7 @@ use toolgate::grpc::proto::{
 };
 
 use super::driver::{Reports, pack, unpack};
-use super::{Client, LANGUAGES, collect, for_each_language};
+use super::{Client, collect, for_each_language, languages};
 use crate::support::*;
 
 for_each_language!(
@@ -38,7 +38,7 @@ fn each_answers_for_the_calls_of_the_others() {
     test(async {
         let server = Server::with(Setup::permission(json!({"bash": "ask", "question": "allow"}))).await;
         let mut clients = Vec::new();
-        for language in LANGUAGES {
+        for language in languages() {
             clients.push(Client::of(language, &server).await);
         }
         for approver in &clients {

@@ -8,7 +8,7 @@ use toolgate::grpc::proto::{
 };
 
 use super::driver::{pack, unpack};
-use super::{Client, LANGUAGES, collect, for_each_language};
+use super::{Client, collect, for_each_language, languages};
 use crate::support::*;
 
 for_each_language!(a_host_goes_on_over_connections_that_break);
@@ -82,8 +82,9 @@ async fn greeted(language: &str, other: &str) -> Greeted {
 #[test]
 fn the_same_tool_is_the_same_in_every_language() {
     test(async {
-        for (index, language) in LANGUAGES.into_iter().enumerate() {
-            let other = LANGUAGES[(index + 1) % LANGUAGES.len()];
+        let languages = languages();
+        for (index, language) in languages.iter().copied().enumerate() {
+            let other = languages[(index + 1) % languages.len()];
             let greeted = greeted(language, other).await;
             assert_eq!(greeted.description, "Greets somebody.", "{language}");
             assert_eq!(

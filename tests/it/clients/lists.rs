@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use toolgate::grpc::proto::{ListToolsRequest, ModelRef, ToolDefinition};
 
 use super::driver::{pack, unpack};
-use super::{Client, LANGUAGES};
+use super::{Client, languages};
 use crate::support::*;
 
 #[test]
@@ -20,7 +20,7 @@ fn every_library_lists_the_same() {
             .unwrap()
             .into_inner()
             .tools;
-        for language in LANGUAGES {
+        for language in languages() {
             let client = Client::of(language, &server).await;
             for page_size in [0, 3] {
                 let paged = ListToolsRequest {
@@ -99,7 +99,7 @@ fn model_apis_get_the_forms_that_they_take() {
                 json!([{"functionDeclarations": gemini.await}]),
             ),
         ];
-        for language in LANGUAGES {
+        for language in languages() {
             let client = Client::of(language, &server).await;
             for (name, request, expected) in &forms {
                 let done = client.ask("formats", json!({"request": pack(request)})).await.unwrap();
