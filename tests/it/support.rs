@@ -53,9 +53,9 @@ pub(crate) use site::{Site, page, redirect, request_head};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 /// The longest that any test may take.
-const TEST_LIMIT: Duration = Duration::from_secs(150);
+const TEST_LIMIT: Duration = Duration::from_secs(300);
 /// The longest that a server may take to listen, and to end after SIGTERM beyond its grace.
-const SERVER_LIMIT: Duration = Duration::from_secs(30);
+const SERVER_LIMIT: Duration = Duration::from_secs(60);
 /// Messages in either direction.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
