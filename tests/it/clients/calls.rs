@@ -1,5 +1,7 @@
 //! Calls: the same output over connections that break, cancellation, and the death of the server.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use serde_json::json;
@@ -176,7 +178,8 @@ async fn a_failed_call_is_a_result(language: &str) {
 async fn a_wrong_token_is_refused(language: &str) {
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("tokens");
-    std::fs::write(&file, "alice alice-alice-alice-alice *\n").unwrap();
+    fs::write(&file, "alice alice-alice-alice-alice *\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let setup = Setup::tcp().env("TOOLGATE_AUTH_TOKENS_FILE", file.to_str().unwrap());
     let server = Server::with(setup).await;
     let client = Client::of(language, &server).await;
