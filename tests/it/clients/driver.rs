@@ -22,7 +22,8 @@ use tokio::time::timeout;
 /// How long a driver may take for a command that waits for nobody.
 const LIMIT: Duration = Duration::from_secs(60);
 
-type Running = Arc<Mutex<HashMap<u64, UnboundedSender<Value>>>>;
+/// What is under way, or why nothing is any more.
+type Running = Arc<Mutex<Result<HashMap<u64, UnboundedSender<Value>>, String>>>;
 
 /// A driver that runs.
 #[derive(Clone)]
@@ -55,7 +56,7 @@ impl Driver {
                 }
             }
         });
-        let running = Running::default();
+        let running = Running::new(Mutex::new(Ok(HashMap::new())));
         let known = Arc::clone(&running);
         let name = language.to_owned();
         tokio::spawn(async move {
@@ -72,8 +73,9 @@ impl Driver {
                 }
             };
             let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            for (_, sender) in known.drain() {
-                let _ = sender.send(json!({"error": {"code": "UNKNOWN", "reason": "", "message": why}}));
+            let running = std::mem::replace(&mut *known, Err(why.clone()));
+            for sender in running.unwrap_or_default().values() {
+                let _ = sender.send(broken(&why));
             }
         });
         Ok(Self {
@@ -91,9 +93,16 @@ impl Driver {
         command["do"] = json!(what);
         let (sender, incoming) = unbounded_channel();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.insert(id, sender);
-        // The end of a driver is reported by its reader.
-        let _ = self.lines.send(format!("{command}\n"));
+        match &mut *running {
+            Ok(running) => {
+                running.insert(id, sender);
+                // The end of a driver is reported by its reader.
+                let _ = self.lines.send(format!("{command}\n"));
+            }
+            Err(why) => {
+                let _ = sender.send(broken(why));
+            }
+        }
         Reports { id, incoming }
     }
 
@@ -112,11 +121,16 @@ impl Driver {
     }
 }
 
+fn broken(why: &str) -> Value {
+    json!({"error": {"code": "UNKNOWN", "reason": "", "message": why}})
+}
+
 fn deliver(running: &Running, line: &str) -> Result<()> {
     let report: Value = serde_json::from_str(line)?;
     let id = report["id"].as_u64().context("a report without an id")?;
     let is_last = report.get("done").is_some() || report.get("error").is_some();
     let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    let running = running.as_mut().map_err(|why| anyhow!("{why}"))?;
     let sender = running.get(&id).context("no such command is under way")?;
     // Whoever gave the command may have lost interest.
     let _ = sender.send(report);
