@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use toolgate::grpc::proto::call_event::Event;
 use toolgate::grpc::proto::{
-    CallEvent, ExecuteToolRequest, FailureReason, GetCallRequest, GetCallResponse, ListCallsRequest, ListToolsRequest,
-    call, execute_tool_request::Arguments,
+    Call, CallEvent, CallState, ExecuteToolRequest, FailureReason, GetCallRequest, GetCallResponse, ListCallsRequest,
+    ListToolsRequest, call, execute_tool_request::Arguments,
 };
 
 use super::driver::{DriverError, pack, unpack};
@@ -67,23 +67,38 @@ async fn output_is_whole_over_connections_that_break(language: &str) {
 async fn what_is_cancelled_leaves_no_program(language: &str) {
     let server = Server::start().await;
     let client = Client::of(language, &server).await;
-    let marker = format!("8642{}", language.len());
-    let mut reports = client.execute(&kept("long", bash(&format!("echo begun; sleep {marker}"))));
-    loop {
-        let report = reports.next().await.unwrap().unwrap();
-        let event: CallEvent = unpack(&report["event"]).unwrap();
-        if event.event.as_ref().is_some_and(is_output) {
-            break;
+    for (seconds, way) in [("86420", "cancel"), ("86421", "interrupt")] {
+        let command = format!("echo begun; sleep {seconds}.{}", language.len());
+        let mut reports = client.execute(&kept(way, bash(&command)));
+        loop {
+            let report = reports.next().await.unwrap().unwrap();
+            let event: CallEvent = unpack(&report["event"]).unwrap();
+            if event.event.as_ref().is_some_and(is_output) {
+                break;
+            }
         }
+        client.ask(way, json!({"execution": reports.id})).await.unwrap();
+        match reports.done().await {
+            Ok(done) => {
+                let call: Call = unpack(&done["call"]).unwrap();
+                assert_eq!(failed(&call).reason(), FailureReason::Cancelled, "{language}: {way}");
+            }
+            Err(error) => {
+                let error: &DriverError = error.downcast_ref().unwrap();
+                assert_eq!(
+                    (way, error.code.as_str()),
+                    ("interrupt", "CANCELLED"),
+                    "{language}: {error}"
+                );
+            }
+        }
+        eventually("the call is cancelled", async || {
+            let call = server.get(way).await;
+            call.state() == CallState::Failed && failed(&call).reason() == FailureReason::Cancelled
+        })
+        .await;
+        gone(&command).await;
     }
-    client.ask("cancel", json!({"execution": reports.id})).await.unwrap();
-    let (events, ending) = collect(&mut reports).await;
-    assert_eq!(end_of(&events), ending);
-    match ending {
-        call::Ending::Failed(failed) => assert_eq!(failed.reason(), FailureReason::Cancelled, "{language}"),
-        call::Ending::Completed(_) => panic!("{language}: it was cancelled"),
-    }
-    gone(&format!("sleep {marker}")).await;
 }
 
 async fn a_killed_server_means_a_lost_call(language: &str) {
