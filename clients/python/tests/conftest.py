@@ -34,7 +34,7 @@ class Server:
         }
         self._process: subprocess.Popen[str] | None = None
 
-    def permit(self, **rules: Any) -> None:
+    def permit(self, rules: dict[str, Any]) -> None:
         (self.work / "opencode.json").write_text(json.dumps({"permission": rules}))
 
     def start(self) -> None:
@@ -67,13 +67,15 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server whose rules are those of the test's mark `permit`."""
     if not Path(BINARY).is_file():
         pytest.fail("TOOLGATE_BIN names no server")
     # The paths of sockets are short, and those of pytest are not.
     folder = Path(tempfile.mkdtemp(prefix="tg-"))
     server = Server(folder)
-    server.permit(bash={"*": "ask", "echo *": "allow"})
+    mark = request.node.get_closest_marker("permit")
+    server.permit(mark.kwargs if mark is not None else {"bash": {"*": "ask", "echo *": "allow"}})
     server.start()
     try:
         yield server
