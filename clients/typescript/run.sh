@@ -70,7 +70,7 @@ setup) setup ;;
 generate) setup && generate "$@" ;;
 check) setup && npm run --silent check ;;
 build) setup && build ;;
-test) setup && build && exec node --test --test-timeout=120000 build/test/ "$@" ;;
+test) setup && build && exec node --test --test-timeout=120000 build/test/*.test.js "$@" ;;
 driver) exec node --enable-source-maps build/test/driver.js ;;
 *)
     echo "usage: run.sh setup | generate [--check] | check | build | test | driver"
