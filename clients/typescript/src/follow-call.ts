@@ -48,7 +48,7 @@ export async function* followCall(
       // would be wrong: a call whose record is gone must not run a second time.
       const open = options.start && last === options.after ? options.start : watch;
       try {
-        for await (const { event } of link.stream(open, { signal })) {
+        for await (const { event } of link.stream(open, { signal, onOpen: () => attempts.reached() })) {
           attempts.succeeded();
           if (!event || !isNew(event, last)) {
             continue;

@@ -122,7 +122,13 @@ export class CuttingProxy implements AsyncDisposable {
       far.on("data", (data) => {
         left -= data.length;
         if (left < 0) {
-          near.resetAndDestroy();
+          // By turns as a crash does it, which may take back what was sent, and after what was sent.
+          if (this.connections % 2 === 0) {
+            near.resetAndDestroy();
+          } else {
+            near.end(() => near.destroy());
+          }
+          far.destroy();
         } else if (!near.write(data)) {
           far.pause();
           near.once("drain", () => far.resume());
