@@ -38,10 +38,13 @@ export class TestServer implements AsyncDisposable {
     this.folder = folder;
   }
 
-  static async start(config: object = CONFIG): Promise<TestServer> {
+  /** Starts a server; `prepare` may put a `toolgate.toml` into its folder. */
+  static async start(config: object = CONFIG, prepare?: (folder: string) => Promise<void>): Promise<TestServer> {
     const server = new TestServer(await mkdtemp(join(tmpdir(), "toolgate-ts-")));
     await mkdir(server.workspace);
     await writeFile(join(server.workspace, "opencode.json"), JSON.stringify(config));
+    await writeFile(join(server.folder, "toolgate.toml"), "");
+    await prepare?.(server.folder);
     await server.run();
     return server;
   }
@@ -58,8 +61,17 @@ export class TestServer implements AsyncDisposable {
   /** Starts the service, again after `kill`. */
   async run(): Promise<void> {
     const { folder } = this;
-    const listen = this.url ? this.url.replace("http://", "") : "127.0.0.1:0";
-    const args = ["serve", "--json", "--listen", listen, "--socket", join(folder, "socket")];
+    const listen = this.url ? this.url.replace(/^https?:\/\//, "") : "127.0.0.1:0";
+    const args = [
+      "--config",
+      join(folder, "toolgate.toml"),
+      "serve",
+      "--json",
+      "--listen",
+      listen,
+      "--socket",
+      join(folder, "socket"),
+    ];
     const places = ["--data-dir", join(folder, "data"), "--workspace", `default=${this.workspace}`];
     const env = { ...process.env, HOME: folder, XDG_CONFIG_HOME: join(folder, "config") };
     const started = spawn(TOOLGATE_BIN, [...args, ...places], { env, stdio: ["ignore", "pipe", "pipe"] });
