@@ -130,6 +130,35 @@ test("what is watched from its end on gives its result", async () => {
   assert.equal((await watch.result()).text, "long ago");
 });
 
+for (const ran of [false, true]) {
+  test(`a call whose record is gone is ${ran ? "given up, since it ran" : "started again"}`, async () => {
+    let starts = 0;
+    const client = clientOf({
+      async *executeTool() {
+        starts += 1;
+        yield event(1, { case: "pending", value: {} });
+        if (ran || starts > 1) {
+          yield event(2, { case: "running", value: {} });
+        }
+        if (starts === 1) {
+          broken();
+        }
+        yield event(3, END);
+      },
+      watchCall: () => {
+        throw new ConnectError("there is no call c", Code.NotFound);
+      },
+    });
+    const seen = sequences(client.execute("t"));
+    if (ran) {
+      await assert.rejects(seen, { code: "NOT_FOUND" });
+    } else {
+      assert.deepEqual(await seen, ["1 pending", "2 running", "3 completed"]);
+    }
+    assert.equal(starts, ran ? 1 : 2);
+  });
+}
+
 test("silence counts as a lost connection", async () => {
   const client = clientOf(
     {
