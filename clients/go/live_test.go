@@ -112,7 +112,7 @@ func TestTheEndOfTheContextCancels(t *testing.T) {
 	var last toolgate.Event
 	for event, err := range execution.Events() {
 		check(t, err)
-		if output, ok := event.(*toolgate.OutputEvent); ok {
+		if output, ok := event.(*toolgate.OutputEvent); ok && pid == 0 {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(output.Data)))
 			check(t, err)
 			cancel()
