@@ -106,6 +106,7 @@ func TestTheEndOfTheContextCancels(t *testing.T) {
 	server := startServer(t)
 	client := server.client()
 	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
 	execution, err := client.Execute(ctx, "bash", run("echo $$; exec sleep 1000"))
 	check(t, err)
 	var pid int
@@ -311,6 +312,7 @@ func TestAFunctionIsLent(t *testing.T) {
 func TestWhatHappensIsWatched(t *testing.T) {
 	client := startServer(t).client()
 	ctx, cancel := context.WithCancel(bounded(t))
+	defer cancel()
 	zero := int64(0)
 	_, err := client.Run(ctx, "bash", run("echo event"), toolgate.WithCallID("event"))
 	check(t, err)
@@ -328,7 +330,6 @@ func TestWhatHappensIsWatched(t *testing.T) {
 		}
 	}
 	expect(t, "states", len(states) >= 2, true)
-	cancel()
 }
 
 func TestAnAbsentServiceIsReportedSoon(t *testing.T) {
