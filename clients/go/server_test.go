@@ -38,7 +38,7 @@ func startServer(t *testing.T) *server {
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	s := &server{t: t, folder: folder, socket: filepath.Join(folder, "s")}
 	check(t, os.Mkdir(s.workspace(), 0o755))
-	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "rm *": "deny"}, "deploy": "deny"}}`
+	rules := `{"permission": {"bash": {"*": "ask", "echo *": "allow", "sleep *": "allow", "exec *": "allow", "cat *": "allow", "seq *": "allow", "rm *": "deny"}, "deploy": "deny"}}`
 	s.write("opencode.json", rules)
 	s.start()
 	t.Cleanup(s.stop)
