@@ -246,6 +246,7 @@ class Driver:
     def __init__(self) -> None:
         self._clients: dict[str, toolgate.AsyncClient] = {}
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._executions: dict[int, toolgate.AsyncExecution] = {}
         self._stops: dict[int, Callable[[], Awaitable[object]]] = {}
         self._approvers: dict[int, Approver] = {}
         self._lenders: dict[int, Lender] = {}
@@ -279,7 +280,7 @@ class Driver:
         else:
             report(done=done or {})
         finally:
-            for kept in (self._running, self._stops, self._approvers, self._lenders):
+            for kept in (self._running, self._executions, self._stops, self._approvers, self._lenders):
                 kept.pop(number, None)
 
     def _client(self, command: dict[str, Any]) -> toolgate.AsyncClient:
@@ -340,6 +341,7 @@ class Driver:
             on_disconnect="keep" if request.on_disconnect == call_pb2.ON_DISCONNECT_KEEP else "cancel",
             output=output,
         )
+        self._executions[command["id"]] = execution
         async for event in execution:
             report(event=encode(event.raw))
         raw = (await execution.result()).raw
@@ -351,6 +353,11 @@ class Driver:
         return {"call": encode(call)}
 
     async def do_cancel(self, command: dict[str, Any], _report: Callable[..., None]) -> None:
+        execution = self._executions.get(command["execution"])
+        if execution is not None:
+            await execution.cancel()
+
+    async def do_interrupt(self, command: dict[str, Any], _report: Callable[..., None]) -> None:
         await self._end(command["execution"])
 
     async def _end(self, number: int) -> None:

@@ -133,7 +133,7 @@ async def test_a_prompt_that_ends_otherwise_is_gone(server: Server) -> None:
         approvals = driver.begin("approvals", client="c")
         call = driver.begin("execute", client="c", request=executing("sleep 9"))
         prompt = decode(prompt_pb2.Prompt, await driver.next(approvals, "prompt"))
-        assert await driver.do("cancel", execution=call) == {}
+        assert await driver.do("interrupt", execution=call) == {}
         assert (await driver.next(call, "error"))["code"] == "CANCELLED"
         assert await driver.next(approvals, "gone") == prompt.prompt_id
 

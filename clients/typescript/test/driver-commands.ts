@@ -58,7 +58,11 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   execute,
   cancel: async (session, command) => {
-    await session.executions.get(number(command, "execution"))?.();
+    await session.executions.get(number(command, "execution"))?.execution.cancel();
+    return {};
+  },
+  interrupt: async (session, command) => {
+    session.executions.get(number(command, "execution"))?.controller.abort();
     return {};
   },
   approvals,
@@ -225,11 +229,7 @@ async function execute(session: Session, command: Command, say: Say): Promise<ob
       signal: controller.signal,
     };
     const execution = client(session, command).execute(tool, given.value ?? {}, options);
-    session.executions.set(command.id, async () => {
-      controller.abort(new Error("the driver was told to cancel"));
-      // The signal has begun this; what fails is said by the execution.
-      await execution.cancel().catch(() => {});
-    });
+    session.executions.set(command.id, { execution, controller });
     for await (const { message } of execution) {
       say({ event: encode(CallEventSchema, message) });
     }

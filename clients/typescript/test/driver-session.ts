@@ -2,7 +2,7 @@
 import { type AddressInfo, connect as connectSocket, createServer, type Server } from "node:net";
 import type { HostReport } from "../src/gen/toolgate/v1/host_service_pb.js";
 import type { PromptReply } from "../src/gen/toolgate/v1/permission_service_pb.js";
-import { type Client, connect } from "../src/node.js";
+import { type Client, connect, type Execution } from "../src/node.js";
 import { parseTarget } from "../src/target.js";
 import { connect as connectWeb } from "../src/web.js";
 
@@ -13,8 +13,8 @@ export interface Stoppable {
 
 /** All that a driver has open. */
 export class Session {
-  /** What cancels each execution, in the way of the language, and waits until the call has been told. */
-  readonly executions = new Map<number, () => Promise<void>>();
+  /** Every execution, and what ends it in the way of the language. */
+  readonly executions = new Map<number, { execution: Execution; controller: AbortController }>();
   readonly stoppable = new Map<number, Stoppable>();
   readonly replies = new Map<number, Map<string, (reply: PromptReply) => void>>();
   readonly invocations = new Map<number, Map<string, (report: HostReport) => Promise<object>>>();

@@ -17,7 +17,7 @@ var commands map[string]func(*command) (fields, error)
 
 func init() {
 	commands = map[string]func(*command) (fields, error){
-		"connect": connect, "close": closeClient, "tools": tools, "formats": formats, "execute": execute, "cancel": cancel,
+		"connect": connect, "close": closeClient, "tools": tools, "formats": formats, "execute": execute, "cancel": cancel, "interrupt": interrupt,
 		"approvals": approvals, "reply": reply, "host": host, "report": report, "stop": stop, "read": readOutput,
 		"search": search, "save": save, "events": events, "unary": unary, "greeter": greeter,
 	}
@@ -121,6 +121,9 @@ func policy(request *toolgatev1.ExecuteToolRequest) toolgate.OnDisconnect {
 	}
 }
 
+// running is the name under which a command's execution is found.
+const running = "execution"
+
 func execute(c *command) (fields, error) {
 	client, err := c.client()
 	if err != nil {
@@ -161,6 +164,7 @@ func execute(c *command) (fields, error) {
 		return nil, err
 	}
 	defer execution.Close()
+	defer c.wait(running, execution)()
 	for event, err := range execution.Events() {
 		if err != nil {
 			return nil, err
@@ -180,8 +184,25 @@ func execute(c *command) (fields, error) {
 	return fields{"call": text}, err
 }
 
-// cancel ends the context of an execution, which is over once the call is.
+// cancel asks the call of an execution to stop.
 func cancel(c *command) (fields, error) {
+	var arguments struct{ Execution int64 }
+	if err := c.arguments(&arguments); err != nil {
+		return nil, err
+	}
+	other, err := c.other(arguments.Execution)
+	if err != nil {
+		return nil, err
+	}
+	execution, err := find[*toolgate.Execution](other, running)
+	if err != nil {
+		return nil, err
+	}
+	return nil, execution.Cancel(c.ctx)
+}
+
+// interrupt ends the context of an execution, which is over once the call is.
+func interrupt(c *command) (fields, error) {
 	var arguments struct{ Execution int64 }
 	if err := c.arguments(&arguments); err != nil {
 		return nil, err

@@ -215,7 +215,7 @@ func TestCallsAndPrompts(t *testing.T) {
 
 	waiting := talk.send("execute", fields{"request": bash("sleep 1000")})
 	prompt = read(t, talk.until(approvals, "prompt"), &toolgatev1.Prompt{})
-	talk.done("cancel", fields{"execution": waiting})
+	talk.done("interrupt", fields{"execution": waiting})
 	record = read(t, talk.until(waiting, "done").(map[string]any)["call"], &toolgatev1.Call{})
 	expect(t, "reason", record.GetFailed().GetReason(), toolgatev1.FailureReason_FAILURE_REASON_CANCELLED)
 	expect(t, "gone", talk.until(approvals, "gone"), prompt.GetPromptId())
