@@ -236,8 +236,7 @@ class ExecutionTest {
             waiting.start();
             began.get(10, TimeUnit.SECONDS);
             waiting.interrupt();
-            assertEquals(
-                    Status.Code.CANCELLED, thrown.get(10, TimeUnit.SECONDS).code());
+            assertEquals(Status.Code.CANCELLED, thrown.get(10, TimeUnit.SECONDS).code());
             assertEquals("c", service.cancelled.get(10, TimeUnit.SECONDS));
         }
     }

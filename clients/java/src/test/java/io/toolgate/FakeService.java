@@ -52,7 +52,8 @@ final class FakeService extends ToolServiceGrpc.ToolServiceImplBase implements A
 
     FakeService(Act... acts) throws IOException {
         this.acts.addAll(List.of(acts));
-        this.server = InProcessServerBuilder.forName(name).addService(this).build().start();
+        this.server =
+                InProcessServerBuilder.forName(name).addService(this).build().start();
     }
 
     /** Makes a client of this service that gives up after some time and finds silence suspicious. */

@@ -85,7 +85,10 @@ class ServerTest {
             }
             assertEquals("hello\n", output.toString());
             assertEquals(
-                    IntStream.rangeClosed(1, sequences.size()).mapToObj(Long::valueOf).toList(), sequences);
+                    IntStream.rangeClosed(1, sequences.size())
+                            .mapToObj(Long::valueOf)
+                            .toList(),
+                    sequences);
             assertEquals("hello\n", execution.result().orElseThrow().output());
             assertEquals(0L, execution.result().metadata().get("exit"));
         }
@@ -126,8 +129,7 @@ class ServerTest {
         try (Approvals approvals = client.approvals(options, ServerTest::decide)) {
             assertTrue(run("decide", "touch approved").ok());
             assertTrue(Files.exists(server.work().resolve("approved")));
-            CallResult.Failed refused =
-                    assertInstanceOf(CallResult.Failed.class, run("decide", "touch refused"));
+            CallResult.Failed refused = assertInstanceOf(CallResult.Failed.class, run("decide", "touch refused"));
             assertEquals(FailureReason.FAILURE_REASON_REJECTED, refused.reason());
             assertTrue(refused.error().contains("not that one"));
             assertTrue(run("decide", "touch replaced").ok());
@@ -213,7 +215,8 @@ class ServerTest {
                 .setSessionId("listed")
                 .setPageSize(2)
                 .build();
-        List<String> ids = client.calls(request).map(io.toolgate.v1.Call::getCallId).toList();
+        List<String> ids =
+                client.calls(request).map(io.toolgate.v1.Call::getCallId).toList();
         assertEquals(3, ids.size());
         assertTrue(client.get(ids.get(0)).getInputJson().contains("echo 2"));
     }
@@ -260,13 +263,16 @@ class ServerTest {
                 assertTrue(execution.result().ok());
             }
             StringBuilder expected = new StringBuilder();
-            IntStream.rangeClosed(1, 100_000).forEach(line -> expected.append(line).append('\n'));
+            IntStream.rangeClosed(1, 100_000)
+                    .forEach(line -> expected.append(line).append('\n'));
             assertEquals(expected.toString(), output.toString());
             assertTrue(proxy.cuts() > 1, "the connection was cut");
         }
     }
 
-    record Add(@Description("One number.") int a, @Description("Another one.") @Default("40") int b) {}
+    record Add(
+            @Description("One number.") int a,
+            @Description("Another one.") @Default("40") int b) {}
 
     @Test
     void lendsAToolOverCutConnections() throws Exception {
@@ -347,8 +353,7 @@ class ServerTest {
         try (EventStream events = client.events(request)) {
             events.opened().get(30, TimeUnit.SECONDS);
             run("watched", "echo seen");
-            assertEquals(
-                    "bash", events.iterator().next().getCallStateChanged().getTool());
+            assertEquals("bash", events.iterator().next().getCallStateChanged().getTool());
         }
     }
 

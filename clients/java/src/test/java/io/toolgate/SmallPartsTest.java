@@ -40,8 +40,7 @@ class SmallPartsTest {
     @Test
     void derivesASchemaFromARecord() {
         Map<String, Object> schema = Json.map(InputSchema.of(Weather.class).json());
-        Map<String, Object> expected = Json.map(
-                """
+        Map<String, Object> expected = Json.map("""
                 {"type": "object", "description": "What to say of the weather.", "properties": {
                   "place": {"type": "object", "description": "Where.", "required": ["city"],
                     "properties": {"city": {"type": "string", "description": "Where."}}},
@@ -61,8 +60,7 @@ class SmallPartsTest {
     void readsArgumentsAndFillsInDefaults() {
         Weather weather = InputSchema.of(Weather.class)
                 .parse("{\"place\": {\"city\": \"Bern\"}, \"tags\": [\"a\"], \"unknown\": 1}");
-        assertEquals(
-                new Weather(new Place("Bern"), 3, Unit.METRIC, Optional.empty(), List.of("a")), weather);
+        assertEquals(new Weather(new Place("Bern"), 3, Unit.METRIC, Optional.empty(), List.of("a")), weather);
     }
 
     @Test
@@ -74,7 +72,8 @@ class SmallPartsTest {
         plain.put("none", null);
         plain.put("list", new ArrayList<>(Arrays.asList(true, null, Map.of("deep", 1L))));
         assertEquals(plain, Protos.map(Protos.struct(plain)));
-        assertEquals(Map.of("place", Map.of("city", "Bern")), Protos.map(Protos.struct(Map.of("place", new Place("Bern")))));
+        assertEquals(
+                Map.of("place", Map.of("city", "Bern")), Protos.map(Protos.struct(Map.of("place", new Place("Bern")))));
     }
 
     @Test

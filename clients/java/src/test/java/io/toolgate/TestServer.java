@@ -10,8 +10,7 @@ import java.util.stream.Stream;
 
 /** The real program ({@code TOOLGATE_BIN}) in folders of its own. */
 final class TestServer implements AutoCloseable {
-    private static final String CONFIG =
-            """
+    private static final String CONFIG = """
             {"permission": {"bash": {"*": "allow", "touch *": "ask", "rm *": "deny"}, "edit": "ask"}}
             """;
 
@@ -48,8 +47,8 @@ final class TestServer implements AutoCloseable {
         builder.environment().put("HOME", folder.resolve("home").toString());
         builder.environment().remove("XDG_CONFIG_HOME");
         builder.redirectErrorStream(true)
-                .redirectOutput(ProcessBuilder.Redirect.appendTo(
-                        folder.resolve("log").toFile()));
+                .redirectOutput(
+                        ProcessBuilder.Redirect.appendTo(folder.resolve("log").toFile()));
         process = builder.start();
     }
 
@@ -90,7 +89,8 @@ final class TestServer implements AutoCloseable {
 
     private void delete() {
         try (Stream<Path> files = Files.walk(folder)) {
-            files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+            files.sorted(Comparator.reverseOrder())
+                    .forEach(file -> file.toFile().delete());
         } catch (IOException failure) {
             throw new UncheckedIOException(failure);
         }
