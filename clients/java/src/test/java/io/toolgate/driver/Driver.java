@@ -103,6 +103,10 @@ public final class Driver {
                 find(command.number("execution"), Executing.class).cancel();
                 command.done();
             }
+            case "interrupt" -> {
+                find(command.number("execution"), Executing.class).interrupt();
+                command.done();
+            }
             case "reply" -> {
                 find(command.number("approvals"), Approving.class).reply(command);
                 command.done();

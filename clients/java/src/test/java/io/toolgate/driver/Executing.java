@@ -13,6 +13,7 @@ import java.util.Map;
 final class Executing implements Driver.Running {
     private final Command command;
     private final Execution execution;
+    private volatile Thread reader;
 
     Executing(Command command, ToolgateClient client) {
         this.command = command;
@@ -21,6 +22,7 @@ final class Executing implements Driver.Running {
 
     @Override
     public void perform() {
+        reader = Thread.currentThread();
         for (CallEvent event : execution) {
             command.report("event", Command.encoded(event.proto()));
         }
@@ -39,6 +41,14 @@ final class Executing implements Driver.Running {
 
     void cancel() {
         execution.cancel();
+    }
+
+    /** Cancels in the way of the language. */
+    void interrupt() {
+        Thread thread = reader;
+        if (thread != null) {
+            thread.interrupt();
+        }
     }
 
     @Override
