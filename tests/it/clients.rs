@@ -107,11 +107,9 @@ fn a_driver_refuses_what_it_does_not_understand() {
     test(async {
         for language in languages() {
             let driver = Driver::start(language).unwrap();
-            for command in [json!({}), json!({"client": "nobody"})] {
-                let error = driver.ask("no such thing", command).await.unwrap_err();
-                let error: &driver::DriverError = error.downcast_ref().unwrap();
-                assert_eq!(error.code, "INVALID_ARGUMENT", "{language}: {error}");
-            }
+            let error = driver.ask("no such thing", json!({})).await.unwrap_err();
+            let error: &driver::DriverError = error.downcast_ref().unwrap();
+            assert_eq!(error.code, "INVALID_ARGUMENT", "{language}: {error}");
         }
     });
 }

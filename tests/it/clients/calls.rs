@@ -69,7 +69,11 @@ async fn what_is_cancelled_leaves_no_program(language: &str) {
     let client = Client::of(language, &server).await;
     for (seconds, way) in [("86420", "cancel"), ("86421", "interrupt")] {
         let command = format!("echo begun; sleep {seconds}.{}", language.len());
-        let mut reports = client.execute(&kept(way, bash(&command)));
+        let request = ExecuteToolRequest {
+            call_id: way.to_owned(),
+            ..bash(&command)
+        };
+        let mut reports = client.execute(&request);
         loop {
             let report = reports.next().await.unwrap().unwrap();
             let event: CallEvent = unpack(&report["event"]).unwrap();

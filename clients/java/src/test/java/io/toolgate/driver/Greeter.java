@@ -7,6 +7,8 @@ import io.toolgate.HostedTool;
 import io.toolgate.Invocation;
 import io.toolgate.ToolOutput;
 import io.toolgate.ToolgateClient;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 
 /** Lends one tool in the library's native way. */
@@ -26,11 +28,11 @@ final class Greeter extends Hosting {
     }
 
     private static ToolOutput greet(Greet input, Invocation invocation) throws InterruptedException {
-        StringBuilder output = new StringBuilder();
+        List<String> greetings = new ArrayList<>();
         for (int greeted = 1; greeted <= input.times(); greeted++) {
-            output.append("Hello, ").append(input.name()).append("!\n");
+            greetings.add("Hello, " + input.name() + "!");
             invocation.progress(null, Map.of("greeted", greeted));
         }
-        return ToolOutput.text(output.toString()).title("Greeting " + input.name());
+        return ToolOutput.text(String.join("\n", greetings)).title("Greeting " + input.name());
     }
 }
