@@ -19,7 +19,7 @@ chart=helm/toolgate
 # The oldest that the chart installs on, and a new one.
 KUBERNETES=(1.30.14 1.36.3)
 PROMETHEUS_OPERATOR=0.85.0
-GATEWAY_API=1.7.0
+GATEWAY_API=1.6.3
 CERT_MANAGER=1.21.2
 
 log() { echo "setup: $*" >&2; }
@@ -42,15 +42,18 @@ in_go() {
 
 # The programs belong to one module, whose go.sum pins all of what they are made of.
 build() {
-    local stamp
-    stamp="$(cat tests/chart/check/* | sha256sum)"
+    local stamp version="${KUBERNETES[-1]}" flags
+    flags="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1"
+    flags+=" -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(cut -d. -f2 <<<"$version")"
+    stamp="$(cat tests/chart/check/* | sha256sum) $version"
     [[ -x "$bin/check" && "$(cat "$bin/stamp" 2>/dev/null)" == "$stamp" ]] && return 0
     log "building helm, helm-unittest, helm-docs and check"
     (
         cd tests/chart/check || exit 1
         for package in helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest \
             github.com/norwoodj/helm-docs/cmd/helm-docs; do
-            in_go build -trimpath -o "$bin/${package##*/}" "$package" >&2 || exit 1
+            # As Helm's own build says which Kubernetes it is for.
+            in_go build -trimpath -ldflags "$flags" -o "$bin/${package##*/}" "$package" >&2 || exit 1
         done
         in_go build -trimpath -o "$bin/check" . >&2
     ) && echo "$stamp" >"$bin/stamp"

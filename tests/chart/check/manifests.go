@@ -33,7 +33,18 @@ func (at paths) render(values ...string) ([]manifest, []byte, error) {
 	for _, file := range values {
 		arguments = append(arguments, "--values", file)
 	}
-	command := exec.Command(at.helm, arguments...)
+	return objects(exec.Command(at.helm, arguments...))
+}
+
+// renderFor does so for a version of Kubernetes.
+func (at paths) renderFor(version, values string) ([]manifest, error) {
+	arguments := []string{"template", "tg", at.chart, "--namespace", "agents", "--kube-version", version, "--values", values}
+	manifests, _, err := objects(exec.Command(at.helm, arguments...))
+	return manifests, err
+}
+
+// objects runs Helm and reads what it prints.
+func objects(command *exec.Cmd) ([]manifest, []byte, error) {
 	var said bytes.Buffer
 	command.Stderr = &said
 	text, err := command.Output()
@@ -72,9 +83,6 @@ func (at paths) checkValues(report *report, file string, schemas []schemaSet) {
 	var names []string
 	for _, object := range manifests {
 		names = append(names, object.String())
-		for _, set := range schemas {
-			report.check(fmt.Sprintf("%s: %s is of Kubernetes %s", name, object, set.version), set.validate(object))
-		}
 		if pod, err := podOf(object); pod != nil || err != nil {
 			report.check(fmt.Sprintf("%s: the pod of %s can be read", name, object), err)
 			if err == nil {
@@ -84,6 +92,13 @@ func (at paths) checkValues(report *report, file string, schemas []schemaSet) {
 		}
 		if object.Kind == "ConfigMap" && object.Data["toolgate.toml"] != "" {
 			report.check(name+" is a configuration that the program takes", at.understood(object))
+		}
+	}
+	for _, set := range schemas {
+		manifests, err := at.renderFor(set.version, file)
+		report.check(fmt.Sprintf("%s is rendered for Kubernetes %s", name, set.version), err)
+		for _, object := range manifests {
+			report.check(fmt.Sprintf("%s: %s is of Kubernetes %s", name, object, set.version), set.validate(object))
 		}
 	}
 	fmt.Printf("%-20s %s\n", name, strings.Join(names, " "))

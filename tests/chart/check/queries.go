@@ -75,7 +75,7 @@ func (at paths) metrics() (map[string][]string, error) {
 }
 
 func checkQuery(text string, metrics map[string][]string) error {
-	query, err := parser.ParseExpr(text)
+	query, err := parser.NewParser(parser.Options{}).ParseExpr(text)
 	if err != nil {
 		return fmt.Errorf("%w in %s", err, text)
 	}
