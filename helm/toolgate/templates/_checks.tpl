@@ -110,6 +110,14 @@
 {{- if and $trusted (not .unsafe.trustProjects) }}
 {{- $problems = append $problems "trust runs code of the workspaces as the service, outside the sandbox: set unsafe.trustProjects" }}
 {{- end }}
+{{- if not (kindIs "map" (mustFromJson .opencode.json)) }}
+{{- $problems = append $problems "opencode.json is no JSON object" }}
+{{- end }}
+{{- $self := (.config.permission | default dict).self_approval }}
+{{- range .workspaces }}{{ if .selfApproval }}{{ $self = true }}{{ end }}{{ end }}
+{{- if and $self (not .unsafe.selfApproval) }}
+{{- $problems = append $problems "self_approval lets whoever makes a call answer its prompts: set unsafe.selfApproval" }}
+{{- end }}
 {{- if and .opencode.projectConfig (not .unsafe.projectConfig) }}
 {{- $problems = append $problems "opencode.projectConfig lets a workspace allow what is asked here: set unsafe.projectConfig" }}
 {{- end }}

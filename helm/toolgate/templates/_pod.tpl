@@ -127,7 +127,7 @@ volumeMounts:
     mountPath: /etc/toolgate/{{ $name }}
     readOnly: true
   {{- end }}
-  {{- include "toolgate.workspaceMounts" . | nindent 2 }}
+  {{- include "toolgate.workspaceMounts" . | trim | nindent 2 }}
   {{- with .Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
