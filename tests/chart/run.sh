@@ -41,22 +41,27 @@ in_go() {
 }
 
 # The programs belong to one module, whose go.sum pins all of what they are made of.
-build() {
-    local stamp version="${KUBERNETES[-1]}" flags
+programs() {
+    local stamp version="${KUBERNETES[-1]}" flags package
+    # As Helm's own build says which Kubernetes it is for.
     flags="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1"
     flags+=" -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(cut -d. -f2 <<<"$version")"
-    stamp="$(cat tests/chart/check/* | sha256sum) $version"
-    [[ -x "$bin/check" && "$(cat "$bin/stamp" 2>/dev/null)" == "$stamp" ]] && return 0
-    log "building helm, helm-unittest, helm-docs and check"
-    (
-        cd tests/chart/check || exit 1
-        for package in helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest \
-            github.com/norwoodj/helm-docs/cmd/helm-docs; do
-            # As Helm's own build says which Kubernetes it is for.
-            in_go build -trimpath -ldflags "$flags" -o "$bin/${package##*/}" "$package" >&2 || exit 1
-        done
-        in_go build -trimpath -o "$bin/check" . >&2
-    ) && echo "$stamp" >"$bin/stamp"
+    stamp="$(cat tests/chart/check/go.{mod,sum} | sha256sum) $flags"
+    [[ "$(cat "$bin/programs.stamp" 2>/dev/null)" == "$stamp" ]] && return 0
+    for package in helm.sh/helm/v3/cmd/helm github.com/helm-unittest/helm-unittest/cmd/helm-unittest \
+        github.com/norwoodj/helm-docs/cmd/helm-docs; do
+        log "building ${package##*/}"
+        (cd tests/chart/check && in_go build -trimpath -ldflags "$flags" -o "$bin/${package##*/}" "$package") >&2 || return 1
+    done
+    echo "$stamp" >"$bin/programs.stamp"
+}
+
+check() {
+    local stamp
+    stamp="$(cat tests/chart/check/* | sha256sum)"
+    [[ "$(cat "$bin/check.stamp" 2>/dev/null)" == "$stamp" ]] && return 0
+    log "building check"
+    (cd tests/chart/check && in_go build -trimpath -o "$bin/check" .) >&2 && echo "$stamp" >"$bin/check.stamp"
 }
 
 # module PATH VERSION: prints where its files are.
@@ -95,7 +100,7 @@ setup() {
         exit 3
     fi
     local missing=0
-    if ! build; then
+    if ! programs || ! check; then
         echo "helm: Go could not build it here, nor the other programs"
         missing=1
     elif ! schemas; then

@@ -275,7 +275,7 @@ belong to root and the pod's group, which the kubelet makes them readable for.
 {{- define "toolgate.claims" -}}
 {{- with .Values.state }}
 {{- if not (or .existingClaim .ephemeral) }}
-{{ include "toolgate.claim" (dict "name" "toolgate-state" "size" .size "storageClass" .storageClass) }}
+{{ include "toolgate.claim" (dict "name" "toolgate-state" "size" .size "storageClass" .storageClass "accessMode" .accessMode) }}
 {{- end }}
 {{- end }}
 {{- range .Values.workspaces }}

@@ -35,9 +35,13 @@ func (at paths) checkQueries(report *report) {
 		err = yaml.Unmarshal(text, &alerts)
 	}
 	report.check("the alerts can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
+	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operations.md"))
+	report.check("the guide can be read", err)
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
 			report.check("alert "+rule.Alert, checkQuery(rule.Expr, metrics))
+			named := strings.Contains(string(guide), "`"+rule.Alert+"`")
+			report.check("alert "+rule.Alert+" is in the guide", when(!named, errors.New("it is not"), nil))
 			complete := rule.Labels["severity"] != "" && rule.Annotations["summary"] != "" && rule.Annotations["description"] != ""
 			report.check("alert "+rule.Alert+" says what to do", when(!complete, errors.New("severity, summary or description is missing"), nil))
 		}
