@@ -57,6 +57,7 @@ func (at paths) run(report *report) {
 	}
 	at.checkRefusals(report)
 	at.checkQueries(report)
+	at.checkGuide(report)
 	at.checkKeys(report)
 	at.checkServes(report)
 	at.checkChecks(report, schemas)

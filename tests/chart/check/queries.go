@@ -4,15 +4,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
+
+var language = parser.NewParser(parser.Options{})
 
 // Labels that scraping adds.
 var scraped = []string{labels.MetricName, "namespace", "pod", "job", "instance"}
@@ -35,6 +40,8 @@ func (at paths) checkQueries(report *report) {
 		err = yaml.Unmarshal(text, &alerts)
 	}
 	report.check("the alerts can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
+	_, problems := rulefmt.Parse(text, false, model.UTF8Validation, language, slog.Default())
+	report.check("Prometheus takes the alerts, and what they say", errors.Join(problems...))
 	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operations.md"))
 	report.check("the guide can be read", err)
 	for _, group := range alerts.Groups {
@@ -79,7 +86,7 @@ func (at paths) metrics() (map[string][]string, error) {
 }
 
 func checkQuery(text string, metrics map[string][]string) error {
-	query, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+	query, err := language.ParseExpr(text)
 	if err != nil {
 		return fmt.Errorf("%w in %s", err, text)
 	}
