@@ -305,8 +305,10 @@ For the pod of another chart that has this one as a dependency with `mode: confi
 {{- $agent := deepCopy .Values.sidecar.agent }}
 {{- $env := concat (list (dict "name" "TOOLGATE_SERVER" "value" "unix:/run/toolgate/toolgate.sock")) ($agent.env | default list) }}
 {{- $mounts := list (dict "name" "toolgate-socket" "mountPath" "/run/toolgate" "readOnly" true) (dict "name" "agent-tmp" "mountPath" "/tmp") }}
-{{- if .Values.sidecar.shareWorkspaces }}
-{{- $mounts = concat $mounts (include "toolgate.workspaceMounts" . | fromYamlArray) }}
+{{- if ne .Values.sidecar.workspaces "none" }}
+{{- range include "toolgate.workspaceMounts" . | fromYamlArray }}
+{{- $mounts = append $mounts (merge (dict "readOnly" (eq $.Values.sidecar.workspaces "read")) .) }}
+{{- end }}
 {{- end }}
 {{- $mounts = concat $mounts ($agent.volumeMounts | default list) }}
 {{- $context := include "toolgate.containerSecurityContext" . | fromYaml }}
