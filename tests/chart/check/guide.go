@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	links    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	blocks   = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+	examples = regexp.MustCompile("`(?:tests/chart/values/)?([a-z-]+)\\.yaml`")
+)
+
+// checkGuide holds the guide to what is there: files that it leads to, headings, examples, and YAML that can be read.
+func (at paths) checkGuide(report *report) {
+	path := filepath.Join(at.tests, "..", "..", "docs", "operations.md")
+	text, err := os.ReadFile(path)
+	report.check("the guide is there", err)
+	guide := string(text)
+	for _, link := range links.FindAllStringSubmatch(guide, -1) {
+		report.check("the link "+link[1], leads(guide, filepath.Dir(path), link[1]))
+	}
+	for index, block := range blocks.FindAllStringSubmatch(guide, -1) {
+		report.check(fmt.Sprintf("YAML %d of the guide", index+1), yaml.UnmarshalStrict([]byte(block[1]), &object{}))
+	}
+	for _, example := range examples.FindAllStringSubmatch(guide, -1) {
+		_, err := os.Stat(filepath.Join(at.tests, "values", example[1]+".yaml"))
+		report.check("the example "+example[1], err)
+	}
+}
+
+func leads(guide, folder, link string) error {
+	file, heading, _ := strings.Cut(link, "#")
+	if file != "" {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+		if err != nil {
+			return err
+		}
+		guide = string(text)
+	}
+	for line := range strings.Lines(guide) {
+		if title := strings.TrimLeft(line, "#"); title != line && anchor(title) == heading {
+			return nil
+		}
+	}
+	return when(heading != "", errors.New("there is no such heading"), nil)
+}
+
+// anchor returns what a heading is called in links.
+func anchor(title string) string {
+	kept := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+	return strings.ReplaceAll(kept, " ", "-")
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Keys of `toolgate.toml` that the chart decides, so that `config` has no place for them.
+var decided = []string{
+	"data_dir", "listen.", "auth.", "workspaces", "audit.key_file", "search.key_file", "redact.files", "telemetry.",
+}
+
+// understood gives a rendered configuration to the program. What it would find in a pod is put into a folder.
+func (at paths) understood(config manifest) error {
+	if at.toolgate == "" {
+		return errNoProgram
+	}
+	folder, err := os.MkdirTemp("", "chart-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	shown, err := at.configuration(config, folder)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, workspace := range shown.Workspaces {
+		if len(workspace.Warnings) > 0 {
+			problems = append(problems, fmt.Errorf("workspace %s: %s", workspace.Name, strings.Join(workspace.Warnings, "; ")))
+		}
+		if len(workspace.OpenCode) == 0 {
+			problems = append(problems, fmt.Errorf("workspace %s has no opencode.json", workspace.Name))
+		}
+	}
+	if len(shown.Workspaces) == 0 {
+		problems = append(problems, errors.New("there is no workspace"))
+	}
+	return errors.Join(problems...)
+}
+
+// explained is what `toolgate config --json` says.
+type explained struct {
+	Service    []struct{ Key, Value, Source string }
+	Workspaces []struct {
+		Name     string
+		OpenCode object `json:"opencode"`
+		Warnings []string
+	}
+}
+
+// notRun says what could not be checked.
+var notRun = map[string]bool{}
+
+func (at paths) configuration(config manifest, folder string) (explained, error) {
+	var shown explained
+	text := strings.NewReplacer(
+		`"/etc/toolgate/`, `"`+folder+`/etc/`, `"/workspaces/`, `"`+folder+`/workspaces/`, `"/var/lib/toolgate/`, `"`+folder+`/`,
+	).Replace(config.Data["toolgate.toml"])
+	files := map[string]string{
+		"toolgate.toml": text, "etc/audit-key/key": strings.Repeat("k", 32), "etc/search-key/key": "search-key",
+		"etc/redact-0/secret": "a-secret-0", "etc/redact-1/secret": "a-secret-1",
+		"opencode.json": config.Data["opencode.json"],
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return shown, err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			return shown, err
+		}
+	}
+	for line := range strings.Lines(text) {
+		if directory, ok := strings.CutPrefix(strings.TrimSpace(line), "directory = "); ok {
+			if err := os.MkdirAll(strings.Trim(directory, `"`), 0o700); err != nil {
+				return shown, err
+			}
+		}
+	}
+	command := exec.Command(at.toolgate, "--json", "--config", filepath.Join(folder, "toolgate.toml"), "config")
+	command.Dir = folder
+	command.Env = []string{
+		"HOME=" + filepath.Join(folder, "home"), "PATH=" + os.Getenv("PATH"), "OPENCODE_DISABLE_PROJECT_CONFIG=1",
+		"OPENCODE_CONFIG=" + filepath.Join(folder, "opencode.json"), "DOCS_TOKEN=a-token-of-docs",
+	}
+	said, err := command.Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) && strings.Contains(string(failed.Stderr), "unknown field `telemetry`") {
+			// A program that was built before it could be watched: the rest is still checked.
+			before, _, _ := strings.Cut(text, "[telemetry]")
+			_, after, found := strings.Cut(text, "\n[[workspaces]]")
+			if !found {
+				return shown, errors.New("no workspace comes after telemetry")
+			}
+			notRun["the part [telemetry] of the configuration: this program has none"] = true
+			config.Data = map[string]string{"toolgate.toml": before + "[[workspaces]]" + after, "opencode.json": config.Data["opencode.json"]}
+			return at.configuration(config, folder)
+		}
+		if errors.As(err, &failed) {
+			return shown, fmt.Errorf("%s\n%s", failed.Stderr, text)
+		}
+		return shown, err
+	}
+	return shown, json.Unmarshal(said, &shown)
+}
+
+// checkKeys holds the values to the program: every key of its configuration is one that `config` has or the chart decides,
+// and every key of `config` is one of the program.
+func (at paths) checkKeys(report *report) {
+	if at.toolgate == "" {
+		report.check("the program's keys are those of the values", errNoProgram)
+		return
+	}
+	manifests, _, err := at.render(filepath.Join(at.tests, "values", "tokens.yaml"))
+	if err != nil {
+		report.check("the values' keys are those of the program", err)
+		return
+	}
+	folder, err := os.MkdirTemp("", "chart-")
+	if err != nil {
+		report.check("there is a folder for the configuration", err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	index := slices.IndexFunc(manifests, func(one manifest) bool { return one.Data["toolgate.toml"] != "" })
+	shown, err := at.configuration(manifests[index], folder)
+	if err != nil {
+		report.check("the program says what it is configured with", err)
+		return
+	}
+	ours, err := at.schemaKeys()
+	report.check("the schema of the values can be read", err)
+	isDecided := func(key string) bool {
+		return slices.ContainsFunc(decided, func(start string) bool { return strings.HasPrefix(key, start) })
+	}
+	var theirs []string
+	for _, setting := range shown.Service {
+		theirs = append(theirs, setting.Key)
+		report.check("the values have the key "+setting.Key,
+			when(!isDecided(setting.Key) && !slices.Contains(ours, setting.Key), errors.New("it is missing in values.schema.json"), nil))
+	}
+	for _, key := range ours {
+		report.check("the program has the key "+key, when(!slices.Contains(theirs, key), errors.New("it has not"), nil))
+	}
+}
+
+// schemaKeys returns the keys under `config`, as the program writes them.
+func (at paths) schemaKeys() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(at.chart, "values.schema.json"))
+	if err != nil {
+		return nil, err
+	}
+	var schema struct{ Properties map[string]object }
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return nil, err
+	}
+	var keys []string
+	var walk func(path string, of object)
+	walk = func(path string, of object) {
+		properties, ok := of["properties"].(object)
+		if !ok {
+			keys = append(keys, path)
+			return
+		}
+		for key, inner := range properties {
+			walk(strings.TrimPrefix(path+"."+key, "."), inner.(object))
+		}
+	}
+	walk("", schema.Properties["config"])
+	return keys, nil
+}
