@@ -127,7 +127,7 @@ impl Authenticator {
         let tokens = settings.tokens_file.map(|path| {
             let source = Source {
                 path: path.clone(),
-                readers: Readers::Owner,
+                readers: Readers::Group,
             };
             Kept::load(vec![source], move |contents| {
                 Tokens::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())

@@ -20,9 +20,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Its owner only.
-    Owner,
-    /// Its owner and its group.
+    /// Its owner and its group: secrets of Kubernetes are root's, and read by the group of the pod.
     Group,
     /// Anybody.
     Anybody,
@@ -54,15 +52,11 @@ impl Source {
         }
         let open_to = metadata.mode() & 0o077;
         match self.readers {
-            Readers::Owner if open_to != 0 => {
-                let problem = "others than its owner may read or change it: `chmod 600` it";
-                return Err(wrong(&self.path, problem));
-            }
             Readers::Group if open_to & 0o027 != 0 => {
                 let problem = "others may read or change it: `chmod 600` it";
                 return Err(wrong(&self.path, problem));
             }
-            Readers::Owner | Readers::Group | Readers::Anybody => {}
+            Readers::Group | Readers::Anybody => {}
         }
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -219,9 +213,9 @@ mod tests {
             };
             assert_eq!(source.read().is_ok(), good, "{mode:o} {readers:?}");
         };
-        check(0o600, Readers::Owner, true);
-        check(0o640, Readers::Owner, false);
-        check(0o604, Readers::Owner, false);
+        check(0o600, Readers::Group, true);
+        check(0o620, Readers::Group, false);
+        check(0o604, Readers::Group, false);
         check(0o640, Readers::Group, true);
         check(0o644, Readers::Group, false);
         check(0o644, Readers::Anybody, true);
