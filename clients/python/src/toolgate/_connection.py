@@ -136,6 +136,7 @@ class Stream(Generic[T]):
         self._heard = self._loop.time()
         self._is_reading = False
         self._is_stalled = False
+        self._is_closed = False
         self._watchdog = self._loop.call_later(connection.settings.stall_timeout, self._look)
 
     async def opened(self) -> None:
@@ -155,11 +156,12 @@ class Stream(Generic[T]):
             self.close()
             raise RpcError.from_grpc(error) from None
         except asyncio.CancelledError:
+            was_closed = self._is_closed or self._connection.is_closed
             self.close()
             if self._is_stalled:
                 seconds = self._connection.settings.stall_timeout
                 raise RpcError(grpc.StatusCode.UNAVAILABLE, f"nothing was heard for {seconds:g} s") from None
-            if self._connection.is_closed:
+            if was_closed:
                 raise closed_error() from None
             raise
         finally:
@@ -168,7 +170,8 @@ class Stream(Generic[T]):
         return message
 
     def close(self) -> None:
-        """Gives the stream up, if it has not ended."""
+        """Gives the stream up, if it has not ended; whoever waits for its next message gets an error."""
+        self._is_closed = True
         self._watchdog.cancel()
         self._call.cancel()
 
@@ -201,7 +204,7 @@ class Patience:
         now = asyncio.get_running_loop().time()
         if self._attempts == 0:
             self._since = now
-        if not error.is_transient or self._connection.is_closed:
+        if self._connection.is_closed or not (error.is_transient or self._is_renewable(error)):
             raise error
         delay = min(_FIRST_WAIT * 2.0 ** min(self._attempts, 16), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
         delay = max(delay, error.retry_delay or 0.0)
@@ -213,3 +216,8 @@ class Patience:
         if limit is not None and now + delay - self._since > limit:
             raise error
         await asyncio.sleep(delay)
+
+    def _is_renewable(self, error: RpcError) -> bool:
+        """Says whether a function that gives tokens may give a better one: it is asked once."""
+        is_expired = error.code is grpc.StatusCode.UNAUTHENTICATED and error.reason == "CREDENTIALS_EXPIRED"
+        return is_expired and callable(self._connection.settings.token) and self._attempts == 0

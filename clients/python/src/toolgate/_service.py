@@ -50,12 +50,14 @@ class Service(ABC):
             self._task.cancel()
             raise
         if self._task.done():
-            await self._task
+            await self.wait()
 
     async def wait(self) -> None:
         """Returns when this was stopped; raises what ended it otherwise."""
         if self._task is not None:
-            await asyncio.shield(self._task)
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
 
     async def run(self) -> None:
         """Serves until the task that waits here is cancelled."""
@@ -81,13 +83,12 @@ class Service(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-        if error is None and self._task is not None and self._task.done() and not self._task.cancelled():
-            self._task.result()
+        if error is None:
+            await self.wait()
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._flush(), _STOP_TIMEOUT)
-        await asyncio.wait([task], timeout=_STOP_TIMEOUT)
+            await asyncio.wait_for(self._flush(task), _STOP_TIMEOUT)
         task.cancel()
         await asyncio.wait([task])
 
@@ -122,8 +123,8 @@ class Service(ABC):
         """Serves on one stream, until it ends."""
 
     @abstractmethod
-    async def _flush(self) -> None:
-        """Delivers what was decided or finished, and then ends the requests of the stream."""
+    async def _flush(self, task: asyncio.Task[None]) -> None:
+        """Returns when what was decided or finished is delivered."""
 
     @abstractmethod
     def _give_up(self) -> None:
