@@ -3,7 +3,6 @@
 *Invariant:* every wait is bounded, and its failure shows the whole screen.
 """
 
-import contextlib
 import fcntl
 import os
 import pty
@@ -16,7 +15,7 @@ import termios
 import time
 from pathlib import Path
 
-LIMIT = 20.0
+LIMIT = 60.0
 INTERRUPT = "\x03"
 END = "\x04"
 _STYLE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -75,6 +74,12 @@ class Person:
     def presses(self, key: str) -> None:
         os.write(self._master, key.encode())
 
+    def hangs_up(self) -> int:
+        """Closes the terminal; returns the exit code of the program."""
+        os.close(self._master)
+        self._master = -1
+        return self.program.wait(LIMIT)
+
     def sees_the_end(self) -> int:
         """Waits until the program has ended; returns its exit code."""
         deadline = time.monotonic() + LIMIT
@@ -86,7 +91,7 @@ class Person:
         if self.program.poll() is None:
             self.program.kill()
             self.program.wait()
-        with contextlib.suppress(OSError):
+        if self._master >= 0:
             os.close(self._master)
 
     def _read(self, deadline: float) -> bool:

@@ -149,6 +149,16 @@ def makes_files(request: Request) -> Play:
     yield Say("One of two.", ends=True)
 
 
+SHARED = "Make a file for everybody."
+
+
+def makes_a_shared_file(request: Request) -> Play:
+    """For an agent whose prompts somebody else answers."""
+    request = yield Say("", [bash("touch shared")])
+    assert "rejected" not in request.result()
+    yield Say("Thank you both.", ends=True)
+
+
 LEFT = "Sleep until you are told to end."
 
 
@@ -166,5 +176,6 @@ SCRIPTS = {
     WAIT: is_interrupted,
     DELEGATE: delegated_wait,
     PIPED: makes_files,
+    SHARED: makes_a_shared_file,
     LEFT: sleeps,
 }

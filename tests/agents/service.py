@@ -30,7 +30,7 @@ def total(prices, discount):
     whole = sum(prices, Decimal(0)) * (100 - discount) / 100
     return whole.quantize(Decimal("0.01"), rounding=ROUND_DOWN)
 ''',
-    "test_pricing.py": '''import unittest
+    "test_pricing.py": """import unittest
 from decimal import Decimal
 
 from pricing import total
@@ -42,7 +42,7 @@ class Total(unittest.TestCase):
 
     def test_half_a_cent(self):
         self.assertEqual(total([Decimal("0.15")], 10), Decimal("0.14"))
-''',
+""",
     "ROUNDING.md": "Amounts are rounded to cents. Half a cent is rounded up.\n",
     ".gitignore": "__pycache__/\n",
     "opencode.json": json.dumps(RULES),
@@ -50,7 +50,7 @@ class Total(unittest.TestCase):
 
 
 class Service:
-    """A running service and its repository; closes at the end of `with`."""
+    """A service and its repository. To be stopped in any case."""
 
     def __init__(self, toolgate: str) -> None:
         self._toolgate = toolgate
@@ -62,9 +62,10 @@ class Service:
         for path in (home, self.repository):
             path.mkdir()
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+        self._process: subprocess.Popen[bytes] | None = None
         self.environment = {**keep, "HOME": str(home), "TOOLGATE_SERVER": self.target}
 
-    def __enter__(self) -> "Service":
+    def start(self) -> None:
         self._make_repository()
         command = [self._toolgate, "serve", "--no-tcp", "--socket", self.target.removeprefix("unix:")]
         command += ["--workspace", f"shop={self.repository}", "--data-dir", str(self.folder / "data")]
@@ -76,14 +77,16 @@ class Service:
         while not self._answers():
             assert self._process.poll() is None and time.monotonic() < deadline, self.log()
             time.sleep(0.02)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
+    def stop(self) -> None:
+        """Stops it; fails if it leaves a process behind."""
         try:
-            self._process.wait(LIMIT)
+            if self._process is not None:
+                self._process.send_signal(signal.SIGTERM)
+                self._process.wait(LIMIT)
         finally:
-            self._process.kill()
+            if self._process is not None:
+                self._process.kill()
             left = self.processes()
             for process in left:
                 with contextlib.suppress(OSError):

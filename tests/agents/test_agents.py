@@ -32,7 +32,8 @@ class AgentTests:
 
     def setUp(self) -> None:
         self.service = Service(os.environ["TOOLGATE_BIN"])
-        self.enterContext(self.service)
+        self.addCleanup(self.service.stop)
+        self.service.start()
         self.model = ScriptedModel(scripts.SCRIPTS)
         self.addCleanup(self.model.close)
 
@@ -53,8 +54,8 @@ class AgentTests:
         agent.sees("✓ edit  Invalid Tool")
 
         agent.sees("for the permission edit")
-        agent.sees("-    return whole.quantize(Decimal(\"0.01\"), rounding=ROUND_DOWN)")
-        agent.sees("+    return whole.quantize(Decimal(\"0.01\"), rounding=ROUND_UP)")
+        agent.sees('-    return whole.quantize(Decimal("0.01"), rounding=ROUND_DOWN)')
+        agent.sees('+    return whole.quantize(Decimal("0.01"), rounding=ROUND_UP)')
         agent.sees("[e]dit? ")
         agent.types("n")
         agent.sees("What should it do instead")
@@ -146,7 +147,7 @@ class AgentTests:
         agent.sees("> ")
         agent.types(scripts.WAIT)
         agent.sees("✓ bash")
-        self.runs("sleep", "4242")
+        self.runs("4242")
         agent.sees("Runs sleep")
         agent.presses(INTERRUPT)
         agent.sees("Stopped.")
@@ -162,6 +163,10 @@ class AgentTests:
 
         agent.types("Think less.")
         agent.sees("[e]dit? ")
+        agent.types("e")
+        agent.sees("What to change")
+        agent.types('{"command": 5}')
+        agent.sees("The call still waits for an answer.")
         agent.presses(INTERRUPT)
         agent.sees("Stopped.")
         agent.sees(PROMPT)
@@ -175,7 +180,7 @@ class AgentTests:
         agent.sees(PROMPT)
 
         agent.types("Let somebody else wait.")
-        self.runs("sleep", "4243")
+        self.runs("4243")
         agent.presses(INTERRUPT)
         agent.sees("Stopped.")
         self.assertEqual(self.service.processes("4243"), [])
@@ -198,7 +203,7 @@ class AgentTests:
         agent = self.started()
         agent.sees("> ")
         agent.types(scripts.WAIT)
-        self.runs("sleep", "4242")
+        self.runs("4242")
         agent.presses(INTERRUPT)
         agent.sees("Ctrl-C again ends the agent")
         agent.presses(INTERRUPT)
@@ -206,24 +211,42 @@ class AgentTests:
         self.has_ended_everything()
 
     def test_ends_when_told(self) -> None:
-        agent = self.started()
-        agent.sees("> ")
-        agent.types(scripts.LEFT)
-        self.runs("sleep", "4245")
-        self.assertTrue(self.service.processes("4244"))
+        agent = self.sleeping()
         os.kill(agent.program.pid, signal.SIGTERM)
         self.assertNotEqual(agent.sees_the_end(), 0, agent.screen)
         self.has_ended_everything()
 
+    def test_ends_with_its_terminal(self) -> None:
+        self.assertNotEqual(self.sleeping().hangs_up(), 0)
+        self.has_ended_everything()
+
+    def sleeping(self) -> Person:
+        """An agent with a command that runs, and one in the background."""
+        agent = self.started()
+        agent.sees("> ")
+        agent.types(scripts.LEFT)
+        self.runs("4245")
+        self.assertTrue(self.service.processes("4244"))
+        return agent
+
+    def test_lets_others_answer(self) -> None:
+        agent = self.started()
+        agent.sees("> ")
+        agent.types(scripts.SHARED)
+        agent.sees("[e]dit? ")
+        other = self.at_a_terminal([os.environ["TOOLGATE_BIN"], "approve", "--name", "other"])
+        other.sees("touch shared")
+        other.sees("[o]nce")
+        other.presses("o")
+        agent.sees("Thank you both.")
+        agent.sees(PROMPT)
+        agent.presses(END)
+        self.assertEqual(agent.sees_the_end(), 0, agent.screen)
+        self.model.check()
+        self.assertTrue((self.service.repository / "shared").exists())
+
     def test_works_without_a_terminal(self) -> None:
-        ran = subprocess.run(
-            self.command_line(),
-            input=f"{scripts.PIPED}\ny\n".encode(),
-            capture_output=True,
-            env=self.environment(),
-            cwd=self.service.folder,
-            timeout=LIMIT,
-        )
+        ran = self.ran(f"{scripts.PIPED}\ny\n".encode(), self.environment())
         shown = (ran.stdout + ran.stderr).decode()
         self.assertEqual(ran.returncode, 0, shown)
         self.assertIn("One of two.", shown)
@@ -259,7 +282,10 @@ class AgentTests:
         )
 
     def started(self) -> Person:
-        person = Person(self.command_line(), self.environment(), self.service.folder, self.model.failures)
+        return self.at_a_terminal(self.command_line())
+
+    def at_a_terminal(self, command: list[str]) -> Person:
+        person = Person(command, self.environment(), self.service.folder, self.model.failures)
         self.addCleanup(person.leave)
         return person
 
@@ -267,12 +293,12 @@ class AgentTests:
         return [*self.command, "--base-url", self.model.base_url, "--model", NAME]
 
     def environment(self) -> dict[str, str]:
-        names = ("PYTHONPATH",)
-        kept = {name: os.environ[name] for name in names if name in os.environ}
-        return {**self.service.environment, **kept, "OPENAI_API_KEY": KEY, "LANG": "C.UTF-8"}
+        python = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        return {**self.service.environment, **python, "OPENAI_API_KEY": KEY, "LANG": "C.UTF-8"}
 
-    def runs(self, *arguments: str) -> None:
-        eventually(f"{arguments} runs", lambda: self.service.processes(arguments[-1]))
+    def runs(self, argument: str) -> None:
+        """Waits until a program with this argument runs."""
+        eventually(f"a program with {argument} runs", lambda: self.service.processes(argument))
 
     def has_ended_everything(self) -> None:
         eventually("no process is left", lambda: not self.service.processes())

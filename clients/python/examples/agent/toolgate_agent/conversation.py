@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +78,9 @@ class Conversation:
         reply = Reply()
         complete = False
         try:
-            async for text in self._parts.model.stream(self._messages, tools, reply):
-                await self._say(text)
+            async with aclosing(self._parts.model.stream(self._messages, tools, reply)) as stream:
+                async for text in stream:
+                    await self._say(text)
             complete = True
         finally:
             # Calls of a message that broke off may lack a part.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from typing_extensions import Self
 
@@ -79,7 +79,7 @@ class Model:
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
-    async def stream(self, messages: Sequence[Json], tools: Sequence[Json], reply: Reply) -> AsyncIterator[str]:
+    async def stream(self, messages: Sequence[Json], tools: Sequence[Json], reply: Reply) -> AsyncGenerator[str, None]:
         """Yields the text as it comes. `reply` is what has come so far, and is the whole message at the end."""
         request: Json = {"model": self.name, "messages": messages, "stream": True}
         if tools:
@@ -93,7 +93,7 @@ class Model:
                 if data == "[DONE]":
                     return
                 chunk: Json = json.loads(data)
-                if "error" in chunk:
+                if chunk.get("error"):
                     raise ModelError(f"the model failed: {json.dumps(chunk['error'])[:500]}")
                 for choice in chunk.get("choices") or ():
                     finished = finished or bool(choice.get("finish_reason"))

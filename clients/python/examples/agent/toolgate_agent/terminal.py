@@ -76,8 +76,10 @@ class Terminal:
         """Returns the line that is typed; `None` at the end of the input. To be used within `dialog`."""
         # What was typed before somebody could read the question is no answer to it.
         if self.is_tty and not typed_ahead:
-            while not self._lines.empty() and self._lines.get_nowait() is not None:
-                pass
+            while not self._lines.empty():
+                if self._lines.get_nowait() is None:
+                    self._lines.put_nowait(None)
+                    break
         self._put(question)
         try:
             line = await self._lines.get()
@@ -118,14 +120,19 @@ class Terminal:
         self._draw()
 
     def _put(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._raw(text)
         if text:
             self._at_start = text.endswith("\n")
 
+    def _raw(self, text: str) -> None:
+        # A terminal that is gone must not keep the agent from ending its calls.
+        with suppress(OSError):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
     def _erase(self) -> None:
         if self.is_tty and self._held is None and self._at_start:
-            sys.stdout.write("\r\x1b[K")
+            self._raw("\r\x1b[K")
 
     def _draw(self) -> None:
         if not self.is_tty or self._held is not None or not self._at_start:
@@ -133,5 +140,4 @@ class Terminal:
         text = next(reversed(self._running.values()), "")
         more = f" (+{len(self._running) - 1})" if len(self._running) > 1 else ""
         width = shutil.get_terminal_size().columns - len(more) - 1
-        sys.stdout.write(f"\r\x1b[K{text[:width]}{more}")
-        sys.stdout.flush()
+        self._raw(f"\r\x1b[K{text[:width]}{more}")
