@@ -156,7 +156,7 @@ def makes_a_shared_file(request: Request) -> Play:
     """For an agent whose prompts somebody else answers."""
     request = yield Say("", [bash("touch shared")])
     assert "rejected" not in request.result()
-    yield Say("Thank you both.", ends=True)
+    yield Say("Thank you.", ends=True)
 
 
 LEFT = "Sleep until you are told to end."

@@ -12,6 +12,7 @@ import scripts
 from model import KEY, NAME, ScriptedModel
 from person import END, INTERRUPT, Person
 from service import Service
+from toolgate import Client, once
 
 LIMIT = 30.0
 PROMPT = "\n> "
@@ -234,11 +235,8 @@ class AgentTests:
         agent.sees("> ")
         agent.types(scripts.SHARED)
         agent.sees("[e]dit? ")
-        other = self.at_a_terminal([os.environ["TOOLGATE_BIN"], "approve", "--name", "other"])
-        other.sees("touch shared")
-        other.sees("[o]nce")
-        other.presses("o")
-        agent.sees("Thank you both.")
+        with Client(self.service.target) as client, client.approvals(lambda _: once(), name="other"):
+            agent.sees("Thank you.")
         agent.sees(PROMPT)
         agent.presses(END)
         self.assertEqual(agent.sees_the_end(), 0, agent.screen)
