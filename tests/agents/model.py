@@ -44,12 +44,14 @@ class Request:
 class Say:
     """A message of the model: text, and calls by name and arguments (a value, or text as it is).
 
-    One that `stalls` never comes to its end; with one that `ends` the script is played.
+    One that `stalls` never comes to its end, of one that `breaks` only a part comes; with one that `ends` the script is
+    played.
     """
 
     text: str = ""
     calls: list[tuple[str, object]] = field(default_factory=list)
     stalls: bool = False
+    breaks: bool = False
     ends: bool = False
 
 
@@ -144,8 +146,14 @@ class ScriptedModel:
                 self.send_header("transfer-encoding", "chunked")
                 self.end_headers()
                 with contextlib.suppress(ConnectionError):
-                    for piece in model.pieces(say):
+                    pieces = model.pieces(say)
+                    if say.breaks:
+                        self.close_connection = True
+                        pieces = pieces[: len(pieces) * 3 // 4]
+                    for piece in pieces:
                         self._chunk(piece)
+                    if say.breaks:
+                        return
                     # A stalled message ends when its reader leaves, and at the latest after a minute.
                     for _ in range(600 if say.stalls else 0):
                         self._chunk(b": waiting\n\n")

@@ -154,6 +154,10 @@ SHARED = "Make a file for everybody."
 
 def makes_a_shared_file(request: Request) -> Play:
     """For an agent whose prompts somebody else answers."""
+    # Of a message that breaks off no call is made.
+    request = yield Say("I make it.", [bash("touch half"), bash("touch half")], breaks=True)
+    said = {"role": "assistant", "content": "I make it."}
+    assert request.messages[-2:] == [said, {"role": "user", "content": "Again, please."}], request.messages[-2:]
     request = yield Say("", [bash("touch shared")])
     assert "rejected" not in request.result()
     yield Say("Thank you.", ends=True)

@@ -234,6 +234,10 @@ class AgentTests:
         agent = self.started()
         agent.sees("> ")
         agent.types(scripts.SHARED)
+        agent.sees("I make it.")
+        agent.sees("! the model")
+        agent.sees(PROMPT)
+        agent.types("Again, please.")
         agent.sees("[e]dit? ")
         with Client(self.service.target) as client, client.approvals(lambda _: once(), name="other"):
             agent.sees("Thank you.")

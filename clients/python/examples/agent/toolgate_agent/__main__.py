@@ -10,7 +10,6 @@ import sys
 import uuid
 from contextlib import suppress
 
-import httpx
 from toolgate import AsyncClient, RpcError, ToolgateError
 from toolgate.v1 import session_service_pb2
 
@@ -61,9 +60,9 @@ class Turn:
         if task.cancelled():
             self._terminal.line("Stopped.")
         elif (error := task.exception()) is not None:
-            if not isinstance(error, ModelError | httpx.HTTPError | RpcError):
+            if not isinstance(error, ModelError | RpcError):
                 raise error
-            self._terminal.line(self._terminal.paint(31, f"! {visible(str(error) or type(error).__name__)}"))
+            self._terminal.line(self._terminal.paint(31, f"! {visible(str(error))}"))
 
     def _interrupt(self) -> None:
         if self._task is None:

@@ -84,23 +84,26 @@ class Model:
         request: Json = {"model": self.name, "messages": messages, "stream": True}
         if tools:
             request["tools"] = tools
-        async with self._http.stream("POST", "/chat/completions", json=request) as response:
-            if response.is_error:
-                body = (await response.aread()).decode(errors="replace")
-                raise ModelError(f"the model's endpoint answers {response.status_code}: {body[:500]}")
-            finished = False
-            async for data in _events(response):
-                if data == "[DONE]":
-                    return
-                chunk: Json = json.loads(data)
-                if chunk.get("error"):
-                    raise ModelError(f"the model failed: {json.dumps(chunk['error'])[:500]}")
-                for choice in chunk.get("choices") or ():
-                    finished = finished or bool(choice.get("finish_reason"))
-                    if text := reply.add(choice.get("delta") or {}):
-                        yield text
-            if not finished:
-                raise ModelError("the model's answer broke off")
+        try:
+            async with self._http.stream("POST", "/chat/completions", json=request) as response:
+                if response.is_error:
+                    body = (await response.aread()).decode(errors="replace")
+                    raise ModelError(f"the model's endpoint answers {response.status_code}: {body[:500]}")
+                finished = False
+                async for data in _events(response):
+                    if data == "[DONE]":
+                        return
+                    chunk: Json = json.loads(data)
+                    if chunk.get("error"):
+                        raise ModelError(f"the model failed: {json.dumps(chunk['error'])[:500]}")
+                    for choice in chunk.get("choices") or ():
+                        finished = finished or bool(choice.get("finish_reason"))
+                        if text := reply.add(choice.get("delta") or {}):
+                            yield text
+        except (httpx.HTTPError, ValueError) as error:
+            raise ModelError(f"the model cannot be heard: {str(error) or type(error).__name__}") from error
+        if not finished:
+            raise ModelError("the model's answer broke off")
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[str]:

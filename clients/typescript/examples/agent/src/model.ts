@@ -80,29 +80,31 @@ export class Model {
   ): AsyncGenerator<string, void, undefined> {
     const request = { model: this.name, messages, stream: true, ...(tools.length > 0 ? { tools } : {}) };
     const body = JSON.stringify(request);
-    const response = await fetch(this.#url, { method: "POST", headers: this.#headers, body, signal }).catch(
-      unreachable,
-    );
-    if (!response.ok || !response.body) {
-      const text = await response.text();
-      throw new ModelError(`the model's endpoint answers ${response.status}: ${text.slice(0, 500)}`);
-    }
     let finished = false;
-    for await (const data of events(response.body)) {
-      if (data === "[DONE]") {
-        return;
+    try {
+      const response = await fetch(this.#url, { method: "POST", headers: this.#headers, body, signal });
+      if (!response.ok || !response.body) {
+        const text = await response.text();
+        throw new ModelError(`the model's endpoint answers ${response.status}: ${text.slice(0, 500)}`);
       }
-      const chunk = JSON.parse(data) as Chunk;
-      if (chunk.error) {
-        throw new ModelError(`the model failed: ${JSON.stringify(chunk.error).slice(0, 500)}`);
-      }
-      for (const { delta, finish_reason } of chunk.choices ?? []) {
-        finished ||= Boolean(finish_reason);
-        const text = reply.add(delta ?? {});
-        if (text) {
-          yield text;
+      for await (const data of events(response.body)) {
+        if (data === "[DONE]") {
+          return;
+        }
+        const chunk = JSON.parse(data) as Chunk;
+        if (chunk.error) {
+          throw new ModelError(`the model failed: ${JSON.stringify(chunk.error).slice(0, 500)}`);
+        }
+        for (const { delta, finish_reason } of chunk.choices ?? []) {
+          finished ||= Boolean(finish_reason);
+          const text = reply.add(delta ?? {});
+          if (text) {
+            yield text;
+          }
         }
       }
+    } catch (error) {
+      throw error instanceof ModelError || signal.aborted ? error : new ModelError(reason(error), { cause: error });
     }
     if (!finished) {
       throw new ModelError("the model's answer broke off");
@@ -124,8 +126,8 @@ async function* events(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, 
   }
 }
 
-/** `fetch` itself says no more than that it failed. */
-function unreachable(error: unknown): never {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : undefined;
-  throw cause === undefined ? error : new ModelError(`the model's endpoint cannot be reached: ${cause}`);
+function reason(error: unknown): string {
+  // `fetch` itself says no more than that it failed.
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  return `the model cannot be heard: ${cause instanceof Error ? cause.message : cause}`;
 }
