@@ -12,7 +12,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java)
 suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
-suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients "
+suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents "
 wanted=" $* "
 summary=()
 not_run=()
@@ -69,6 +69,11 @@ breaking() {
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
         cargo doc --locked --no-deps --document-private-items --quiet
+}
+
+# The example agents, each on a terminal of its own.
+agents() {
+    tests/agents/run.sh setup && tests/agents/run.sh test
 }
 
 # client LANGUAGE: what a library has to show by itself; then the service is played through it.
@@ -176,6 +181,11 @@ for language in "${languages[@]}"; do
 done
 export TOOLGATE_TEST_WITHOUT_CLIENTS="${without[*]}"
 suite clients cargo test --locked --quiet --test it -- "${without[@]/#/--skip=::}" clients::
+if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
+    cannot agents "they need the libraries for Python and TypeScript"
+else
+    suite agents agents
+fi
 suite documentation documentation
 
 printf '\n'
