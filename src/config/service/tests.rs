@@ -75,6 +75,7 @@ fn everything_in_a_file() {
 data_dir = "/d"
 drain_grace = "250ms"
 trust = true
+console = true
 [listen]
 tcp = "[::1]:9"
 unix = "none"
@@ -137,6 +138,7 @@ trust = false
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
     assert_eq!(config.listen.unix, None);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
+    assert!(config.console);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
     assert_eq!(config.limits.max_undo_bytes, 3 << 20);
     assert_eq!(config.limits.min_free_bytes, 1 << 20);
