@@ -14,6 +14,7 @@ mod builtins;
 mod calls;
 mod cancel;
 mod commands;
+mod console;
 mod contract;
 mod crash;
 mod custom;

@@ -2,11 +2,11 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { test as base } from "@playwright/test";
+import { test as base, type Route } from "@playwright/test";
 import { createClient, type Client } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { PermissionService } from "../src/gen/toolgate/v1/permission_service_pb";
@@ -144,7 +144,26 @@ export const test = base.extend<{ start: (setup?: Setup) => Promise<Service> }>(
     });
     await Promise.all(services.map((service) => service.close()));
   },
+  page: async ({ page }, use) => {
+    const faults: string[] = [];
+    page.on("pageerror", (error) => faults.push(error.message));
+    // What the policy for the page's content forbids is said here.
+    page.on("console", (message) => {
+      if (message.type() === "error" && !message.text().includes("Failed to load resource"))
+        faults.push(message.text());
+    });
+    const built = process.env.CONSOLE_BUILT;
+    if (built !== undefined) await page.route("**/console/*", (route) => replaced(route, built));
+    await use(page);
+    base.expect(faults).toEqual([]);
+  },
 });
+
+/** Shows a page that was just built, under the headers of the service: for work on the page, without building the service. */
+async function replaced(route: Route, folder: string): Promise<void> {
+  const name = new URL(route.request().url()).pathname.replace("/console/", "") || "index.html";
+  await route.fulfill({ response: await route.fetch(), body: readFileSync(join(folder, name)) });
+}
 
 export { expect } from "@playwright/test";
 

@@ -15,7 +15,7 @@ import type { Attachment, Call } from "../gen/toolgate/v1/call_pb";
 import { titled } from "./Calls";
 import { Diff } from "./Diff";
 import { Output } from "./Output";
-import { Fact, PromptPanel } from "./Prompts";
+import { Fact, PromptPanel, takeFocus } from "./Prompts";
 import { Rows } from "./Rows";
 import { State } from "./State";
 
@@ -45,6 +45,12 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
   const row = rowOf(call.callId);
   const [state, why] = row === undefined ? [call.state, 0] : [row.state, row.reason];
   const prompt = asking.value.get(call.callId);
+  const title = useRef<HTMLHeadingElement>(null);
+  const asked = useRef(false);
+  useEffect(() => {
+    if (asked.current && prompt === undefined) takeFocus(title.current);
+    asked.current = prompt !== undefined;
+  }, [prompt === undefined]);
   return (
     <article class="call" aria-labelledby="call-title">
       <header>
@@ -52,7 +58,7 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
           <b>{visible(call.tool)}</b> <State state={state} why={why} />
           <Cancel call={call} background={row?.background ?? 0} ended={hasEnded(state)} />
         </p>
-        <h2 id="call-title">
+        <h2 id="call-title" ref={title} tabIndex={-1}>
           {titled({ id: call.callId, title: row?.title ?? call.title }, 300) || visible(call.callId)}
         </h2>
         <CallFacts call={call} />

@@ -40,7 +40,7 @@ export function Search(): JSX.Element {
   void version.value;
   const [found, all] = [filtered.value.length, rows().length];
   return (
-    <div class="search" role="search">
+    <div class="search" role="search" aria-label="Calls">
       <label>
         <span class="sr">Find calls by tool, title, id, agent or session</span>
         <input

@@ -179,7 +179,7 @@ function Toolbar({ view, follow, toStart, found, onFound, onWrong }: ToolbarProp
         Beginning
       </button>
       <span class="dim">{part}</span>
-      <form class="end" role="search" onSubmit={(event) => void search(event)}>
+      <form class="end" role="search" aria-label="Output" onSubmit={(event) => void search(event)}>
         <label>
           <span class="sr">Search the output, by regular expression</span>
           <input

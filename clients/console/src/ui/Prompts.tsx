@@ -1,7 +1,7 @@
 // The prompts that wait: a list, and the chosen one with what a person must see to answer it.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { at } from "../api";
 import { now } from "../clock";
 import { session, workspace } from "../filters";
@@ -52,16 +52,7 @@ export function Prompts(): JSX.Element {
         {prompt !== undefined ? (
           <PromptPanel key={prompt.promptId} prompt={prompt} />
         ) : chosen !== "" ? (
-          <div class="blank">
-            <p>This prompt has been answered, or waits no more.</p>
-            {all.length > 0 && (
-              <p>
-                <a class="button" href={address("prompts", all[0]!.promptId)} data-next>
-                  Show the next prompt
-                </a>
-              </p>
-            )}
-          </div>
+          <Gone next={all[0]?.promptId} />
         ) : (
           <div class="blank">
             <p>When a tool needs an answer, it is asked for here.</p>
@@ -70,6 +61,29 @@ export function Prompts(): JSX.Element {
       </section>
     </div>
   );
+}
+
+/** Stands where a prompt was. The next one is a step away, and the focus is here if it was in what is gone. */
+function Gone({ next }: { next: string | undefined }): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => takeFocus(box.current), []);
+  return (
+    <div class="blank" ref={box} tabIndex={-1}>
+      <p>This prompt has been answered, or waits no more.</p>
+      {next !== undefined && (
+        <p>
+          <a class="button" href={address("prompts", next)} data-next>
+            Show the next prompt <kbd>n</kbd>
+          </a>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Takes the focus that nothing has: what had it is no longer in the page. */
+export function takeFocus(element: HTMLElement | null): void {
+  if (document.activeElement === document.body || document.activeElement === null) element?.focus();
 }
 
 function PromptItem({ prompt }: { prompt: Prompt }): JSX.Element {

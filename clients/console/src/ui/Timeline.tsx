@@ -77,7 +77,7 @@ export function Timeline(): JSX.Element {
         <Legend />
       </div>
       <p class="sr" role="status">
-        {count(rows.length, "call")} between {moment(frame.from)} and {moment(frame.to)}
+        {count(rows.length, "call")} shown
       </p>
       <Axis frame={frame} />
       <ListBox
