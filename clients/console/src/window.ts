@@ -19,40 +19,50 @@ const NEWLINE = 10;
 
 /** Contiguous bytes of an output. */
 export class Window {
-  /** The absolute offset of the first byte. */
-  start = 0;
+  private first = 0;
   private bytes = new Uint8Array();
+  /** What came after those bytes and has not been joined to them yet. */
+  private fresh: Uint8Array[] = [];
+  private freshLength = 0;
   private split: TextRow[] | undefined;
+
+  /** The absolute offset of the first byte. */
+  get start(): number {
+    this.join();
+    return this.first;
+  }
 
   /** The absolute offset behind the last byte. */
   get end(): number {
-    return this.start + this.bytes.length;
+    return this.first + this.bytes.length + this.freshLength;
   }
 
   /** Shows these bytes and no others. */
   replace(offset: number, data: Uint8Array): void {
-    this.set(offset, data.length > MOST_BYTES ? data.subarray(0, MOST_BYTES) : data);
+    this.set(offset, data.slice(0, MOST_BYTES));
   }
 
   /** Takes bytes that follow, and lets go of the first ones when there are too many. Bytes that do not follow, because some
    * are missing between, take the place of all others. */
   append(offset: number, data: Uint8Array): void {
     const skip = this.end - offset;
-    if (skip >= data.length && offset >= this.start) return;
-    if (skip < 0 || offset < this.start) {
-      this.set(offset, data);
+    if (skip >= data.length && offset >= this.first) return;
+    if (skip < 0 || offset < this.first) {
+      this.set(offset, data.slice());
       return;
     }
-    const joined = join(this.bytes, data.subarray(skip));
-    const drop = joined.length > MOST_BYTES ? lineAfter(joined, joined.length - MOST_BYTES) : 0;
-    this.set(this.start + drop, drop > 0 ? joined.slice(drop) : joined);
+    const rest = data.slice(skip);
+    this.fresh.push(rest);
+    this.freshLength += rest.length;
+    this.split = undefined;
+    if (this.freshLength > MOST_BYTES) this.join();
   }
 
   /** Takes bytes that come right before, and lets go of the last ones when there are too many. Returns how many rows came. */
   prepend(offset: number, data: Uint8Array): number {
     if (offset + data.length !== this.start) return 0;
     const before = this.rows().length;
-    const joined = join(data, this.bytes);
+    const joined = joinedOf([data, this.bytes]);
     this.set(offset, joined);
     const more = this.rows().length - before;
     if (joined.length > MOST_BYTES) this.set(offset, joined.slice(0, MOST_BYTES));
@@ -61,8 +71,9 @@ export class Window {
 
   /** Counts the line feeds before an absolute offset. */
   linesBefore(offset: number): number {
+    this.join();
     let lines = 0;
-    const end = Math.min(offset - this.start, this.bytes.length);
+    const end = Math.min(offset - this.first, this.bytes.length);
     for (let at = 0; at < end; at += 1) if (this.bytes[at] === NEWLINE) lines += 1;
     return lines;
   }
@@ -75,20 +86,33 @@ export class Window {
 
   /** Returns the text. */
   text(): string {
+    this.join();
     return decoder.decode(this.bytes.subarray(wholeFrom(this.bytes)));
   }
 
-  private set(start: number, bytes: Uint8Array): void {
-    this.start = start;
-    this.bytes = new Uint8Array(bytes);
+  private set(first: number, bytes: Uint8Array<ArrayBuffer>): void {
+    this.first = first;
+    this.bytes = bytes;
+    this.fresh = [];
+    this.freshLength = 0;
     this.split = undefined;
+  }
+
+  private join(): void {
+    if (this.fresh.length === 0) return;
+    const all = joinedOf([this.bytes, ...this.fresh]);
+    const drop = all.length > MOST_BYTES ? lineAfter(all, all.length - MOST_BYTES) : 0;
+    this.set(this.first + drop, drop > 0 ? all.slice(drop) : all);
   }
 }
 
-function join(first: Uint8Array, second: Uint8Array): Uint8Array {
-  const joined = new Uint8Array(first.length + second.length);
-  joined.set(first);
-  joined.set(second, first.length);
+function joinedOf(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let filled = 0;
+  for (const part of parts) {
+    joined.set(part, filled);
+    filled += part.length;
+  }
   return joined;
 }
 

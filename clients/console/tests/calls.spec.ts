@@ -125,7 +125,7 @@ test("todos change while they are looked at", async ({ page, start }) => {
 });
 
 test("thousands of calls and an output of 200 MB do not stop the page", async ({ page, start }) => {
-  test.setTimeout(240_000);
+  test.setTimeout(400_000);
   const calls = Number(process.env.CONSOLE_CALLS ?? 10_000);
   // The same call again and again is what is wanted here.
   const service = await start({ config: { permission: { doom_loop: "allow" } } });
@@ -143,7 +143,8 @@ test("thousands of calls and an output of 200 MB do not stop the page", async ({
   await page.keyboard.press("End");
   await expect(page.getByRole("heading", { level: 2 })).toContainText("head -c 200000000");
   const output = page.getByRole("region", { name: "Output", exact: true });
-  await expect(output).toContainText("xxxx");
+  // The service counts lines and makes a digest first, for which a build without optimisation takes its time.
+  await expect(output).toContainText("xxxx", { timeout: 120_000 });
   await page.getByRole("checkbox", { name: /Stay at the end/ }).check();
   await expect(output).toContainText("the very end");
   await page.getByLabel("Search the output").fill("very end$");

@@ -144,7 +144,7 @@ function Offline(): JSX.Element | null {
   if (live || why === "") return null;
   const seconds = retry === undefined ? 0 : Math.ceil((retry - now.value) / 1000);
   return (
-    <div class="offline">
+    <section class="offline" aria-label="Connection">
       <p>
         <b>Not connected.</b> {visible(why)} What you see may be old.{" "}
         <span aria-live="off">{seconds > 0 ? `Trying again in ${seconds} s.` : "Trying again…"}</span>
@@ -152,7 +152,7 @@ function Offline(): JSX.Element | null {
       <button type="button" onClick={retryNow}>
         Try now
       </button>
-    </div>
+    </section>
   );
 }
 

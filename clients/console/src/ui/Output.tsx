@@ -101,7 +101,13 @@ export function Output({ view }: { view: CallView }): JSX.Element {
       {found !== undefined && <Matches found={found} onChoose={toLine} onClose={() => setFound(undefined)} />}
       {rows.length === 0 ? (
         <div class="fill rows empty">
-          <p>{view.complete.value ? "There is no output." : "There is no output yet."}</p>
+          <p>
+            {view.total.value > 0
+              ? "Loading…"
+              : view.complete.value
+                ? "There is no output."
+                : "There is no output yet."}
+          </p>
         </div>
       ) : (
         <Rows
