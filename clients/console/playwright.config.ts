@@ -10,6 +10,8 @@ const results = join(folder() as string, "../../console-tests");
 export default defineConfig({
   testDir: "tests",
   outputDir: results,
+  // Screenshots are there to be looked at.
+  preserveOutput: "always",
   timeout: 60_000,
   expect: { timeout: 15_000 },
   fullyParallel: true,
