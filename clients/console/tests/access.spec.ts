@@ -15,7 +15,7 @@ async function check(page: Page, name: string): Promise<void> {
 
 for (const colorScheme of ["light", "dark"] as const) {
   test(`axe finds nothing in the ${colorScheme} page`, async ({ page, start }) => {
-    test.setTimeout(120_000);
+    test.setTimeout(300_000);
     const service = await start({ config: ASK, env: { OPENCODE_ENABLE_QUESTION_TOOL: "1" } });
     await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
     const todos = ["completed", "in_progress", "pending", "cancelled"].map((status) => ({
