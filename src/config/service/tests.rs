@@ -152,7 +152,7 @@ trust = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:10")
+            .ends_with("toolgate.toml:11")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -196,6 +196,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_DATA_DIR", "/d"),
         ("TOOLGATE_DRAIN_GRACE", "1s"),
         ("TOOLGATE_TRUST", "true"),
+        ("TOOLGATE_CONSOLE", "1"),
         ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),
