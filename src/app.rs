@@ -88,6 +88,8 @@ pub struct Running {
     pub tls: bool,
     /// Its Unix socket.
     pub unix: Option<PathBuf>,
+    /// Whether it serves the console.
+    pub console: bool,
     app: Parts,
     servers: JoinSet<Result<(), ServeError>>,
     stop_servers: CancellationToken,
@@ -199,6 +201,7 @@ impl App {
             max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
             client: flags.client,
             origins: config.listen.origins.clone().into(),
+            console: config.console,
             authenticator,
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
@@ -285,7 +288,7 @@ impl App {
                     .serve(Listener::Unix(listener), stop_servers.clone()),
             );
         }
-        let encrypted = self.tls.is_some();
+        let (encrypted, console) = (self.tls.is_some(), self.shared.console);
         let (authenticator, tls, stop) = (self.shared.authenticator.clone(), self.tls, stop_servers.clone());
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
@@ -306,6 +309,7 @@ impl App {
         Ok(Running {
             tcp,
             tls: encrypted,
+            console,
             unix,
             app,
             servers,

@@ -43,6 +43,9 @@ pub(super) struct ServeArgs {
     /// Run the code that the workspaces bring: custom tools, plugins and MCP servers of the project's configuration
     #[arg(long)]
     trust: bool,
+    /// Serve a page for browsers that shows calls and answers prompts [env: TOOLGATE_CONSOLE]
+    #[arg(long)]
+    console: bool,
 }
 
 fn workspace(text: &str) -> Result<(String, PathBuf), String> {
@@ -68,6 +71,7 @@ impl ServeArgs {
             data_dir: self.data_dir,
             sandbox: self.sandbox,
             trust: self.trust,
+            console: self.console,
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service, terminal)?;
@@ -94,8 +98,12 @@ fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
     for address in tcp.iter().chain(&unix) {
         terminal.note(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
+    let console = service.console();
+    if let Some(address) = &console {
+        terminal.note(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
+    }
     if terminal.json {
-        terminal.record(&json!({ "listening": { "tcp": tcp, "unix": unix } }))?;
+        terminal.record(&json!({ "listening": { "tcp": tcp, "unix": unix, "console": console } }))?;
     }
     Ok(())
 }

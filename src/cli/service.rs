@@ -35,6 +35,7 @@ pub(super) struct Flags {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) sandbox: Option<String>,
     pub(super) trust: bool,
+    pub(super) console: bool,
 }
 
 impl Flags {
@@ -56,6 +57,7 @@ impl Flags {
                 ..RawListen::default()
             },
             trust: self.trust.then_some(true),
+            console: self.console.then_some(true),
             workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
             sandbox: RawSandbox {
                 mode: self.sandbox.clone(),
@@ -157,6 +159,12 @@ impl Service {
     /// Returns the scheme of that.
     pub(super) fn scheme(&self) -> &'static str {
         if self.running.tls { "https" } else { "http" }
+    }
+
+    /// Returns where its console is, if it serves one over TCP.
+    pub(super) fn console(&self) -> Option<String> {
+        let address = self.tcp().filter(|_| self.running.console)?;
+        Some(format!("{}://{address}/console/", self.scheme()))
     }
 
     /// Returns where its Unix socket is.

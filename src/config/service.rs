@@ -42,6 +42,8 @@ pub struct Config {
     pub drain_grace: Duration,
     /// Where to listen.
     pub listen: ListenConfig,
+    /// Whether the console is served.
+    pub console: bool,
     /// Who may call.
     pub auth: AuthConfig,
     /// The root folders in which tools work, the default one first; at least one.

@@ -1,9 +1,10 @@
-//! The service on the wire: gRPC, gRPC-Web, health, reflection and MCP on one port.
+//! The service on the wire: gRPC, gRPC-Web, health, reflection, MCP and the console on one port.
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
 mod audit_service;
 pub mod auth;
+mod console;
 mod convert;
 mod events;
 mod host_service;
@@ -35,6 +36,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::auth::{Authenticator, GateLayer, Tls};
+use self::console::ConsoleLayer;
 use self::mcp::McpLayer;
 use self::proto::audit_service_server::AuditServiceServer;
 use self::proto::host_service_server::HostServiceServer;
@@ -80,6 +82,8 @@ pub struct Shared {
     pub client: String,
     /// The origins of the web pages that may call.
     pub origins: Arc<[String]>,
+    /// Whether the console is served, which then may call as well.
+    pub console: bool,
     /// Knows who may call.
     pub authenticator: Arc<Authenticator>,
     /// When this run began.
@@ -156,6 +160,7 @@ pub struct Services {
     mcp: McpLayer,
     health: HealthReporter,
     origins: Arc<[String]>,
+    console: bool,
     authenticator: Arc<Authenticator>,
 }
 
@@ -168,6 +173,7 @@ impl Services {
         let (health, health_service) = tonic_health::server::health_reporter();
         let services = Self {
             origins: shared.origins.clone(),
+            console: shared.console,
             authenticator: shared.authenticator.clone(),
             mcp: McpLayer::new(shared.clone()),
             routes: routes(shared, health_service)?,
@@ -203,11 +209,15 @@ impl Services {
     /// # Errors
     /// The listener failed.
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
+        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins {
+            listed: self.origins.clone(),
+            console: self.console,
+        });
         let router = server()
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
+            .layer(ConsoleLayer::new(self.console))
             .layer(self.mcp.clone())
             .layer(tonic_web::GrpcWebLayer::new())
             .layer(GateLayer::new(self.authenticator))
@@ -256,7 +266,10 @@ fn cors(origins: &[String]) -> CorsLayer {
 /// Refuses requests of web pages from other origins. CORS alone would not do: a page whose name is made to lead to
 /// this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin.
 #[derive(Clone)]
-struct OnlyOrigins(Arc<[String]>);
+struct OnlyOrigins {
+    listed: Arc<[String]>,
+    console: bool,
+}
 
 impl<B> ValidateRequest<B> for OnlyOrigins {
     type ResponseBody = tonic::body::Body;
@@ -265,7 +278,8 @@ impl<B> ValidateRequest<B> for OnlyOrigins {
         let Some(origin) = request.headers().get(ORIGIN) else {
             return Ok(());
         };
-        if self.0.iter().any(|allowed| origin.as_bytes() == allowed.as_bytes()) {
+        let is_listed = self.listed.iter().any(|allowed| origin == allowed.as_str());
+        if is_listed || (self.console && console::is_own_origin(origin, request)) {
             return Ok(());
         }
         let text = "this web page may not call: its origin is not among listen.origins\n";

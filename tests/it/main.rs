@@ -15,6 +15,7 @@ mod calls;
 mod cancel;
 mod clients;
 mod commands;
+mod console;
 mod contract;
 mod crash;
 mod custom;

@@ -136,12 +136,15 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every file under a path of the repository, by its path from there, in order.
+/// Every file under a path of the repository, by its path from there, in order; without what npm installs.
 fn files(under: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::from(under)];
     while let Some(path) = left.pop() {
         let full = root().join(&path);
+        if path.ends_with("node_modules") {
+            continue;
+        }
         if full.is_dir() {
             left.extend(
                 fs::read_dir(full)

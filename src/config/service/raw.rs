@@ -18,6 +18,8 @@ pub struct RawConfig {
     pub drain_grace: Option<String>,
     /// Whether code that projects bring is run, where a workspace does not say.
     pub trust: Option<bool>,
+    /// Whether the console is served.
+    pub console: Option<bool>,
     /// Where to listen.
     pub listen: RawListen,
     /// Who may call.

@@ -92,6 +92,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     let data_dir = pick.data_dir()?;
     let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
     let listen = pick.listen(&data_dir)?;
+    let console = pick.switch("console", |raw| &raw.console)?;
     let auth = pick.auth()?;
     pick.check_reach(&listen, &auth)?;
     let workspaces = pick.workspaces()?;
@@ -147,6 +148,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         data_dir,
         drain_grace,
         listen,
+        console,
         auth,
         workspaces,
         limits,
@@ -269,6 +271,11 @@ impl<'a> Pick<'a> {
         self.value(key, get, parse, || default, |value| units::show_duration(*value))
     }
 
+    /// Takes what is off unless somebody says otherwise.
+    fn switch(&mut self, key: &str, get: impl Fn(&RawConfig) -> &Option<bool>) -> Result<bool, ConfigError> {
+        self.value(key, get, |on, _| Ok(*on), || false, bool::to_string)
+    }
+
     fn size(
         &mut self,
         key: &str,
@@ -311,13 +318,7 @@ impl<'a> Pick<'a> {
                     .map_or_else(|| "none".to_owned(), |path| path.display().to_string())
             },
         )?;
-        let insecure = self.value(
-            "listen.insecure",
-            |raw| &raw.listen.insecure,
-            |value, _| Ok(*value),
-            || false,
-            bool::to_string,
-        )?;
+        let insecure = self.switch("listen.insecure", |raw| &raw.listen.insecure)?;
         let origins = self.value(
             "listen.origins",
             |raw| &raw.listen.origins,
@@ -347,13 +348,7 @@ impl<'a> Pick<'a> {
 
     fn workspaces(&mut self) -> Result<Vec<WorkspaceConfig>, ConfigError> {
         let env = self.env;
-        let trust = self.value(
-            "trust",
-            |raw| &raw.trust,
-            |trust, _| Ok(*trust),
-            || false,
-            |trust| trust.to_string(),
-        )?;
+        let trust = self.switch("trust", |raw| &raw.trust)?;
         let workspaces = match self.said(|raw| &raw.workspaces) {
             None => vec![WorkspaceConfig {
                 name: "default".to_owned(),

@@ -75,6 +75,7 @@ fn everything_in_a_file() {
 data_dir = "/d"
 drain_grace = "250ms"
 trust = true
+console = true
 [listen]
 tcp = "[::1]:9"
 unix = "none"
@@ -137,6 +138,7 @@ trust = false
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
     assert_eq!(config.listen.unix, None);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
+    assert!(config.console);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
     assert_eq!(config.limits.max_undo_bytes, 3 << 20);
     assert_eq!(config.limits.min_free_bytes, 1 << 20);
@@ -150,7 +152,7 @@ trust = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:10")
+            .ends_with("toolgate.toml:11")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config
@@ -194,6 +196,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_DATA_DIR", "/d"),
         ("TOOLGATE_DRAIN_GRACE", "1s"),
         ("TOOLGATE_TRUST", "true"),
+        ("TOOLGATE_CONSOLE", "1"),
         ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),

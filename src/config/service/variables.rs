@@ -27,6 +27,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         data_dir: text("data_dir"),
         drain_grace: text("drain_grace"),
         trust: switch(env, "trust")?,
+        console: switch(env, "console")?,
         listen: RawListen {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
@@ -127,10 +128,11 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 16] = [
+    const PARTS: [&str; 17] = [
         "TRUST",
         "AUDIT",
         "AUTH",
+        "CONSOLE",
         "REDACT",
         "DATA",
         "DRAIN",

@@ -253,6 +253,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         max_message_bytes: MAX_MESSAGE_BYTES,
         client: "cli".to_owned(),
         origins: Arc::new([]),
+        console: false,
         authenticator: Authenticator::load(AuthSettings::default()).unwrap(),
         started: Timestamp::now(),
         sandbox: SandboxFacts {

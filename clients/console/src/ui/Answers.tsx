@@ -1,0 +1,258 @@
+// The buttons that answer a request for a permission.
+
+import type { JSX } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { answer, type Answer } from "../prompts";
+import { shortcuts } from "../shortcuts";
+import { count, pretty, visible } from "../text";
+import {
+  GrantReach,
+  GrantScopeSchema,
+  PromptDecision,
+  type PermissionRequest,
+  type Prompt,
+} from "../gen/toolgate/v1/prompt_pb";
+
+/** A prompt that has just come into view is not answered by a click or a key that was meant for something else. */
+const SETTLES = 500;
+
+type Form = "none" | "always" | "message" | "instead";
+
+/** Shows the ways to answer, and sends the answer. */
+export function Answers({ prompt, request }: { prompt: Prompt; request: PermissionRequest }): JSX.Element {
+  const [form, setForm] = useState<Form>("none");
+  const [wrong, setWrong] = useState("");
+  const [busy, setBusy] = useState(true);
+  useEffect(() => {
+    const timer = setTimeout(() => setBusy(false), SETTLES);
+    return () => clearTimeout(timer);
+  }, []);
+  const send = async (given: Answer): Promise<void> => {
+    setBusy(true);
+    setWrong((await answer(prompt, given)) ?? "");
+    setBusy(false);
+  };
+  const toggle = (name: Form): void => setForm((before) => (before === name ? "none" : name));
+  const act: Record<string, () => void> = {
+    o: () => void send({ decision: PromptDecision.ONCE }),
+    a: () => toggle("always"),
+    r: () => void send({ decision: PromptDecision.REJECT }),
+    m: () => toggle("message"),
+    ...(prompt.editable ? { e: () => toggle("instead") } : {}),
+  };
+  const latest = useRef({ act, busy });
+  latest.current = { act, busy };
+  useEffect(
+    () =>
+      shortcuts((key) => {
+        const { act, busy } = latest.current;
+        if (busy || act[key] === undefined) return false;
+        act[key]();
+        return true;
+      }),
+    [],
+  );
+  const opens = (name: Form): { "aria-expanded": boolean; "aria-controls": string; onClick: () => void } => ({
+    "aria-expanded": form === name,
+    "aria-controls": `form-${name}`,
+    onClick: () => toggle(name),
+  });
+  return (
+    <section class="answers" aria-label="Answer">
+      <div class="buttons">
+        <button type="button" class="good" aria-keyshortcuts="o" disabled={busy} onClick={act.o}>
+          Allow once <kbd>o</kbd>
+        </button>
+        <button type="button" aria-keyshortcuts="a" disabled={busy} {...opens("always")}>
+          Allow always… <kbd>a</kbd>
+        </button>
+        <button type="button" class="bad" aria-keyshortcuts="r" disabled={busy} onClick={act.r}>
+          Reject <kbd>r</kbd>
+        </button>
+        <button type="button" aria-keyshortcuts="m" disabled={busy} {...opens("message")}>
+          Reject with a message… <kbd>m</kbd>
+        </button>
+        {prompt.editable && (
+          <button type="button" aria-keyshortcuts="e" disabled={busy} {...opens("instead")}>
+            Change the input… <kbd>e</kbd>
+          </button>
+        )}
+      </div>
+      {wrong !== "" && (
+        <p class="bad" role="alert">
+          {visible(wrong)}
+        </p>
+      )}
+      {form === "always" && <Always request={request} busy={busy} send={send} />}
+      {form === "message" && <Message busy={busy} send={send} />}
+      {form === "instead" && <Instead input={prompt.inputJson} busy={busy} send={send} />}
+      <p class="dim">Rejecting also rejects the other permission prompts that wait in this session.</p>
+    </section>
+  );
+}
+
+interface FormProps {
+  busy: boolean;
+  send: (given: Answer) => Promise<void>;
+}
+
+/** Puts the focus into a form when it opens. */
+function useFocus<E extends HTMLElement>(): preact.RefObject<E | null> {
+  const element = useRef<E>(null);
+  useEffect(() => element.current?.focus(), []);
+  return element;
+}
+
+const REACHES: [GrantReach, string][] = [
+  [GrantReach.RUN, "in this workspace, while the service runs"],
+  [GrantReach.SESSION, "in this session, until it is ended"],
+  [GrantReach.WORKSPACE, "in this workspace, for good"],
+];
+
+function Always({ request, busy, send }: FormProps & { request: PermissionRequest }): JSX.Element {
+  const [reach, setReach] = useState(GrantReach.RUN);
+  const [minutes, setMinutes] = useState("");
+  const [uses, setUses] = useState("");
+  const [patterns, setPatterns] = useState<ReadonlySet<string>>(new Set(request.always));
+  const first = useFocus<HTMLSelectElement>();
+  const toggle = (pattern: string, on: boolean): void => {
+    const next = new Set(patterns);
+    if (on) next.add(pattern);
+    else next.delete(pattern);
+    setPatterns(next);
+  };
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const [limit, most] = [Number(minutes), Number(uses)];
+    const scope = create(GrantScopeSchema, {
+      reach,
+      maxUses: most > 0 ? most : 0,
+      ...(limit > 0 ? { expireTime: timestampFromMs(Date.now() + limit * 60_000) } : {}),
+    });
+    const all = patterns.size === request.always.length;
+    void send({ decision: PromptDecision.ALWAYS, scope, alwaysPatterns: all ? [] : [...patterns] });
+  };
+  return (
+    <form id="form-always" class="form" onSubmit={submit}>
+      <h3>Allow always</h3>
+      {request.always.length === 0 ? (
+        <p>Nothing of this can be allowed for later: the answer is for this call only.</p>
+      ) : (
+        <fieldset>
+          <legend>
+            From now on allow <code>{visible(request.permission)}</code> for
+          </legend>
+          {request.always.map((pattern) => (
+            <label key={pattern} class="check">
+              <input
+                type="checkbox"
+                checked={patterns.has(pattern)}
+                onChange={(event) => toggle(pattern, event.currentTarget.checked)}
+              />
+              <code>{visible(pattern)}</code>
+            </label>
+          ))}
+        </fieldset>
+      )}
+      <div class="fields">
+        <label>
+          How far
+          <select ref={first} value={reach} onChange={(event) => setReach(Number(event.currentTarget.value))}>
+            {REACHES.map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+        <label>
+          Minutes <span class="dim">(empty: no limit)</span>
+          <input
+            type="number"
+            min="1"
+            max="5256000"
+            value={minutes}
+            onInput={(event) => setMinutes(event.currentTarget.value)}
+          />
+        </label>
+        <label>
+          Requests <span class="dim">(empty: no limit)</span>
+          <input
+            type="number"
+            min="1"
+            max="1000000"
+            value={uses}
+            onInput={(event) => setUses(event.currentTarget.value)}
+          />
+        </label>
+      </div>
+      <button class="good" disabled={busy || (patterns.size === 0 && request.always.length > 0)}>
+        {request.always.length === 0 ? "Allow this call" : `Allow ${count(patterns.size, "pattern")} always`}
+      </button>
+    </form>
+  );
+}
+
+function Message({ busy, send }: FormProps): JSX.Element {
+  const [text, setText] = useState("");
+  const first = useFocus<HTMLTextAreaElement>();
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    void send({ decision: PromptDecision.REJECT, message: text });
+  };
+  return (
+    <form id="form-message" class="form" onSubmit={submit}>
+      <label>
+        Tell the model why, and what to do instead
+        <textarea ref={first} rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      </label>
+      <button class="bad" disabled={busy || text.trim() === ""}>
+        Reject with this message
+      </button>
+    </form>
+  );
+}
+
+function Instead({ input, busy, send }: FormProps & { input: string }): JSX.Element {
+  const [text, setText] = useState(() => pretty(input));
+  const first = useFocus<HTMLTextAreaElement>();
+  const problem = syntax(text);
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    void send({ decision: PromptDecision.INSTEAD, inputJson: text });
+  };
+  return (
+    <form id="form-instead" class="form" onSubmit={submit}>
+      <label>
+        Run this input in the place of the model's
+        <textarea
+          ref={first}
+          class="code"
+          rows={Math.min(20, Math.max(6, text.split("\n").length + 1))}
+          spellcheck={false}
+          value={text}
+          aria-invalid={problem !== ""}
+          aria-describedby="instead-problem"
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      </label>
+      <p id="instead-problem" class="bad">
+        {problem}
+      </p>
+      <button class="good" disabled={busy || problem !== ""}>
+        Allow with this input
+      </button>
+    </form>
+  );
+}
+
+function syntax(text: string): string {
+  try {
+    JSON.parse(text);
+    return "";
+  } catch (error) {
+    return `This is no JSON: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}

@@ -1,0 +1,225 @@
+// The sessions: a list, and what the chosen one owns: todos, standing approvals, calls.
+
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { at, permissions, problem, sessions as service } from "../api";
+import { rows, version } from "../calls";
+import { sessionRows, type SessionRow } from "../filters";
+import { announce } from "../notices";
+import { open, subject } from "../prompts";
+import { address, go, place } from "../route";
+import { decisions, setTodos, todos } from "../sessions";
+import { count, moment, short, visible } from "../text";
+import { GrantReach, type Grant } from "../gen/toolgate/v1/prompt_pb";
+import type { Todo } from "../gen/toolgate/v1/session_service_pb";
+import { CallLink } from "./Calls";
+import { ListBox } from "./Rows";
+import { State } from "./State";
+
+/** Shows the list of sessions and the one that is chosen. */
+export function Sessions(): JSX.Element {
+  const chosen = place.value.id;
+  const all = sessionRows.value;
+  useEffect(() => {
+    if (chosen === "" && all.length > 0) go("sessions", all[0]!.id, "replace");
+  }, [chosen, all.length > 0]);
+  return (
+    <div class="split">
+      <section class="side" aria-label="Sessions">
+        <ListBox
+          items={all}
+          id={(one) => one.id}
+          chosen={chosen}
+          onChoose={(id) => go("sessions", id, "replace")}
+          height={58}
+          label="Sessions, the latest first"
+          name="sessions"
+          render={(one) => <SessionItem one={one} />}
+          empty={<p>There are no sessions yet.</p>}
+        />
+      </section>
+      <section class="main" aria-label="Session">
+        {chosen === "" ? <div class="blank" /> : <SessionPanel key={chosen} id={chosen} />}
+      </section>
+    </div>
+  );
+}
+
+function SessionItem({ one }: { one: SessionRow }): JSX.Element {
+  return (
+    <>
+      <span class="line">
+        <b class="clip">{short(one.id, 60)}</b>
+        {one.waiting > 0 && <span class="tag warn">{one.waiting} waiting</span>}
+      </span>
+      <span class="line dim">
+        {count(one.calls, "call")}
+        {one.open > 0 && `, ${one.open} not ended`}
+        <span class="end">{moment(one.latest)}</span>
+      </span>
+    </>
+  );
+}
+
+function SessionPanel({ id }: { id: string }): JSX.Element {
+  void version.value;
+  const [grants, setGrants] = useState<Grant[]>([]);
+  const [wrong, setWrong] = useState("");
+  const decided = decisions.value;
+  useEffect(() => {
+    let stopped = false;
+    service.getSession({ sessionId: id }).then(
+      ({ session }) => {
+        if (stopped || session === undefined) return;
+        setTodos(id, session.todos);
+        setGrants(session.grants);
+        setWrong("");
+      },
+      (error: unknown) => !stopped && setWrong(problem(error)),
+    );
+    return () => {
+      stopped = true;
+    };
+  }, [id, decided]);
+  const prompts = [...open.value.values()].filter((prompt) => prompt.sessionId === id);
+  return (
+    <article class="session fill scroll" aria-labelledby="session-title" tabIndex={0}>
+      <h2 id="session-title">{visible(id)}</h2>
+      {wrong !== "" && (
+        <p class="bad" role="alert">
+          {wrong}
+        </p>
+      )}
+      {prompts.length > 0 && (
+        <section>
+          <h3>Prompts that wait</h3>
+          <ul>
+            {prompts.map((prompt) => (
+              <li key={prompt.promptId}>
+                <a href={address("prompts", prompt.promptId)}>{subject(prompt)}</a>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      <Todos list={todos.value.get(id) ?? []} />
+      <Grants list={grants} onRevoked={(gone) => setGrants(grants.filter((grant) => grant.grantId !== gone))} />
+      <Latest session={id} />
+    </article>
+  );
+}
+
+const MARKS: Record<string, [sign: string, word: string]> = {
+  pending: ["○", "to do"],
+  in_progress: ["◐", "in progress"],
+  completed: ["●", "done"],
+  cancelled: ["✕", "cancelled"],
+};
+
+function Todos({ list }: { list: Todo[] }): JSX.Element {
+  const done = list.filter((todo) => todo.status === "completed").length;
+  return (
+    <section aria-labelledby="todos-title">
+      <h3 id="todos-title">Todos {list.length > 0 && <span class="dim">{`${done} of ${list.length} done`}</span>}</h3>
+      {list.length === 0 ? (
+        <p class="dim">The session has no todos.</p>
+      ) : (
+        <ul class="todos">
+          {list.map((todo, index) => {
+            const [sign, word] = MARKS[todo.status] ?? ["?", todo.status];
+            return (
+              <li key={index} class={`todo ${MARKS[todo.status] === undefined ? "" : todo.status}`}>
+                <span aria-hidden="true">{sign}</span>
+                <span class="sr">{visible(word)}: </span>
+                <span>{visible(todo.content)}</span>
+                {todo.priority === "high" && <span class="tag warn">high</span>}
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function until(grant: Grant): string {
+  const parts = {
+    [GrantReach.UNSPECIFIED]: "",
+    [GrantReach.RUN]: "while the service runs",
+    [GrantReach.SESSION]: "in this session",
+    [GrantReach.WORKSPACE]: "for good",
+  };
+  const expires = at(grant.scope?.expireTime);
+  const most = grant.scope?.maxUses ?? 0;
+  return [
+    parts[grant.scope?.reach ?? GrantReach.UNSPECIFIED],
+    expires === undefined ? "" : `until ${moment(expires)}`,
+    most === 0 ? count(Number(grant.useCount), "use") : `${grant.useCount} of ${most} uses`,
+    grant.grantedBy === "" ? "" : `by ${short(grant.grantedBy, 60)}`,
+  ]
+    .filter((part) => part !== "")
+    .join(", ");
+}
+
+function Grants({ list, onRevoked }: { list: Grant[]; onRevoked: (id: string) => void }): JSX.Element {
+  const revoke = async (grant: Grant): Promise<void> => {
+    try {
+      await permissions.revokeGrant({ grantId: grant.grantId });
+      onRevoked(grant.grantId);
+      announce("Taken back: it is asked again.");
+    } catch (error) {
+      announce(problem(error));
+    }
+  };
+  return (
+    <section aria-labelledby="grants-title">
+      <h3 id="grants-title">Allowed from now on</h3>
+      {list.length === 0 ? (
+        <p class="dim">Nothing beyond what the rules allow.</p>
+      ) : (
+        <ul class="grants">
+          {list.map((grant) => (
+            <li key={grant.grantId}>
+              <span>
+                <b>{visible(grant.permission)}</b> <code>{visible(grant.pattern)}</code>{" "}
+                <span class="dim">{until(grant)}</span>
+              </span>
+              <button
+                type="button"
+                class="small"
+                aria-label={`Take back ${grant.permission} ${grant.pattern}`}
+                onClick={() => void revoke(grant)}
+              >
+                Take back
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+const LATEST = 20;
+
+function Latest({ session }: { session: string }): JSX.Element {
+  const list = useMemo(
+    () =>
+      rows()
+        .filter((row) => row.session === session)
+        .slice(0, LATEST),
+    [session, version.value],
+  );
+  return (
+    <section aria-labelledby="latest-title">
+      <h3 id="latest-title">Latest calls</h3>
+      <ul class="plain">
+        {list.map((row) => (
+          <li key={row.id}>
+            <State state={row.state} why={row.reason} /> <CallLink row={row} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

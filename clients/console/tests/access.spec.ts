@@ -1,0 +1,84 @@
+// Everybody: no violations that axe finds, in any part of the page, light and dark, wide and narrow.
+
+import AxeBuilder from "@axe-core/playwright";
+import type { Page } from "@playwright/test";
+import { ASK, expect, test } from "./service";
+
+const LIVE = '[data-live="true"]';
+
+async function check(page: Page, name: string): Promise<void> {
+  await page.screenshot({ path: test.info().outputPath(`${name}.png`) });
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const found = violations.map(({ id, nodes }) => `${name}: ${id}: ${nodes.map((node) => node.html).join(" | ")}`);
+  expect(found).toEqual([]);
+}
+
+for (const colorScheme of ["light", "dark"] as const) {
+  test(`axe finds nothing in the ${colorScheme} page`, async ({ page, start }) => {
+    test.setTimeout(300_000);
+    const service = await start({ config: ASK, env: { OPENCODE_ENABLE_QUESTION_TOOL: "1" } });
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    const todos = ["completed", "in_progress", "pending", "cancelled"].map((status) => ({
+      id: status,
+      content: `A task that is ${status}`,
+      status,
+      priority: "high",
+    }));
+    await service.run("todowrite", { todos });
+    await service.run("read", { filePath: service.path("nothing") });
+    service.write("a.txt", "one\ntwo\n");
+    await service.run("read", { filePath: service.path("a.txt") });
+    const edit = { filePath: service.path("a.txt"), oldString: "two", newString: "three" };
+    void service.run("edit", edit, { callId: "edit" }).catch(() => undefined);
+    await page.goto(service.url);
+    await page.locator(LIVE).waitFor();
+    await expect(page.getByRole("option", { name: /waiting/ })).toBeVisible();
+    await check(page, "calls");
+    await page.goto(`${service.url}console/#/prompts`);
+    await expect(page.locator(".diff .added")).toBeVisible();
+    await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
+    await check(page, "diff");
+    await page.keyboard.press("a");
+    await check(page, "always");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Change the input" }).click();
+    await check(page, "instead");
+    await page.goto(`${service.url}console/#/calls/edit`);
+    await expect(page.getByRole("tab", { name: "Output" })).toBeVisible();
+    await check(page, "call");
+    for (const tab of ["Events", "Input", "Result"]) {
+      await page.getByRole("tab", { name: tab }).click();
+      await check(page, tab.toLowerCase());
+    }
+    const question = { question: "Which?", header: "Choice", options: [{ label: "This", description: "One" }] };
+    void service.run("question", { questions: [question] }, { session: "q", callId: "q" }).catch(() => undefined);
+    await page.goto(`${service.url}console/#/calls/q`);
+    await expect(page.getByRole("radio", { name: "This" })).toBeVisible();
+    await check(page, "question");
+    await page.goto(`${service.url}console/#/timeline`);
+    await expect(page.getByRole("listbox").getByRole("option").first()).toBeVisible();
+    await check(page, "timeline");
+    await page.goto(`${service.url}console/#/sessions/demo`);
+    await expect(page.getByText("A task that is pending")).toBeVisible();
+    await check(page, "sessions");
+    await page.keyboard.press("?");
+    await check(page, "help");
+    await page.keyboard.press("Escape");
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.goto(`${service.url}console/#/calls/edit`);
+    await expect(page.getByRole("tab", { name: "Output" })).toBeVisible();
+    await check(page, "narrow");
+    await service.kill();
+    await expect(page.getByText("Not connected.")).toBeVisible();
+    await check(page, "offline");
+  });
+}
+
+test("axe finds nothing in the login", async ({ page, start }) => {
+  const service = await start({ tokens: "alice alice-has-a-token-of-32-letters calls.read\n", token: "x" });
+  await page.goto(service.url);
+  await page.getByLabel("Token").fill("wrong");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("alert")).toBeVisible();
+  await check(page, "login");
+});

@@ -1,0 +1,289 @@
+//! `/console/`: a page for the people in the loop, served on the port that it calls by gRPC-Web.
+//!
+//! Its files are built from `clients/console` and are part of the program. They hold nothing secret, so that they are for
+//! everybody: what the page shows it asks for with the token that its user gives it.
+//!
+//! *Invariant:* nothing but the files that are named here is served, with headers that let the page run no code and reach no
+//! server but its own.
+
+use std::future::{Ready, ready};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::Either;
+use sha2::{Digest as _, Sha256};
+use tonic::body::Body;
+use tonic::codegen::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+use tower::{Layer, Service};
+
+/// Where the page is.
+pub(crate) const PATH: &str = "/console/";
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// What the page may do: run its own script, look as its own sheet says, and call where it came from. Nothing may frame it,
+/// so that no other page gets a person to press its buttons.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// The files, by their names below [`PATH`].
+const FILES: [(&str, &str, &str); 4] = [
+    ("", HTML, include_str!("console/index.html")),
+    (
+        "app.js",
+        "text/javascript; charset=utf-8",
+        include_str!("console/app.js"),
+    ),
+    ("app.css", "text/css; charset=utf-8", include_str!("console/app.css")),
+    ("icon.svg", "image/svg+xml", include_str!("console/icon.svg")),
+];
+
+struct File {
+    name: &'static str,
+    kind: &'static str,
+    content: &'static str,
+    etag: HeaderValue,
+}
+
+/// Takes the requests for the page out of those for a service, if the page is wanted.
+#[derive(Clone)]
+pub(crate) struct ConsoleLayer(Option<Arc<[File]>>);
+
+impl ConsoleLayer {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self(is_on.then(|| FILES.into_iter().map(File::new).collect()))
+    }
+}
+
+impl<S> Layer<S> for ConsoleLayer {
+    type Service = Console<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Console {
+            files: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+/// Sends each request where it belongs.
+#[derive(Clone)]
+pub(crate) struct Console<S> {
+    files: Option<Arc<[File]>>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Console<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Either<Ready<Result<Response<Body>, S::Error>>, S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match self.files.as_ref().and_then(|files| answer(files, &request)) {
+            Some(response) => Either::Left(ready(Ok(response))),
+            None => Either::Right(self.inner.call(request)),
+        }
+    }
+}
+
+impl File {
+    fn new((name, kind, content): (&'static str, &'static str, &'static str)) -> Self {
+        let digest = Sha256::digest(content.as_bytes());
+        let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            name,
+            kind,
+            content,
+            etag: HeaderValue::from_str(&format!("\"{hex}\"")).expect("quotes and digits may stand in a header"),
+        }
+    }
+
+    fn response(&self, request: &Request<Body>) -> Response<Body> {
+        let is_known = is_among(request.headers(), &self.etag);
+        let body = match (is_known, request.method()) {
+            (false, &Method::GET) => Body::new(self.content.to_owned()),
+            (true | false, _) => Body::empty(),
+        };
+        let mut response = Response::new(body);
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.kind));
+        headers.insert(ETAG, self.etag.clone());
+        guard(response)
+    }
+}
+
+/// Answers what is meant for the page.
+fn answer(files: &[File], request: &Request<Body>) -> Option<Response<Body>> {
+    let path = request.uri().path();
+    let Some(name) = path.strip_prefix(PATH) else {
+        // Where people arrive who have been told the address of the service only.
+        return ["/", "/console"].contains(&path).then(to_the_page);
+    };
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "the console is only read\n");
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return Some(response);
+    }
+    let file = files.iter().find(|file| file.name == name);
+    Some(match file {
+        Some(file) => file.response(request),
+        None => plain(StatusCode::NOT_FOUND, "the console has no such file\n"),
+    })
+}
+
+fn to_the_page() -> Response<Body> {
+    let mut response = plain(StatusCode::TEMPORARY_REDIRECT, "the console is at /console/\n");
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(PATH));
+    response
+}
+
+fn plain(code: StatusCode, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::new(text.to_owned()));
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    guard(response)
+}
+
+fn guard(mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        // Kept, but asked for again each time: after an update nobody works with an old page.
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (OPENER_POLICY, "same-origin"),
+        (RESOURCE_POLICY, "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Says whether the client has this version. The comparison is the weak one, as HTTP wants it here.
+fn is_among(headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter();
+    let mut tags = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','));
+    tags.any(|tag| {
+        let tag = tag.trim();
+        tag == "*" || tag.strip_prefix("W/").unwrap_or(tag).as_bytes() == etag.as_bytes()
+    })
+}
+
+/// Says whether an origin is that of the page itself: of the scheme, name and port that this request came to.
+///
+/// The name must be an address or `localhost`. Any other name may belong to somebody who made it lead here: a page of that
+/// name would count as of the same origin. Such names, as a proxy or a certificate may need them, are for `listen.origins`.
+pub(crate) fn is_own_origin<B>(origin: &HeaderValue, request: &Request<B>) -> bool {
+    let is_tls = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>().is_some();
+    let scheme = if is_tls { "https://" } else { "http://" };
+    let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let (Ok(origin), Some(authority)) = (origin.to_str(), authority.or_else(header)) else {
+        return false;
+    };
+    origin
+        .strip_prefix(scheme)
+        .is_some_and(|page| page.eq_ignore_ascii_case(authority) && is_certain(authority))
+}
+
+/// Says whether a host, with or without a port, can lead to one machine only, whoever asks which.
+fn is_certain(authority: &str) -> bool {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() => (None, port.strip_prefix(':')),
+            Some(_) | None => return false,
+        },
+        None => match authority.split_once(':') {
+            Some((host, port)) => (Some(host), Some(port)),
+            None => (Some(authority), None),
+        },
+    };
+    port.is_none_or(|port| port.parse::<u16>().is_ok())
+        && host.is_none_or(|host| host.eq_ignore_ascii_case("localhost") || host.parse::<Ipv4Addr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(host: &str) -> Request<()> {
+        Request::builder().header(HOST, host).body(()).unwrap()
+    }
+
+    #[test]
+    fn only_the_page_itself_is_of_its_origin() {
+        let check = |origin: &str, host: &str, expected: bool| {
+            let value = HeaderValue::from_str(origin).unwrap();
+            assert_eq!(is_own_origin(&value, &request(host)), expected, "{origin} to {host}");
+        };
+        check("http://127.0.0.1:50551", "127.0.0.1:50551", true);
+        check("http://localhost:50551", "localhost:50551", true);
+        check("http://LOCALHOST:50551", "localhost:50551", true);
+        check("http://[::1]:50551", "[::1]:50551", true);
+        check("http://10.1.2.3", "10.1.2.3", true);
+        // Another program of this machine, another name of it, another scheme.
+        check("http://127.0.0.1:3000", "127.0.0.1:50551", false);
+        check("http://localhost:50551", "127.0.0.1:50551", false);
+        check("https://127.0.0.1:50551", "127.0.0.1:50551", false);
+        // A name that was made to lead here.
+        check("http://evil.example:50551", "evil.example:50551", false);
+        check("http://127.0.0.1.evil.example", "127.0.0.1.evil.example", false);
+        check("http://localhost.evil.example", "localhost.evil.example", false);
+        for nonsense in [
+            "null",
+            "",
+            "http://",
+            "http://[::1",
+            "http://[evil]:1",
+            "http://127.0.0.1:1:2",
+        ] {
+            let host = nonsense.strip_prefix("http://").unwrap_or_default();
+            check(nonsense, host, false);
+        }
+    }
+
+    #[test]
+    fn a_version_is_recognised() {
+        let etag = HeaderValue::from_static("\"ab\"");
+        for (given, expected) in [
+            ("\"ab\"", true),
+            ("W/\"ab\"", true),
+            ("\"x\", \"ab\"", true),
+            ("*", true),
+            ("\"abc\"", false),
+            ("ab", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_str(given).unwrap());
+            assert_eq!(is_among(&headers, &etag), expected, "{given}");
+        }
+    }
+}
