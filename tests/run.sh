@@ -12,7 +12,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java)
 suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
-suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents "
+suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console "
 wanted=" $* "
 summary=()
 not_run=()
@@ -74,6 +74,11 @@ documentation() {
 # The example agents, each on a terminal of its own.
 agents() {
     tests/agents/run.sh setup && tests/agents/run.sh test
+}
+
+# The page for browsers, in a real one.
+console() {
+    clients/console/run.sh check && CONSOLE_CALLS="${CONSOLE_CALLS:-1000}" clients/console/run.sh test
 }
 
 # client LANGUAGE: what a library has to show by itself; then the service is played through it.
@@ -185,6 +190,10 @@ if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
     cannot agents "they need the libraries for Python and TypeScript"
 else
     suite agents agents
+fi
+if wants console; then
+    reason="$(clients/console/run.sh setup </dev/null)" || cannot console "$reason"
+    [[ -n "$reason" ]] || suite console console
 fi
 suite documentation documentation
 
