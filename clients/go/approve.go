@@ -1,0 +1,240 @@
+package toolgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
+)
+
+// PromptHandler decides about a prompt. Its context ends when the prompt is settled elsewhere, with the cause
+// [ErrPromptEnded]. An error leaves the prompt to others, and is reported.
+type PromptHandler func(ctx context.Context, prompt *Prompt) (Decision, error)
+
+// Approver answers prompts.
+type Approver struct {
+	// Name is recorded with the decisions and shown to others.
+	Name string
+	// Workspace is whose prompts it sees; empty for the one of the client, or else all.
+	Workspace string
+	// SessionIDs are the sessions whose prompts it sees; none for all.
+	SessionIDs []string
+	// Handle is called once for each prompt, each time in a goroutine of its own.
+	Handle PromptHandler
+	// OnReady, if set, is called when the prompts that were open are known, again after each reconnection.
+	OnReady func()
+	// OnReply, if set, is told what became of each reply. OnReady and OnReply are called one after the other and should
+	// return soon.
+	OnReply func(Reply)
+	// OnError, if set, is told of each prompt that Handle failed on, from the goroutine of Handle.
+	OnError func(prompt *Prompt, err error)
+}
+
+// Reply is what became of a reply.
+type Reply struct {
+	// PromptID is the prompt.
+	PromptID string
+	// Result says what became of the reply.
+	Result ReplyResult
+	// Message is a sentence for a person, if it was not accepted.
+	Message string
+	// Prompt is the prompt as it stands; nil if there is none.
+	Prompt *Prompt
+}
+
+// Approve answers prompts until ctx ends, and returns why it ended. It reconnects by itself: a prompt is handled once, and a
+// reply whose connection broke is sent again. It returns when all handlers have.
+func (c *Client) Approve(ctx context.Context, approver Approver) error {
+	if approver.Handle == nil {
+		return invalid("an approver needs Handle")
+	}
+	if approver.Workspace == "" {
+		approver.Workspace = c.config.context.Workspace
+	}
+	handling, end := context.WithCancelCause(ctx)
+	a := &approvals{
+		Approver: approver, client: c, ctx: handling,
+		known: map[string]context.CancelCauseFunc{}, unanswered: map[string]*toolgatev1.PromptReply{},
+	}
+	err := c.keepOpen(ctx, a.run)
+	end(err)
+	a.handlers.Wait()
+	return err
+}
+
+// approvals is what outlives the streams of one Approve.
+type approvals struct {
+	Approver
+	client   *Client
+	ctx      context.Context
+	handlers sync.WaitGroup
+
+	mutex sync.Mutex
+	// The prompts that are open, as far as is known: each has or had a handler.
+	known map[string]context.CancelCauseFunc
+	// The replies whose result has not come, by their ids.
+	unanswered map[string]*toolgatev1.PromptReply
+	channel    *sender[*toolgatev1.ChannelRequest]
+}
+
+func (a *approvals) run(ctx context.Context, worked func()) error {
+	stream, err := openStream(ctx, a.client.config.stall, a.open)
+	if err != nil {
+		return err
+	}
+	defer stream.close()
+	defer a.disconnect()
+	listed := map[string]bool{}
+	for {
+		message, err := stream.next()
+		if err != nil {
+			return toError(stream.ctx, err)
+		}
+		worked()
+		switch message := message.GetMessage().(type) {
+		case *toolgatev1.ChannelResponse_PromptAdded:
+			prompt := newPrompt(message.PromptAdded.GetPrompt())
+			if listed != nil {
+				listed[prompt.ID] = true
+			}
+			a.added(prompt)
+		case *toolgatev1.ChannelResponse_SnapshotEnd:
+			a.keepOnly(listed)
+			listed = nil
+			if a.OnReady != nil {
+				a.OnReady()
+			}
+		case *toolgatev1.ChannelResponse_PromptResolved:
+			a.ended(message.PromptResolved.GetPrompt().GetPromptId())
+		case *toolgatev1.ChannelResponse_ReplyResult:
+			a.answered(message.ReplyResult)
+		default:
+			// Opened, a heartbeat, or a prompt that changed and is still open: nothing to do.
+		}
+	}
+}
+
+// open opens the channel and sends again what was not answered on the one before.
+func (a *approvals) open(ctx context.Context) (func() (*toolgatev1.ChannelResponse, error), error) {
+	channel, err := a.client.permissions.Channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sender := &sender[*toolgatev1.ChannelRequest]{send: channel.Send, close: channel.CloseSend}
+	open := &toolgatev1.ChannelOpen{
+		Name: a.Name, Filter: &toolgatev1.PromptFilter{Workspace: a.Workspace, SessionIds: a.SessionIDs},
+	}
+	// What cannot be sent says why when something is received.
+	_ = sender.Send(&toolgatev1.ChannelRequest{Message: &toolgatev1.ChannelRequest_Open{Open: open}})
+	a.mutex.Lock()
+	a.channel = sender
+	unanswered := slices.Collect(maps.Values(a.unanswered))
+	a.mutex.Unlock()
+	for _, reply := range unanswered {
+		_ = sender.Send(replyRequest(reply))
+	}
+	return channel.Recv, nil
+}
+
+func (a *approvals) disconnect() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.channel = nil
+}
+
+func replyRequest(reply *toolgatev1.PromptReply) *toolgatev1.ChannelRequest {
+	return &toolgatev1.ChannelRequest{Message: &toolgatev1.ChannelRequest_Reply{Reply: reply}}
+}
+
+func (a *approvals) added(prompt *Prompt) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if _, known := a.known[prompt.ID]; known {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	a.known[prompt.ID] = cancel
+	a.handlers.Go(func() { a.handle(ctx, prompt) })
+}
+
+func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
+	var decision Decision
+	err := guarded(func() (err error) {
+		decision, err = a.Handle(ctx, prompt)
+		return err
+	})
+	if ctx.Err() != nil {
+		// Nobody waits for the decision any more; a handler that says so has not failed.
+		if err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
+			return
+		}
+	}
+	var reply *toolgatev1.PromptReply
+	if err == nil && !decision.leaves() {
+		reply, err = decision.reply(prompt)
+	}
+	if err != nil {
+		if a.OnError != nil {
+			a.OnError(prompt, fmt.Errorf("toolgate: no decision about prompt %s: %w", prompt.ID, err))
+		}
+		return
+	}
+	if reply == nil {
+		return
+	}
+	a.mutex.Lock()
+	a.unanswered[reply.GetReplyId()] = reply
+	channel := a.channel
+	a.mutex.Unlock()
+	if channel != nil {
+		// What does not arrive stays unanswered, and is sent on the next channel.
+		_ = channel.Send(replyRequest(reply))
+	}
+}
+
+// ended forgets a prompt and ends its handler.
+func (a *approvals) ended(promptID string) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.forget(promptID)
+}
+
+func (a *approvals) forget(promptID string) {
+	if cancel, known := a.known[promptID]; known {
+		cancel(ErrPromptEnded)
+		delete(a.known, promptID)
+	}
+}
+
+// keepOnly forgets the prompts that ended while nobody told.
+func (a *approvals) keepOnly(open map[string]bool) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for promptID := range a.known {
+		if !open[promptID] {
+			a.forget(promptID)
+		}
+	}
+}
+
+func (a *approvals) answered(result *toolgatev1.PromptReplyResult) {
+	a.mutex.Lock()
+	_, asked := a.unanswered[result.GetReplyId()]
+	delete(a.unanswered, result.GetReplyId())
+	a.mutex.Unlock()
+	if !asked || a.OnReply == nil {
+		return
+	}
+	reply := Reply{
+		PromptID: result.GetPromptId(), Message: result.GetMessage(),
+		Result: word[ReplyResult](replyResultPrefix, result.GetResult()),
+	}
+	if prompt := result.GetPrompt(); prompt != nil {
+		reply.Prompt = newPrompt(prompt)
+	}
+	a.OnReply(reply)
+}

@@ -1,0 +1,180 @@
+package toolgate
+
+import (
+	"encoding/json"
+	"time"
+
+	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
+)
+
+// Prompt is a question to a person that a call waits on: for a permission, or the questions of a model.
+type Prompt struct {
+	// ID is the prompt's id.
+	ID string
+	// CallID, SessionID, Workspace, Agent and Tool are those of the call that waits.
+	CallID, SessionID, Workspace, Agent, Tool string
+	// Requester is who made the call; empty without authentication.
+	Requester string
+	// Created is when it was asked.
+	Created time.Time
+	// Expires is when it ends by itself; zero if it waits for ever.
+	Expires time.Time
+	// State says whether it still waits.
+	State PromptState
+	// InputDigest is the SHA-256 of the call's frozen input. Every reply of the library cites it, so that what was shown
+	// is what runs.
+	InputDigest string
+	// Editable says that the reply may be [Instead].
+	Editable bool
+	// Input is the call's frozen input, if the prompt is editable.
+	Input json.RawMessage
+	// Permission is what is asked for; nil if the prompt asks questions.
+	Permission *Permission
+	// Questions are what is asked; nil if the prompt asks for a permission.
+	Questions []Question
+	// Resolution is how it ended; nil while it is open.
+	Resolution *Resolution
+
+	message *toolgatev1.Prompt
+}
+
+// Permission is what is asked when a tool needs one.
+type Permission struct {
+	// Name is the permission: `bash`, `edit`, `external_directory`, …
+	Name string
+	// Patterns are what the tool is about to touch.
+	Patterns []string
+	// Always is what a reply of [Always] would allow from now on.
+	Always []string
+	// Title is a short line for the person.
+	Title string
+	// Metadata is what the person should see: the diff of an edit, for instance.
+	Metadata map[string]any
+	// Parts are what a compound request consists of, such as the commands of a shell line.
+	Parts []PermissionPart
+}
+
+// Diff returns the change that is asked for as a unified diff, or an empty text.
+func (p *Permission) Diff() string {
+	diff, _ := p.Metadata["diff"].(string)
+	return diff
+}
+
+// PermissionPart is one part of a compound request.
+type PermissionPart struct {
+	// Text is the source text.
+	Text string
+	// Arguments are the words that a program gets, its name first; empty if the part starts none.
+	Arguments []string
+	// Patterns are everything that the part is judged as.
+	Patterns []string
+	// Always are the patterns of the request that come from this part.
+	Always []string
+	// Paths are those that it touches, as far as they are known.
+	Paths []string
+	// Unclear says why nobody can say what the part does; empty if it is clear.
+	Unclear string
+	// Action is the verdict: ALLOW or ASK.
+	Action string
+}
+
+// Question is one question of a model.
+type Question struct {
+	// Text is the whole question.
+	Text string
+	// Header is a very short label.
+	Header string
+	// Options may be chosen, by their labels.
+	Options []QuestionOption
+	// Multiple says that several may be chosen.
+	Multiple bool
+	// Custom says that an own answer makes sense.
+	Custom bool
+}
+
+// QuestionOption is one choice.
+type QuestionOption struct {
+	// Label is what is chosen.
+	Label string
+	// Description says what it means.
+	Description string
+}
+
+// Resolution is how a prompt ended.
+type Resolution struct {
+	// Decision is ONCE, ALWAYS, REJECT, ANSWER or INSTEAD; empty if nobody decided.
+	Decision string
+	// Message is feedback for the model.
+	Message string
+	// Time is when it ended.
+	Time time.Time
+	// ResolvedBy is who replied.
+	ResolvedBy string
+	// Answers are the answers to questions, in their order.
+	Answers [][]string
+}
+
+// Proto returns the message of the contract, which has more.
+func (p *Prompt) Proto() *toolgatev1.Prompt { return p.message }
+
+// Title returns a line that says what is asked.
+func (p *Prompt) Title() string {
+	if p.Permission != nil {
+		return p.Permission.Title
+	}
+	if len(p.Questions) > 0 {
+		return p.Questions[0].Text
+	}
+	return ""
+}
+
+func newPrompt(message *toolgatev1.Prompt) *Prompt {
+	prompt := &Prompt{
+		ID: message.GetPromptId(), CallID: message.GetCallId(), SessionID: message.GetSessionId(),
+		Workspace: message.GetWorkspace(), Agent: message.GetAgent(), Tool: message.GetTool(),
+		Requester: message.GetRequester(), Created: timeOf(message.GetCreateTime()),
+		Expires: timeOf(message.GetExpireTime()), State: word[PromptState](promptStatePrefix, message.GetState()),
+		InputDigest: message.GetInputDigest(), Editable: message.GetEditable(),
+		Input: json.RawMessage(message.GetInputJson()), Resolution: newResolution(message.GetResolution()),
+		message: message,
+	}
+	if permission := message.GetPermission(); permission != nil {
+		prompt.Permission = &Permission{
+			Name: permission.GetPermission(), Patterns: permission.GetPatterns(), Always: permission.GetAlways(),
+			Title: permission.GetTitle(), Metadata: permission.GetMetadata().AsMap(),
+			Parts: each(permission.GetParts(), newPermissionPart),
+		}
+	}
+	if questions := message.GetQuestions(); questions != nil {
+		prompt.Questions = each(questions.GetQuestions(), newQuestion)
+	}
+	return prompt
+}
+
+func newPermissionPart(part *toolgatev1.PermissionPart) PermissionPart {
+	return PermissionPart{
+		Text: part.GetText(), Arguments: part.GetArguments(), Patterns: part.GetPatterns(), Always: part.GetAlways(),
+		Paths: part.GetPaths(), Unclear: part.GetUnclear(), Action: word[string](actionPrefix, part.GetAction()),
+	}
+}
+
+func newQuestion(question *toolgatev1.Question) Question {
+	return Question{
+		Text: question.GetQuestion(), Header: question.GetHeader(), Multiple: question.GetMultiple(),
+		Custom: question.GetCustom(),
+		Options: each(question.GetOptions(), func(option *toolgatev1.QuestionOption) QuestionOption {
+			return QuestionOption{option.GetLabel(), option.GetDescription()}
+		}),
+	}
+}
+
+func newResolution(resolution *toolgatev1.PromptResolution) *Resolution {
+	if resolution == nil {
+		return nil
+	}
+	return &Resolution{
+		Decision: word[string](decisionPrefix, resolution.GetDecision()), Message: resolution.GetMessage(),
+		Time: timeOf(resolution.GetTime()), ResolvedBy: resolution.GetResolvedBy(),
+		Answers: each(resolution.GetAnswers(), (*toolgatev1.QuestionAnswer).GetValues),
+	}
+}

@@ -1,0 +1,220 @@
+package io.toolgate;
+
+import io.toolgate.v1.ChannelOpen;
+import io.toolgate.v1.ChannelRequest;
+import io.toolgate.v1.ChannelResponse;
+import io.toolgate.v1.PermissionServiceGrpc;
+import io.toolgate.v1.PromptReply;
+import io.toolgate.v1.PromptReplyResult;
+import io.toolgate.v1.PromptState;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.FutureTask;
+
+/**
+ * Answers prompts with a handler until it is closed, over as many connections as it takes.
+ *
+ * <p>Each prompt is handled once. A reply whose connection broke is sent again, and counts once.
+ */
+public final class Approvals implements AutoCloseable {
+    private final ApprovalOptions options;
+    private final PromptHandler handler;
+    private final Executor executor;
+    private final StreamLoop<ChannelRequest, ChannelResponse> loop;
+    /** The prompts that are open as far as is known, and those whose reply has not been heard. */
+    private final Map<String, Handling> handlings = new LinkedHashMap<>();
+    /** Those that the service has named since the stream was opened; null once it has named all. */
+    private Set<String> snapshot;
+
+    private RpcStream<ChannelRequest, ChannelResponse> stream;
+
+    /** One prompt; guarded by the approvals. */
+    private static final class Handling {
+        private final Prompt prompt;
+        private FutureTask<Void> task;
+        private PromptReply unheard;
+
+        Handling(Prompt prompt) {
+            this.prompt = prompt;
+        }
+    }
+
+    Approvals(Rpc rpc, Executor executor, ApprovalOptions options, PromptHandler handler) {
+        this.options = options;
+        this.handler = handler;
+        this.executor = executor;
+        this.loop = new StreamLoop<>(rpc, PermissionServiceGrpc.getChannelMethod(), new ChannelSession());
+        loop.start(executor);
+    }
+
+    /**
+     * Tells when the approvals are over: after {@link #close()}, or with a {@link ToolgateException} if the service refuses
+     * them, for want of a right for instance.
+     *
+     * @return completes at the end
+     */
+    public CompletableFuture<Void> done() {
+        return loop.done();
+    }
+
+    /** Interrupts the handlers and leaves the prompts that are open to others. */
+    @Override
+    public void close() {
+        loop.close();
+        List<Handling> left;
+        synchronized (this) {
+            left = List.copyOf(handlings.values());
+            handlings.clear();
+        }
+        left.forEach(handling -> handling.task.cancel(true));
+    }
+
+    private final class ChannelSession implements StreamLoop.Session<ChannelRequest, ChannelResponse> {
+        @Override
+        public void begin(RpcStream<ChannelRequest, ChannelResponse> opened) throws InterruptedException {
+            ChannelOpen.Builder open =
+                    ChannelOpen.newBuilder().setName(options.name()).setFilter(options.filter());
+            synchronized (Approvals.this) {
+                snapshot = new HashSet<>();
+            }
+            opened.send(ChannelRequest.newBuilder().setOpen(open).build());
+            synchronized (Approvals.this) {
+                stream = opened;
+            }
+        }
+
+        @Override
+        public void received(ChannelResponse message) {
+            switch (message.getMessageCase()) {
+                case PROMPT_ADDED -> added(message.getPromptAdded().getPrompt());
+                case SNAPSHOT_END -> snapshotEnded();
+                case PROMPT_RESOLVED -> resolved(message.getPromptResolved().getPrompt().getPromptId());
+                case REPLY_RESULT -> heard(message.getReplyResult());
+                case OPENED, HEARTBEAT, PROMPT_UPDATED, MESSAGE_NOT_SET -> {}
+            }
+        }
+
+        @Override
+        public void lost(ToolgateException failure) {
+            synchronized (Approvals.this) {
+                stream = null;
+            }
+            options.listener().lost(failure);
+        }
+    }
+
+    private void added(io.toolgate.v1.Prompt proto) {
+        Handling handling = new Handling(Prompt.of(proto));
+        synchronized (this) {
+            if (snapshot != null) {
+                snapshot.add(proto.getPromptId());
+            }
+            if (handlings.putIfAbsent(proto.getPromptId(), handling) != null) {
+                return;
+            }
+            handling.task = new FutureTask<>(() -> handle(handling), null);
+        }
+        executor.execute(handling.task);
+    }
+
+    private void handle(Handling handling) {
+        try {
+            Decision decision = handler.decide(handling.prompt);
+            if (decision != null && !(decision instanceof Decision.Leave)) {
+                reply(handling, Replies.reply(handling.prompt, decision));
+            }
+        } catch (InterruptedException ended) {
+            // Nobody waits for the decision any more.
+            Thread.currentThread().interrupt();
+        } catch (Exception failure) {
+            if (!handling.task.isCancelled()) {
+                options.listener().failed(handling.prompt, failure);
+            }
+        }
+    }
+
+    private void reply(Handling handling, PromptReply reply) throws InterruptedException {
+        RpcStream<ChannelRequest, ChannelResponse> current;
+        synchronized (this) {
+            handling.unheard = reply;
+            current = stream;
+        }
+        send(current, reply);
+    }
+
+    /** What does not get through here is sent again when the next stream has told its snapshot. */
+    private static void send(RpcStream<ChannelRequest, ChannelResponse> stream, PromptReply reply)
+            throws InterruptedException {
+        if (stream != null) {
+            stream.send(ChannelRequest.newBuilder().setReply(reply).build());
+        }
+    }
+
+    private void snapshotEnded() {
+        List<Handling> gone = new ArrayList<>();
+        List<PromptReply> unheard = new ArrayList<>();
+        RpcStream<ChannelRequest, ChannelResponse> current;
+        synchronized (this) {
+            for (Handling handling : List.copyOf(handlings.values())) {
+                if (handling.unheard != null) {
+                    unheard.add(handling.unheard);
+                } else if (!snapshot.contains(handling.prompt.id())) {
+                    handlings.remove(handling.prompt.id());
+                    gone.add(handling);
+                }
+            }
+            snapshot = null;
+            current = stream;
+        }
+        gone.forEach(this::end);
+        try {
+            for (PromptReply reply : unheard) {
+                send(current, reply);
+            }
+        } catch (InterruptedException closed) {
+            Thread.currentThread().interrupt();
+        }
+        options.listener().ready();
+    }
+
+    private void resolved(String promptId) {
+        Handling handling;
+        synchronized (this) {
+            handling = handlings.get(promptId);
+            if (handling == null || handling.unheard != null) {
+                return;
+            }
+            handlings.remove(promptId);
+        }
+        end(handling);
+    }
+
+    private void end(Handling handling) {
+        if (handling.task.cancel(true)) {
+            options.listener().gone(handling.prompt);
+        }
+    }
+
+    private void heard(PromptReplyResult result) {
+        Handling handling;
+        synchronized (this) {
+            handling = handlings.get(result.getPromptId());
+            if (handling == null
+                    || handling.unheard == null
+                    || !handling.unheard.getReplyId().equals(result.getReplyId())) {
+                return;
+            }
+            handling.unheard = null;
+            if (result.getPrompt().getState() != PromptState.PROMPT_STATE_OPEN) {
+                handlings.remove(result.getPromptId());
+            }
+        }
+        options.listener().replied(handling.prompt, result);
+    }
+}

@@ -1,0 +1,187 @@
+package io.toolgate;
+
+import io.toolgate.v1.Attachment;
+import io.toolgate.v1.CallCompleted;
+import io.toolgate.v1.CallFailed;
+import io.toolgate.v1.FailureReason;
+import io.toolgate.v1.Timing;
+import io.toolgate.v1.Truncation;
+import java.util.List;
+import java.util.Map;
+
+/** How a call ended. A failed call is a result as well: its text tells the model what to do next. */
+public sealed interface CallResult {
+    /**
+     * Returns the call's id.
+     *
+     * @return the id
+     */
+    String callId();
+
+    /**
+     * Returns a short text for people.
+     *
+     * @return the title
+     */
+    String title();
+
+    /**
+     * Returns the text for the model: the output, or the error.
+     *
+     * @return the text
+     */
+    String text();
+
+    /**
+     * Returns what a front end draws.
+     *
+     * @return the metadata; whole numbers are {@link Long}, others {@link Double}
+     */
+    Map<String, Object> metadata();
+
+    /**
+     * Returns the files that belong to the result.
+     *
+     * @return the attachments
+     */
+    List<Attachment> attachments();
+
+    /**
+     * Returns what the model sees of the whole output, and where the whole is.
+     *
+     * @return what truncation did
+     */
+    Truncation truncation();
+
+    /**
+     * Returns how the call spent its time.
+     *
+     * @return the times
+     */
+    Timing timing();
+
+    /**
+     * Returns whether the call ended with a result.
+     *
+     * @return whether this is {@link Completed}
+     */
+    default boolean ok() {
+        return this instanceof Completed;
+    }
+
+    /**
+     * Returns the result of a call that must not fail.
+     *
+     * @return the result
+     * @throws CallFailedException if the call failed
+     */
+    default Completed orElseThrow() {
+        if (this instanceof Failed failed) {
+            throw new CallFailedException(failed);
+        }
+        return (Completed) this;
+    }
+
+    /**
+     * The call has a result.
+     *
+     * @param callId the call
+     * @param proto the message
+     */
+    record Completed(String callId, CallCompleted proto) implements CallResult {
+        /**
+         * Returns the text for the model.
+         *
+         * @return the output
+         */
+        public String output() {
+            return proto.getOutput();
+        }
+
+        @Override
+        public String title() {
+            return proto.getTitle();
+        }
+
+        @Override
+        public String text() {
+            return output();
+        }
+
+        @Override
+        public Map<String, Object> metadata() {
+            return Protos.map(proto.getMetadata());
+        }
+
+        @Override
+        public List<Attachment> attachments() {
+            return proto.getAttachmentsList();
+        }
+
+        @Override
+        public Truncation truncation() {
+            return proto.getTruncation();
+        }
+
+        @Override
+        public Timing timing() {
+            return proto.getTiming();
+        }
+    }
+
+    /**
+     * The call has no result; what it reached is kept.
+     *
+     * @param callId the call
+     * @param proto the message
+     */
+    record Failed(String callId, CallFailed proto) implements CallResult {
+        /**
+         * Returns why, for programs.
+         *
+         * @return the reason
+         */
+        public FailureReason reason() {
+            return proto.getReason();
+        }
+
+        /**
+         * Returns why, for the model.
+         *
+         * @return the error
+         */
+        public String error() {
+            return proto.getError();
+        }
+
+        @Override
+        public String title() {
+            return proto.getTitle();
+        }
+
+        @Override
+        public String text() {
+            return error();
+        }
+
+        @Override
+        public Map<String, Object> metadata() {
+            return Protos.map(proto.getMetadata());
+        }
+
+        @Override
+        public List<Attachment> attachments() {
+            return proto.getAttachmentsList();
+        }
+
+        @Override
+        public Truncation truncation() {
+            return proto.getTruncation();
+        }
+
+        @Override
+        public Timing timing() {
+            return proto.getTiming();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+"""The client of Toolgate, which runs the tools of an AI agent with a person in the loop.
+
+`Client` is for plain programs, `AsyncClient` for asyncio; they have the same methods.
+"""
+
+from toolgate._auth import Token
+from toolgate._connection import Stubs
+from toolgate._target import Tls
+from toolgate.client import AsyncClient
+from toolgate.definitions import Model, ToolDefinition, ToolEffect, ToolSource
+from toolgate.errors import CallFailedError, PermissionRefused, RpcError, ToolFailure, ToolgateError
+from toolgate.events import (
+    ChildEvent,
+    CompletedEvent,
+    Event,
+    FailedEvent,
+    GapEvent,
+    MetadataEvent,
+    OutputEvent,
+    PendingEvent,
+    ResumedEvent,
+    RunningEvent,
+    WaitingEvent,
+    WarningEvent,
+    WorkspaceEvent,
+)
+from toolgate.execution import OnDisconnect, OutputMode
+from toolgate.host import Refused
+from toolgate.hosting import Hook, LentTool, SubagentRun, ToolContext, ToolFunction, ToolResult, tool
+from toolgate.outputs import FoundLine, OutputInfo, SearchResult
+from toolgate.prompts import (
+    Decision,
+    Permission,
+    PermissionPart,
+    Prompt,
+    PromptState,
+    Question,
+    QuestionOption,
+    ReplyOutcome,
+    ReplyResult,
+    Scope,
+    always,
+    answer,
+    instead,
+    once,
+    reject,
+)
+from toolgate.results import Attachment, Call, CallState, FailureReason, InputState, Result, Timing, Truncation
+from toolgate.sync.client import Client
+from toolgate.sync.hosting import SyncToolContext
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Attachment",
+    "Call",
+    "CallFailedError",
+    "CallState",
+    "ChildEvent",
+    "Client",
+    "CompletedEvent",
+    "Decision",
+    "Event",
+    "FailedEvent",
+    "FailureReason",
+    "FoundLine",
+    "GapEvent",
+    "Hook",
+    "InputState",
+    "LentTool",
+    "MetadataEvent",
+    "Model",
+    "OnDisconnect",
+    "OutputEvent",
+    "OutputInfo",
+    "OutputMode",
+    "PendingEvent",
+    "Permission",
+    "PermissionPart",
+    "PermissionRefused",
+    "Prompt",
+    "PromptState",
+    "Question",
+    "QuestionOption",
+    "Refused",
+    "ReplyOutcome",
+    "ReplyResult",
+    "Result",
+    "ResumedEvent",
+    "RpcError",
+    "RunningEvent",
+    "Scope",
+    "SearchResult",
+    "Stubs",
+    "SubagentRun",
+    "SyncToolContext",
+    "Timing",
+    "Tls",
+    "Token",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolEffect",
+    "ToolFailure",
+    "ToolFunction",
+    "ToolResult",
+    "ToolSource",
+    "ToolgateError",
+    "Truncation",
+    "WaitingEvent",
+    "WarningEvent",
+    "WorkspaceEvent",
+    "__version__",
+    "always",
+    "answer",
+    "instead",
+    "once",
+    "reject",
+    "tool",
+]

@@ -1,0 +1,124 @@
+"""The event loop in the background, and the way into it.
+
+*Invariant:* one thread for the whole process. grpcio's loops in several threads wake each other for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator
+
+    from toolgate.client import AsyncClient
+
+T = TypeVar("T")
+
+# How long an interrupted program waits for its call to be cancelled.
+_LEAVE_TIMEOUT = 12.0
+
+
+class _Portal:
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self._serve, name="toolgate", daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.close()
+
+    def stop(self) -> None:
+        """Closes the clients, cancels what still runs, and ends the thread."""
+        if self.process != os.getpid() or not self.thread.is_alive():
+            return
+        ended = asyncio.run_coroutine_threadsafe(self._cancel_all(), self.loop)
+        concurrent.futures.wait([ended], timeout=_LEAVE_TIMEOUT)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(timeout=1.0)
+
+    async def _cancel_all(self) -> None:
+        await asyncio.gather(*(client.close() for client in list(_clients)), return_exceptions=True)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LEAVE_TIMEOUT)
+
+
+_lock = threading.Lock()
+_clients: weakref.WeakSet[AsyncClient] = weakref.WeakSet()
+_portal: _Portal | None = None
+
+
+def _current() -> _Portal:
+    global _portal
+    with _lock:
+        # A forked process has no copy of the thread.
+        if _portal is None or _portal.process != os.getpid():
+            _portal = _Portal()
+            atexit.register(_portal.stop)
+        return _portal
+
+
+def keep(client: AsyncClient) -> None:
+    """Has a client closed when the program ends, if nobody does it earlier."""
+    _clients.add(client)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine in the loop and returns what it returns.
+
+    Whoever is interrupted meanwhile (Ctrl-C) waits until the coroutine has noticed: it cancels its call.
+    """
+    portal = _current()
+    if threading.current_thread() is portal.thread:
+        work.close()
+        raise RuntimeError("this waits for the event loop that it runs in; use AsyncClient in `async` functions")
+    ended = threading.Event()
+
+    async def noted() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(noted(), portal.loop)
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError:
+        raise
+    except BaseException:
+        if not future.done():
+            future.cancel()
+            ended.wait(_LEAVE_TIMEOUT)
+        raise
+
+
+def iterate(source: AsyncIterator[T]) -> Iterator[T]:
+    """Iterates over what the loop iterates over."""
+
+    async def advance() -> tuple[T] | None:
+        try:
+            return (await source.__anext__(),)
+        except StopAsyncIteration:
+            return None
+
+    async def finish() -> None:
+        close = getattr(source, "aclose", None)
+        if close is not None:
+            await close()
+
+    try:
+        while (item := run(advance())) is not None:
+            yield item[0]
+    finally:
+        run(finish())

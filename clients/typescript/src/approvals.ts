@@ -1,0 +1,286 @@
+/** Answers prompts with a function, over any number of connections. */
+import { ToolgateError } from "./errors.js";
+import { type PromptReplyResult, ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
+import type { Prompt as PromptMessage } from "./gen/toolgate/v1/prompt_pb.js";
+import { uuidv7 } from "./ids.js";
+import { Attempts, type Link } from "./link.js";
+import { nameOf, type ReplyResultName } from "./names.js";
+import {
+  ChannelConnection,
+  type PromptConnection,
+  type PromptUpdate,
+  type Reply,
+  WatchConnection,
+} from "./prompt-connection.js";
+import { type Decision, type Prompt, promptOf, replyMessage } from "./prompts.js";
+import { follow } from "./time.js";
+
+/** How long closing waits to hear what became of the last replies. */
+const CLOSE_GRACE_MS = 5_000;
+
+/** What a handler is given beside the prompt. */
+export interface PromptContext {
+  /** Aborted when the prompt has ended otherwise: somebody else replied, it expired, its call ended. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Decides about a prompt. What it returns is the reply; nothing leaves the prompt to others. If it throws, the prompt
+ * stays open, and `onError` hears of it.
+ */
+export type PromptHandler = (
+  prompt: Prompt,
+  context: PromptContext,
+) => Decision | undefined | void | Promise<Decision | undefined | void>;
+
+/** What became of a reply. */
+export interface ReplyOutcome {
+  /** The prompt that was replied to. */
+  readonly promptId: string;
+  /** The id of the reply. */
+  readonly replyId: string;
+  /** What became of it. */
+  readonly result: ReplyResultName;
+  /** A sentence for a person, if the reply was not accepted. */
+  readonly message: string;
+  /** The prompt as it stands; undefined if there is none. */
+  readonly prompt: Prompt | undefined;
+}
+
+/** Which prompts to answer, and who wants to know what. */
+export interface ApprovalsOptions {
+  /** The approver's name; recorded with its decisions. */
+  readonly name?: string | undefined;
+  /** The workspace; all by default. */
+  readonly workspace?: string | undefined;
+  /** Any of these sessions; all by default. */
+  readonly sessions?: readonly string[] | undefined;
+  /** Called when the prompts that were open are known, again after each reconnection. */
+  readonly onReady?: (() => void) | undefined;
+  /** Called with what became of each reply. */
+  readonly onReply?: ((outcome: ReplyOutcome) => void) | undefined;
+  /** Called with what a handler threw; written to the console by default. */
+  readonly onError?: ((error: unknown, prompt: Prompt) => void) | undefined;
+  /** Called when the connection is lost; it is made again. */
+  readonly onDisconnect?: ((error: ToolgateError) => void) | undefined;
+  /** Ends the answering. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A prompt that the handler was called for. */
+interface Known {
+  readonly controller: AbortController;
+  /** What was decided, until the service has said what became of it. */
+  reply: Reply | undefined;
+}
+
+/** The results after which a prompt does not come back. */
+const FINAL: ReadonlySet<ReplyResult> = new Set([
+  ReplyResult.ACCEPTED,
+  ReplyResult.ALREADY_RESOLVED,
+  ReplyResult.NOT_FOUND,
+  ReplyResult.EXPIRED,
+  ReplyResult.WITHDRAWN,
+]);
+
+/** Prompts being answered, until it is closed. */
+export class Approvals implements AsyncDisposable {
+  /** Resolves when the prompts that were open are known for the first time. Rejects as `done` does. */
+  readonly ready: Promise<void>;
+  /** Resolves when it is closed. Rejects if the service refuses, or was never reached. */
+  readonly done: Promise<void>;
+  readonly #handler: PromptHandler;
+  readonly #options: ApprovalsOptions;
+  readonly #connection: PromptConnection;
+  readonly #stop = new AbortController();
+  readonly #known = new Map<string, Known>();
+  #snapshot = new Set<string>();
+  #wasReady = false;
+  #onReady!: () => void;
+  #onIdle: (() => void) | undefined;
+
+  /** @internal */
+  constructor(link: Link, bidirectional: boolean, handler: PromptHandler, options: ApprovalsOptions) {
+    this.#handler = handler;
+    this.#options = options;
+    const { name = "", workspace = "", sessions = [] } = options;
+    const approver = { name, filter: { workspace, sessionIds: [...sessions] } };
+    this.#connection = bidirectional
+      ? new ChannelConnection(link, approver)
+      : new WatchConnection(link, approver, (update) => this.#take(update));
+    const ready = new Promise<void>((resolve) => {
+      this.#onReady = resolve;
+    });
+    this.done = this.#run(link);
+    this.done.catch(() => {});
+    this.ready = Promise.race([ready, this.done]);
+    this.ready.catch(() => {});
+  }
+
+  /** Stops answering. Waits a little to hear what became of replies that are under way. */
+  async close(): Promise<void> {
+    if (this.#replies().length > 0 && this.#wasReady) {
+      const timer = setTimeout(() => this.#onIdle?.(), CLOSE_GRACE_MS);
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+      });
+      clearTimeout(timer);
+    }
+    this.#stop.abort(new ToolgateError("CANCELLED", "the approvals are closed"));
+    await this.done.catch(() => {});
+  }
+
+  /** Closes. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #run(link: Link): Promise<void> {
+    const { signal } = this.#stop;
+    const release = follow(this.#stop, this.#options.signal, link.closed);
+    // Who has been there once comes back however long it takes: a person may leave a laptop closed overnight.
+    const patience = () => (this.#wasReady ? Number.POSITIVE_INFINITY : link.patienceMs);
+    const attempts = new Attempts(patience, signal);
+    try {
+      while (!signal.aborted) {
+        try {
+          for await (const update of this.#connection.updates(signal)) {
+            if (update.case === "snapshotEnd") {
+              attempts.succeeded();
+            }
+            this.#take(update);
+          }
+          throw new ToolgateError("UNAVAILABLE", "the stream of prompts ended", { transient: true });
+        } catch (error) {
+          if (signal.aborted) {
+            return;
+          }
+          const lost = reopenable(ToolgateError.from(error));
+          this.#options.onDisconnect?.(lost);
+          await attempts.failed(lost);
+        }
+      }
+    } catch (error) {
+      if (!signal.aborted) {
+        throw error;
+      }
+    } finally {
+      release();
+      attempts.release();
+      for (const { controller } of this.#known.values()) {
+        controller.abort(new ToolgateError("CANCELLED", "the approvals are closed"));
+      }
+    }
+  }
+
+  #take(update: PromptUpdate): void {
+    switch (update.case) {
+      case "opened":
+        this.#snapshot = new Set();
+        return;
+      case "promptAdded":
+        this.#added(update.value.prompt);
+        return;
+      case "snapshotEnd":
+        this.#snapshotEnded();
+        return;
+      case "promptResolved":
+        this.#ended(update.value.prompt?.promptId ?? "");
+        return;
+      case "replyResult":
+        this.#replied(update.value);
+        return;
+      case "promptUpdated":
+      case "heartbeat":
+      case undefined:
+        return;
+    }
+  }
+
+  #added(message: PromptMessage | undefined): void {
+    if (!message) {
+      return;
+    }
+    this.#snapshot.add(message.promptId);
+    if (!this.#known.has(message.promptId)) {
+      const known: Known = { controller: new AbortController(), reply: undefined };
+      this.#known.set(message.promptId, known);
+      void this.#handle(promptOf(message), known);
+    }
+  }
+
+  /** What is not in the snapshot ended while there was no connection. */
+  #snapshotEnded(): void {
+    for (const [id, { reply }] of this.#known) {
+      if (reply) {
+        this.#connection.reply(reply);
+      } else if (!this.#snapshot.has(id)) {
+        this.#ended(id);
+      }
+    }
+    this.#wasReady = true;
+    this.#onReady();
+    this.#options.onReady?.();
+  }
+
+  #ended(promptId: string): void {
+    const known = this.#known.get(promptId);
+    // One that was replied to is known until the service has said what became of the reply.
+    if (known && !known.reply) {
+      this.#known.delete(promptId);
+      known.controller.abort(new ToolgateError("CANCELLED", `the prompt ${promptId} has ended`));
+    }
+  }
+
+  #replied(message: PromptReplyResult): void {
+    const { promptId, replyId, result } = message;
+    const known = this.#known.get(promptId);
+    if (known?.reply?.replyId !== replyId) {
+      return;
+    }
+    known.reply = undefined;
+    if (FINAL.has(result)) {
+      this.#known.delete(promptId);
+    }
+    this.#options.onReply?.({
+      promptId,
+      replyId,
+      result: nameOf(ReplyResult, result),
+      message: message.message,
+      prompt: message.prompt && promptOf(message.prompt),
+    });
+    if (this.#replies().length === 0) {
+      this.#onIdle?.();
+    }
+  }
+
+  async #handle(prompt: Prompt, known: Known): Promise<void> {
+    const { signal } = known.controller;
+    try {
+      const decision = await this.#handler(prompt, { signal });
+      if (decision && !signal.aborted) {
+        known.reply = replyMessage(prompt, uuidv7(), decision);
+        this.#connection.reply(known.reply);
+      }
+    } catch (error) {
+      // What a handler throws because its prompt has ended is no news.
+      if (!signal.aborted) {
+        (this.#options.onError ?? report)(error, prompt);
+      }
+    }
+  }
+
+  #replies(): Reply[] {
+    return [...this.#known.values()].flatMap(({ reply }) => (reply ? [reply] : []));
+  }
+}
+
+/** After these the channel is to be opened again: a reply could not be stored, and decides nothing. */
+function reopenable(error: ToolgateError): ToolgateError {
+  const again = error.code === "INTERNAL" || error.code === "RESOURCE_EXHAUSTED" || error.code === "ABORTED";
+  return again ? new ToolgateError(error.code, error.message, { ...error, transient: true, cause: error }) : error;
+}
+
+function report(error: unknown, prompt: Prompt): void {
+  console.error(`toolgate: the handler for the prompt ${prompt.id} failed, which leaves it open:`, error);
+}

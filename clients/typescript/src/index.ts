@@ -1,0 +1,107 @@
+/**
+ * Toolgate for TypeScript, on any transport. Programs on Node import `toolgate/node`, pages `toolgate/web`; both have
+ * everything that is here, and `connect`.
+ */
+export {
+  Approvals,
+  type ApprovalsOptions,
+  type PromptContext,
+  type PromptHandler,
+  type ReplyOutcome,
+} from "./approvals.js";
+export type {
+  CallEvent,
+  ChildEvent,
+  CompletedEvent,
+  FailedEvent,
+  GapEvent,
+  MetadataEvent,
+  OutputEvent,
+  PendingEvent,
+  ResumedEvent,
+  RunningEvent,
+  WaitingEvent,
+  WarningEvent,
+} from "./call-events.js";
+export { Client } from "./client.js";
+export { type ErrorCode, ToolgateError, type ToolgateErrorDetails } from "./errors.js";
+export { Execution } from "./execution.js";
+export type { Call } from "./gen/toolgate/v1/call_pb.js";
+export type { GetServerInfoResponse } from "./gen/toolgate/v1/info_service_pb.js";
+export type { Output as OutputInfo, SearchOutputResponse } from "./gen/toolgate/v1/output_service_pb.js";
+export type { Session, Todo } from "./gen/toolgate/v1/session_service_pb.js";
+export { Host, type HostOptions, type HostReady } from "./host.js";
+export {
+  type AskOptions,
+  defineTool,
+  type Hook,
+  type HookContext,
+  type HookPoint,
+  type HostContext,
+  type HostedAttachment,
+  type HostedFunction,
+  type HostedResult,
+  type HostedTool,
+  type InvocationContext,
+  PermissionDeniedError,
+  type SubagentContext,
+  type SubagentRunner,
+  type SubagentTask,
+} from "./hosted-tool.js";
+export type { Patience, Rpc } from "./link.js";
+export type {
+  CallStateName,
+  FailureReasonName,
+  GrantReachName,
+  PermissionActionName,
+  PromptDecisionName,
+  PromptStateName,
+  ReplyResultName,
+  ToolEffectName,
+  ToolSourceName,
+} from "./names.js";
+export type {
+  CallDefaults,
+  CallsOptions,
+  ClientOptions,
+  CommonOptions,
+  ExecuteOptions,
+  OutputsOptions,
+  RevertOptions,
+  SendInputOptions,
+  SignalOptions,
+  ToolInput,
+  WatchOptions,
+} from "./options.js";
+export { type LinesOptions, Output, type ReadOptions, type SearchOptions } from "./outputs.js";
+export {
+  type AlwaysOptions,
+  always,
+  answer,
+  type Decision,
+  instead,
+  once,
+  type PermissionPart,
+  type PermissionPrompt,
+  type PermissionRule,
+  type Prompt,
+  promptOf,
+  type Question,
+  type QuestionPrompt,
+  reject,
+} from "./prompts.js";
+export {
+  type Attachment,
+  CallFailedError,
+  type CallResult,
+  type CompletedResult,
+  type FailedResult,
+  orThrow,
+  resultOf,
+  type Timing,
+  type Truncation,
+} from "./results.js";
+export type { SchemaLike } from "./schema.js";
+export type { EventsOptions, ServiceEvent } from "./service-events.js";
+export type { AnthropicTool, GeminiTools, ModelRef, OpenAITool, Tool, ToolQuery, ToolsOptions } from "./tools.js";
+export type { Token } from "./transport.js";

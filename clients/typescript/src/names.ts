@@ -1,0 +1,29 @@
+/** Enumerations of the contract as string unions, so that they read well and narrow. */
+import type { CallState, FailureReason, ToolEffect, ToolSource } from "./gen/toolgate/v1/call_pb.js";
+import type { ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
+import type { GrantReach, PermissionAction, PromptDecision, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
+
+/** Why a call failed. `UNSPECIFIED` stands for what this version of the library does not know. */
+export type FailureReasonName = keyof typeof FailureReason;
+/** Where a call is in its life. */
+export type CallStateName = keyof typeof CallState;
+/** Where a tool comes from. */
+export type ToolSourceName = keyof typeof ToolSource;
+/** What a tool may do to the world. */
+export type ToolEffectName = keyof typeof ToolEffect;
+/** Whether a prompt still waits. */
+export type PromptStateName = keyof typeof PromptState;
+/** What a person decided. */
+export type PromptDecisionName = keyof typeof PromptDecision;
+/** What a permission rule says. */
+export type PermissionActionName = keyof typeof PermissionAction;
+/** For whom a standing approval holds. */
+export type GrantReachName = keyof typeof GrantReach;
+/** What became of a reply. */
+export type ReplyResultName = keyof typeof ReplyResult;
+
+/** Returns the name of an enumeration's value. */
+export function nameOf<E extends Record<string, string | number>>(names: E, value: number): keyof E & string {
+  const name = names[value];
+  return (typeof name === "string" ? name : "UNSPECIFIED") as keyof E & string;
+}

@@ -1,0 +1,11 @@
+/** The generated messages and services of the contract, for {@link Client.rpc}. */
+export * from "./gen/toolgate/v1/audit_service_pb.js";
+export * from "./gen/toolgate/v1/call_pb.js";
+export * from "./gen/toolgate/v1/host_service_pb.js";
+export * from "./gen/toolgate/v1/info_service_pb.js";
+export * from "./gen/toolgate/v1/options_pb.js";
+export * from "./gen/toolgate/v1/output_service_pb.js";
+export * from "./gen/toolgate/v1/permission_service_pb.js";
+export * from "./gen/toolgate/v1/prompt_pb.js";
+export * from "./gen/toolgate/v1/session_service_pb.js";
+export * from "./gen/toolgate/v1/tool_service_pb.js";
