@@ -48,7 +48,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var text strings.Builder
 	text.WriteString("toolgate: ")
-	text.WriteString(codeName(e.Code))
+	text.WriteString(e.CodeName())
 	if e.Reason != "" {
 		fmt.Fprintf(&text, " (%s)", e.Reason)
 	}
@@ -60,6 +60,9 @@ func (e *Error) Error() string {
 	}
 	return text.String()
 }
+
+// CodeName returns the code as the contract writes it, for instance NOT_FOUND.
+func (e *Error) CodeName() string { return codeName(e.Code) }
 
 // Unwrap returns the cause, if it is known.
 func (e *Error) Unwrap() error { return e.cause }

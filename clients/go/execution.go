@@ -113,7 +113,7 @@ func (c *Client) begin(
 	first, err := execution.next()
 	if err != nil {
 		if ctx.Err() != nil {
-			<-execution.abandoned
+			execution.settle()
 			err = toError(ctx, err)
 		}
 		execution.finish(err)
@@ -172,7 +172,7 @@ func (e *Execution) Cancel(ctx context.Context) error {
 func (e *Execution) Close() error {
 	if !e.unhook() {
 		// ctx has ended, or this is over: what had to be done is being done.
-		<-e.doneOrAbandoned()
+		e.settle()
 		e.finish(ErrClosed)
 		return nil
 	}
@@ -184,11 +184,12 @@ func (e *Execution) Close() error {
 	return err
 }
 
-func (e *Execution) doneOrAbandoned() <-chan struct{} {
-	if e.feed.ctx.Err() != nil {
-		return e.feed.ctx.Done()
+// settle waits until the call has been told to stop because ctx has ended, unless the execution is over anyway.
+func (e *Execution) settle() {
+	select {
+	case <-e.abandoned:
+	case <-e.feed.ctx.Done():
 	}
-	return e.abandoned
 }
 
 // abandon is what the end of the context means.

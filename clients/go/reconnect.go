@@ -21,7 +21,10 @@ func (c *Client) keepOpen(ctx context.Context, attempt func(ctx context.Context,
 			patience.limit = c.config.reconnectTimeout
 			patience.succeeded()
 		}))
-		if bound.Err() != nil || !opensAgain(failure, hasWorked) {
+		if bound.Err() != nil {
+			return toError(bound, bound.Err())
+		}
+		if !opensAgain(failure, hasWorked) {
 			return failure
 		}
 		if err := patience.wait(bound, failure); err != nil {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")" || exit 1
 root="$(cd ../.. && pwd)"
 target="${TOOLGATE_TARGET:-$root/target}"
 bin="$target/clients/go"
-export PATH="$root/target/tools/bin:$PATH" GOTOOLCHAIN=auto GOFLAGS=-mod=readonly
+export PATH="$root/target/tools/bin:$PATH" GOTOOLCHAIN=auto GOFLAGS="-mod=readonly -buildvcs=false"
 
 find_go() {
     local go

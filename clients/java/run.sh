@@ -9,7 +9,9 @@ tools=$target/clients/java
 cd "$here" || exit 1
 
 maven() {
-    mvn -q -ntp -B -Dstyle.color=never "$@"
+    # Maven resets the colour of a terminal that is not there.
+    mvn -q -ntp -B -Dstyle.color=never "$@" | sed $'s/\e\\[0*m//g; /^$/d'
+    return "${PIPESTATUS[0]}"
 }
 
 property() {
@@ -94,13 +96,36 @@ build() {
         maven -o test-compile || return 1
         touch "$tests/Driver.class"
     fi
-    [ -e "$tools/class-path" ] || class_path
+    [ -e "$tools/class-path" ] || class_path || return 1
+    # An archive of the classes that a driver loads makes it start twice as fast.
+    if [ ! -e "$tools/driver.jar" ] || [ "$tests/Driver.class" -nt "$tools/driver.jar" ]; then
+        rm -f "$tools/driver.jsa"
+        jar --create --no-compress --file "$tools/driver.jar" -C target/classes . -C target/test-classes . || return 1
+    fi
+    if [ ! -e "$tools/driver.jsa" ] || [ "$tools/driver.jar" -nt "$tools/driver.jsa" ]; then
+        archive
+    fi
+}
+
+archive() {
+    echo '{"id": 1, "do": "connect", "client": "c", "target": "http://127.0.0.1:1"}
+{"id": 2, "do": "greeter", "client": "c"}
+{"id": 3, "do": "execute", "client": "c"}
+{"id": 4, "do": "stop", "command": 2}
+{"id": 5, "do": "stop", "command": 3}' |
+        java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit="$tools/driver.jsa" \
+            -cp "$(driver_class_path)" io.toolgate.driver.Driver >/dev/null 2>"$tools/archive.log" || true
+}
+
+driver_class_path() {
+    # An archive takes classes from jars only.
+    echo "$tools/driver.jar:$(cat "$tools/class-path")"
 }
 
 driver() {
     # The driver lives for one test: start fast rather than run fast for long.
-    exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto \
-        -cp "target/classes:target/test-classes:$(cat "$tools/class-path")" io.toolgate.driver.Driver
+    exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:SharedArchiveFile="$tools/driver.jsa" \
+        -cp "$(driver_class_path)" io.toolgate.driver.Driver
 }
 
 case "${1:-}" in

@@ -43,11 +43,16 @@ generate() {
         generate_into src/gen
         return
     fi
-
     fresh="$(mktemp -d)"
     trap 'rm -rf "$fresh"' EXIT
     generate_into "$fresh/gen"
     diff -r src/gen "$fresh/gen" || fail "src/gen is not what proto/ gives: run clients/typescript/run.sh generate"
+}
+
+check() {
+    local said
+    said="$(node_modules/.bin/biome ci --colors=off --error-on-warnings . 2>&1)" || fail "biome: $said"
+    said="$(node_modules/.bin/tsc -p tsconfig.json --noEmit)" || fail "tsc: $said"
 }
 
 # Quick when nothing changed: what was compiled stays as long as no source is newer.
@@ -57,8 +62,8 @@ build() {
         return 0
     fi
     rm -rf build dist
-    npx --no-install tsc -p tsconfig.build.json || fail "the library does not compile"
-    npx --no-install tsc -p tsconfig.json || fail "the tests do not compile"
+    node_modules/.bin/tsc -p tsconfig.build.json || fail "the library does not compile"
+    node_modules/.bin/tsc -p tsconfig.json || fail "the tests do not compile"
     touch "$stamp"
 }
 
@@ -68,9 +73,12 @@ require_node
 case "$verb" in
 setup) setup ;;
 generate) setup && generate "$@" ;;
-check) setup && npm run --silent check ;;
+check) setup && check ;;
 build) setup && build ;;
-test) setup && build && exec node --test --test-timeout=120000 build/test/ "$@" ;;
+test)
+    [[ -x "${TOOLGATE_BIN:-}" ]] || fail "TOOLGATE_BIN has to name the server to test against"
+    setup && build && exec node --test --test-reporter=spec --test-timeout=120000 build/test/*.test.js "$@"
+    ;;
 driver) exec node --enable-source-maps build/test/driver.js ;;
 *)
     echo "usage: run.sh setup | generate [--check] | check | build | test | driver"

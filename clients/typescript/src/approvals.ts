@@ -72,6 +72,8 @@ interface Known {
   readonly controller: AbortController;
   /** What was decided, until the service has said what became of it. */
   reply: Reply | undefined;
+  /** The connection on which it was said last. */
+  saidOn: number;
 }
 
 /** The results after which a prompt does not come back. */
@@ -95,6 +97,8 @@ export class Approvals implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #known = new Map<string, Known>();
   #snapshot = new Set<string>();
+  /** Counts connections. */
+  #connected = 0;
   #wasReady = false;
   #onReady!: () => void;
   #onIdle: (() => void) | undefined;
@@ -176,6 +180,7 @@ export class Approvals implements AsyncDisposable {
   #take(update: PromptUpdate): void {
     switch (update.case) {
       case "opened":
+        this.#connected += 1;
         this.#snapshot = new Set();
         return;
       case "promptAdded":
@@ -203,7 +208,7 @@ export class Approvals implements AsyncDisposable {
     }
     this.#snapshot.add(message.promptId);
     if (!this.#known.has(message.promptId)) {
-      const known: Known = { controller: new AbortController(), reply: undefined };
+      const known: Known = { controller: new AbortController(), reply: undefined, saidOn: 0 };
       this.#known.set(message.promptId, known);
       void this.#handle(promptOf(message), known);
     }
@@ -211,9 +216,9 @@ export class Approvals implements AsyncDisposable {
 
   /** What is not in the snapshot ended while there was no connection. */
   #snapshotEnded(): void {
-    for (const [id, { reply }] of this.#known) {
-      if (reply) {
-        this.#connection.reply(reply);
+    for (const [id, known] of this.#known) {
+      if (known.reply) {
+        this.#say(known, known.reply);
       } else if (!this.#snapshot.has(id)) {
         this.#ended(id);
       }
@@ -260,13 +265,21 @@ export class Approvals implements AsyncDisposable {
       const decision = await this.#handler(prompt, { signal });
       if (decision && !signal.aborted) {
         known.reply = replyMessage(prompt, uuidv7(), decision);
-        this.#connection.reply(known.reply);
+        this.#say(known, known.reply);
       }
     } catch (error) {
       // What a handler throws because its prompt has ended is no news.
       if (!signal.aborted) {
         (this.#options.onError ?? report)(error, prompt);
       }
+    }
+  }
+
+  /** Sends a reply, once on each connection. */
+  #say(known: Known, reply: Reply): void {
+    if (known.saidOn !== this.#connected) {
+      known.saidOn = this.#connected;
+      this.#connection.reply(reply);
     }
   }
 

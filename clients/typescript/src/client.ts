@@ -46,7 +46,7 @@ export class Client implements AsyncDisposable {
   readonly #options: ClientOptions;
   readonly #derived: boolean;
   /** What ends with this client. */
-  readonly #open = new Set<AsyncDisposable>();
+  readonly #open = new Set<{ close(): Promise<void> }>();
 
   /** Makes a client on a transport. `link` is for the library itself. */
   constructor(options: ClientOptions, link?: Link) {
@@ -232,7 +232,7 @@ export class Client implements AsyncDisposable {
 
   /** Closes the approvals and hosts, cancels the executions that would not outlive it, and ends the connection. */
   async close(): Promise<void> {
-    await Promise.allSettled([...this.#open].map((one) => one[Symbol.asyncDispose]()));
+    await Promise.allSettled([...this.#open].map((one) => one.close()));
     if (!this.#derived) {
       this.#link.close();
       this.#options.onClose?.();
@@ -254,7 +254,7 @@ export class Client implements AsyncDisposable {
     return execution;
   }
 
-  #keep<T extends AsyncDisposable>(one: T, done: Promise<void>): T {
+  #keep<T extends { close(): Promise<void> }>(one: T, done: Promise<void>): T {
     this.#open.add(one);
     done.catch(() => {}).finally(() => this.#open.delete(one));
     return one;

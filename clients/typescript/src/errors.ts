@@ -126,6 +126,9 @@ export class ToolgateError extends Error {
     if (!BROKEN.has(code) && !isCutMessage(error)) {
       return new ToolgateError(code, text, details);
     }
+    if (code === "DEADLINE_EXCEEDED") {
+      return new ToolgateError(code, "the service did not answer in time", { ...details, transient: true });
+    }
     const why = error.cause instanceof Error ? innermost(error.cause) : text;
     const message = `the service cannot be reached, or the connection broke (${why}); is it running?`;
     return new ToolgateError(brokenCode(error, code), message, { ...details, transient: true });
@@ -144,5 +147,5 @@ function innermost(error: Error): string {
 
 /** A socket that is not there is UNAVAILABLE, whatever code the transport has for it. */
 function brokenCode(error: ConnectError, code: ErrorCode): ErrorCode {
-  return code === "DEADLINE_EXCEEDED" || error.code === Code.Canceled ? code : "UNAVAILABLE";
+  return error.code === Code.Canceled ? code : "UNAVAILABLE";
 }

@@ -127,11 +127,16 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
   }
 
   /** Cancels the call if it still runs and is this execution's; otherwise ends the following. */
-  async [Symbol.asyncDispose](): Promise<void> {
+  async close(): Promise<void> {
     await this.#leave();
     if (!this.#settled && !this.#owned) {
       this.detach();
     }
+  }
+
+  /** Closes. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
   }
 
   async #leave(): Promise<void> {

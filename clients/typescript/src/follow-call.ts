@@ -42,18 +42,19 @@ export async function* followCall(
   const watch: EventStream = (call) =>
     link.rpc.tools.watchCall({ callId, afterSequence: last, output: options.output }, call);
   const attempts = link.attempts(signal);
+  // Starting is idempotent, and before the first event it also answers whether there is such a call.
+  let open = options.start ?? watch;
+  let running = false;
   try {
     for (;;) {
-      // Starting is idempotent, so before the first event it also answers whether there is such a call. Afterwards it
-      // would be wrong: a call whose record is gone must not run a second time.
-      const open = options.start && last === options.after ? options.start : watch;
       try {
-        for await (const { event } of link.stream(open, { signal })) {
+        for await (const { event } of link.stream(open, { signal, onOpen: () => attempts.reached() })) {
           attempts.succeeded();
           if (!event || !isNew(event, last)) {
             continue;
           }
           last = event.sequence;
+          running ||= event.event.case === "running";
           yield event;
           if (isTerminal(event)) {
             return undefined;
@@ -65,8 +66,15 @@ export async function* followCall(
         }
         await attempts.failed(incomplete("the stream ended before the call did"));
       } catch (error) {
+        // A call whose record is gone is started again, unless its tool may have done something.
+        const gone = open === watch && error instanceof ToolgateError && error.code === "NOT_FOUND";
+        if (options.start && gone && !running) {
+          open = options.start;
+          continue;
+        }
         await attempts.failed(error);
       }
+      open = options.start && last === options.after ? options.start : watch;
     }
   } finally {
     attempts.release();

@@ -63,6 +63,8 @@ export interface RequestOptions {
 
 const FIRST_DELAY_MS = 50;
 const MAX_DELAY_MS = 5_000;
+/** As many failures lead to a pause of at most 400 ms. */
+const REACHED_FAILURES = 3;
 
 /** A transport with patience. */
 export class Link {
@@ -206,6 +208,11 @@ export class Attempts {
   constructor(patienceMs: () => number, ...signals: (AbortSignal | undefined)[]) {
     this.#patienceMs = patienceMs;
     this.release = follow(this.#controller, ...signals);
+  }
+
+  /** The server was reached, which is no success yet; but it need not be given long pauses. */
+  reached(): void {
+    this.#failures = Math.min(this.#failures, REACHED_FAILURES);
   }
 
   /** Something went well: the next failure is a first one. */

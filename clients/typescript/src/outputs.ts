@@ -170,7 +170,10 @@ export class Output {
       for (;;) {
         const request = { outputId: this.id, range: range() };
         try {
-          const messages = this.#link.stream((call) => this.#link.rpc.outputs.readOutput(request, call), { signal });
+          const messages = this.#link.stream((call) => this.#link.rpc.outputs.readOutput(request, call), {
+            signal,
+            onOpen: () => attempts.reached(),
+          });
           for await (const { data } of messages) {
             attempts.succeeded();
             yield data;

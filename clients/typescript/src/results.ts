@@ -69,6 +69,7 @@ interface ResultBase {
 
 /** A call that ended with a result. */
 export interface CompletedResult extends ResultBase {
+  /** It completed. */
   readonly ok: true;
   /** The text for the model. */
   readonly output: string;
@@ -78,6 +79,7 @@ export interface CompletedResult extends ResultBase {
 
 /** A call that ended without one. What it reached is kept. */
 export interface FailedResult extends ResultBase {
+  /** It failed. */
   readonly ok: false;
   /** Why, for programs. */
   readonly reason: FailureReasonName;

@@ -79,7 +79,7 @@ export interface GeminiTools {
  * A listing of tools. Awaiting it gives their definitions; a method gives them in the form of a model API, listed for a
  * model of that provider unless another one was named.
  */
-export class ToolQuery implements PromiseLike<Tool[]> {
+export class ToolQuery implements Promise<Tool[]> {
   readonly #link: Link;
   readonly #options: ToolsOptions;
 
@@ -116,12 +116,24 @@ export class ToolQuery implements PromiseLike<Tool[]> {
     return [{ functionDeclarations: tools.map(declare) }];
   }
 
+  get [Symbol.toStringTag](): string {
+    return "ToolQuery";
+  }
+
   // biome-ignore lint/suspicious/noThenProperty: awaiting the listing is what it is for.
   then<A = Tool[], B = never>(
     fulfilled?: ((tools: Tool[]) => A | PromiseLike<A>) | null,
     rejected?: ((error: unknown) => B | PromiseLike<B>) | null,
   ): Promise<A | B> {
     return this.list().then(fulfilled, rejected);
+  }
+
+  catch<B = never>(rejected?: ((error: unknown) => B | PromiseLike<B>) | null): Promise<Tool[] | B> {
+    return this.list().catch(rejected);
+  }
+
+  finally(settled?: (() => void) | null): Promise<Tool[]> {
+    return this.list().finally(settled);
   }
 
   #for(providerId: string): Promise<Tool[]> {

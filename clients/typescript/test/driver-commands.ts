@@ -58,8 +58,7 @@ const COMMANDS: Readonly<Record<string, Run>> = {
   },
   execute,
   cancel: async (session, command) => {
-    const controller = session.executions.get(number(command, "execution"));
-    controller?.abort(new Error("the driver was told to cancel"));
+    await session.executions.get(number(command, "execution"))?.();
     return {};
   },
   approvals,
@@ -204,7 +203,6 @@ function listing(session: Session, command: Command) {
 async function execute(session: Session, command: Command, say: Say): Promise<object> {
   const request = decode(ExecuteToolRequestSchema, command["request"]);
   const controller = new AbortController();
-  session.executions.set(command.id, controller);
   try {
     const { arguments: given, callId, timeout, tool } = request;
     const context = request.context;
@@ -227,6 +225,11 @@ async function execute(session: Session, command: Command, say: Say): Promise<ob
       signal: controller.signal,
     };
     const execution = client(session, command).execute(tool, given.value ?? {}, options);
+    session.executions.set(command.id, async () => {
+      controller.abort(new Error("the driver was told to cancel"));
+      // The signal has begun this; what fails is said by the execution.
+      await execution.cancel().catch(() => {});
+    });
     for await (const { message } of execution) {
       say({ event: encode(CallEventSchema, message) });
     }

@@ -13,7 +13,8 @@ export interface Stoppable {
 
 /** All that a driver has open. */
 export class Session {
-  readonly executions = new Map<number, AbortController>();
+  /** What cancels each execution, in the way of the language, and waits until the call has been told. */
+  readonly executions = new Map<number, () => Promise<void>>();
   readonly stoppable = new Map<number, Stoppable>();
   readonly replies = new Map<number, Map<string, (reply: PromptReply) => void>>();
   readonly invocations = new Map<number, Map<string, (report: HostReport) => Promise<object>>>();

@@ -136,6 +136,7 @@ class Stream(Generic[T]):
         self._heard = self._loop.time()
         self._is_reading = False
         self._is_stalled = False
+        self._is_closed = False
         self._watchdog = self._loop.call_later(connection.settings.stall_timeout, self._look)
 
     async def opened(self) -> None:
@@ -155,11 +156,12 @@ class Stream(Generic[T]):
             self.close()
             raise RpcError.from_grpc(error) from None
         except asyncio.CancelledError:
+            was_closed = self._is_closed or self._connection.is_closed
             self.close()
             if self._is_stalled:
                 seconds = self._connection.settings.stall_timeout
                 raise RpcError(grpc.StatusCode.UNAVAILABLE, f"nothing was heard for {seconds:g} s") from None
-            if self._connection.is_closed:
+            if was_closed:
                 raise closed_error() from None
             raise
         finally:
@@ -168,7 +170,8 @@ class Stream(Generic[T]):
         return message
 
     def close(self) -> None:
-        """Gives the stream up, if it has not ended."""
+        """Gives the stream up, if it has not ended; whoever waits for its next message gets an error."""
+        self._is_closed = True
         self._watchdog.cancel()
         self._call.cancel()
 

@@ -21,6 +21,7 @@ class Outbox(Generic[T]):
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._is_held = False
         self._is_finished = False
         self._feed: object = None
 
@@ -41,15 +42,29 @@ class Outbox(Generic[T]):
         self._is_finished = True
         self._changed.set()
 
+    def go_on(self) -> None:
+        """Sends what is queued, if that was held."""
+        self._is_held = False
+        self._changed.set()
+
+    def clear(self) -> None:
+        """Forgets what is queued."""
+        self._waiting.clear()
+        self._has_room.set()
+
     def release(self) -> None:
         """Ends the requests of the stream that was attached last."""
         self._feed = None
         self._changed.set()
 
-    def attach(self, *first: T) -> AsyncIterator[T]:
-        """Returns the requests of a new stream: what it begins with, then what is queued. An earlier one has ended."""
+    def attach(self, *first: T, hold: bool = False) -> AsyncIterator[T]:
+        """Returns the requests of a new stream: what it begins with, then what is queued. An earlier one has ended.
+
+        With `hold`, what is queued waits for `go_on`.
+        """
         feed = object()
         self._feed = feed
+        self._is_held = hold
         self._changed.set()
         return self._requests(feed, first)
 
@@ -57,12 +72,12 @@ class Outbox(Generic[T]):
         for message in first:
             yield message
         while self._feed is feed:
-            if self._waiting:
+            if self._waiting and not self._is_held:
                 message = self._waiting.popleft()
                 if len(self._waiting) < self._limit:
                     self._has_room.set()
                 yield message
-            elif self._is_finished:
+            elif self._is_finished and not self._waiting:
                 return
             else:
                 self._changed.clear()

@@ -86,8 +86,7 @@ class Service(ABC):
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._flush(), _STOP_TIMEOUT)
-        await asyncio.wait([task], timeout=_STOP_TIMEOUT)
+            await asyncio.wait_for(self._flush(task), _STOP_TIMEOUT)
         task.cancel()
         await asyncio.wait([task])
 
@@ -122,8 +121,8 @@ class Service(ABC):
         """Serves on one stream, until it ends."""
 
     @abstractmethod
-    async def _flush(self) -> None:
-        """Delivers what was decided or finished, and then ends the requests of the stream."""
+    async def _flush(self, task: asyncio.Task[None]) -> None:
+        """Returns when what was decided or finished is delivered."""
 
     @abstractmethod
     def _give_up(self) -> None:

@@ -89,9 +89,8 @@ class Approvals(Service):
             self._outbox.release()
             stream.close()
 
-    async def _flush(self) -> None:
+    async def _flush(self, task: asyncio.Task[None]) -> None:  # noqa: ARG002 - the channel has no end of its own
         await self._all_answered.wait()
-        self._outbox.finish()
 
     def _give_up(self) -> None:
         for task in self._handled.values():

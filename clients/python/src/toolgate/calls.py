@@ -43,6 +43,7 @@ class CallDefaults:
         agent: str | None = None,
         model: Model | str | None = None,
         session: str | None = None,
+        client_kind: str | None = None,
         message_id: str = "",
         parent: str = "",
         extra: Mapping[str, Any] | None = None,
@@ -57,7 +58,7 @@ class CallDefaults:
             message_id=message_id,
             agent=self.agent if agent is None else agent,
             model=model.to_proto() if model is not None else None,
-            client=self.client_kind,
+            client=self.client_kind if client_kind is None else client_kind,
             parent_call_id=parent,
             extra=to_struct(extra) if extra is not None else None,
         )

@@ -129,6 +129,7 @@ class AsyncClient:
         workspace: str | None = None,
         agent: str | None = None,
         model: Model | str | None = None,
+        client_kind: str | None = None,
         parent: str = "",
     ) -> ToolListing:
         """Lists the tools that an agent may use: `await` it, or `await` its `openai()`, `anthropic()` or `gemini()`.
@@ -137,9 +138,10 @@ class AsyncClient:
             workspace: The workspace.
             agent: The agent.
             model: The model, which decides which tools there are and what their schemas may hold.
+            client_kind: The kind of client.
             parent: The call of `task` on whose behalf a subagent works.
         """
-        context = self._defaults.context(workspace=workspace, agent=agent, model=model)
+        context = self._defaults.context(workspace=workspace, agent=agent, model=model, client_kind=client_kind)
         request = tool_service_pb2.ListToolsRequest(
             workspace=context.workspace,
             agent=context.agent,
@@ -159,6 +161,7 @@ class AsyncClient:
         workspace: str | None = None,
         agent: str | None = None,
         model: Model | str | None = None,
+        client_kind: str | None = None,
         message_id: str = "",
         parent: str = "",
         extra: Mapping[str, Any] | None = None,
@@ -176,6 +179,7 @@ class AsyncClient:
             workspace: The workspace.
             agent: The agent.
             model: The model.
+            client_kind: The kind of client.
             message_id: The model's message that the call belongs to.
             parent: The call on whose behalf this one is made.
             extra: Free data, kept in the record.
@@ -188,6 +192,7 @@ class AsyncClient:
             workspace=workspace,
             agent=agent,
             model=model,
+            client_kind=client_kind,
             message_id=message_id,
             parent=parent,
             extra=extra,

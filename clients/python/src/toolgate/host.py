@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -78,6 +78,82 @@ class Lending:
         )
 
 
+class _Invocation:
+    """One run of a function: where its context sends what it reports. What is reported after its end is dropped."""
+
+    def __init__(self, invocation_id: str, outbox: Outbox[host_service_pb2.HostRequest]) -> None:
+        self.id = invocation_id
+        self.task: asyncio.Task[None] | None = None
+        self._outbox = outbox
+        self._is_open = True
+        self._asking: dict[str, tuple[host_service_pb2.HostReport, asyncio.Future[None]]] = {}
+
+    def close(self) -> None:
+        """Gives the function up."""
+        self._is_open = False
+        if self.task is not None:
+            self.task.cancel()
+
+    def end(self, report: host_service_pb2.HostReport) -> bool:
+        """Reports the end; says whether it counts."""
+        was_open, self._is_open = self._is_open, False
+        if was_open:
+            report.invocation_id = self.id
+            self._outbox.put_now(host_service_pb2.HostRequest(report=report))
+        return was_open
+
+    def ask_again(self) -> None:
+        """Sends the requests for permission again whose answers may be lost."""
+        for report, _ in self._asking.values():
+            self._outbox.put_now(host_service_pb2.HostRequest(report=report))
+
+    def answer(self, result: host_service_pb2.HostAskResult) -> None:
+        """Takes the answer to a request for permission."""
+        _, answer = self._asking.get(result.ask_id, (None, None))
+        if answer is None or answer.done():
+            return
+        if result.allowed:
+            answer.set_result(None)
+        else:
+            answer.set_exception(PermissionRefused(result.error))
+
+    async def progress(self, title: str | None, metadata: Mapping[str, Any]) -> None:
+        """Reports title and metadata."""
+        progress = host_service_pb2.HostProgress(title=title, metadata=to_struct(metadata) if metadata else None)
+        await self._report(host_service_pb2.HostReport(invocation_id=self.id, progress=progress))
+
+    async def output(self, data: bytes) -> None:
+        """Reports output."""
+        output = host_service_pb2.HostOutput(data=data)
+        await self._report(host_service_pb2.HostReport(invocation_id=self.id, output=output))
+
+    async def ask(self, ask: AskRequest) -> None:
+        """Asks for a permission."""
+        request = host_service_pb2.HostAsk(
+            ask_id=uuid7(),
+            permission=ask.permission,
+            patterns=ask.patterns,
+            always=ask.always,
+            title=ask.title,
+            metadata=to_struct(ask.metadata) if ask.metadata else None,
+        )
+        report = host_service_pb2.HostReport(invocation_id=self.id, ask=request)
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asking[request.ask_id] = (report, answer)
+        try:
+            await self._report(report)
+            await answer
+        finally:
+            del self._asking[request.ask_id]
+
+    async def _report(self, report: host_service_pb2.HostReport) -> None:
+        if self._is_open:
+            await self._outbox.put(host_service_pb2.HostRequest(report=report))
+
+
+Work: TypeAlias = Callable[[_Invocation], "Awaitable[host_service_pb2.HostReport]"]
+
+
 class Host(Service):
     """Lends tools while it is open: `async with client.host(tools):`, or `await host.run()`.
 
@@ -92,15 +168,14 @@ class Host(Service):
         self._tools = {one.name: one for one in lending.tools}
         self._token = ""
         self._outbox: Outbox[host_service_pb2.HostRequest] = Outbox()
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, _Invocation] = {}
         self._finished: OrderedDict[str, host_service_pb2.HostReport] = OrderedDict()
         # What was running when the stream was lost, until the server has sent it again.
         self._unconfirmed: set[str] = set()
-        self._asking: dict[str, tuple[host_service_pb2.HostReport, asyncio.Future[None]]] = {}
 
     async def _converse(self) -> None:
         hello = host_service_pb2.HostRequest(hello=self._lending.hello(self._token))
-        requests = self._outbox.attach(hello)
+        requests = self._outbox.attach(hello, hold=True)
         stream = self._connection.stream(lambda stubs: stubs.hosts.Host(requests), host_service_pb2.HostResponse)
         try:
             while (response := await stream.next()) is not None:
@@ -109,13 +184,14 @@ class Host(Service):
             self._outbox.release()
             stream.close()
 
-    async def _flush(self) -> None:
+    async def _flush(self, task: asyncio.Task[None]) -> None:
         # A host that ends its requests is gone, and its invocations with it.
         self._outbox.finish()
+        await asyncio.wait([task])
 
     def _give_up(self) -> None:
-        for task in self._running.values():
-            task.cancel()
+        for invocation in self._running.values():
+            invocation.close()
 
     def _take(self, event: host_service_pb2.HostEvent) -> None:
         kind = event.WhichOneof("event")
@@ -123,17 +199,17 @@ class Host(Service):
             self._welcome(event.welcome)
         elif kind == "invoke":
             invoke = event.invoke
-            self._invoke(invoke.invocation_id, lambda: self._run_tool(invoke))
+            self._begin(invoke.invocation_id, lambda invocation: self._run_tool(invoke, invocation))
         elif kind == "run_subagent":
             run = event.run_subagent
-            self._invoke(run.invocation_id, lambda: self._run_subagent(run))
+            self._begin(run.invocation_id, lambda invocation: self._run_subagent(run, invocation))
         elif kind == "hook":
             hook = event.hook
-            self._invoke(hook.invocation_id, lambda: self._run_hook(hook))
+            self._begin(hook.invocation_id, lambda _: self._run_hook(hook))
         elif kind == "cancel":
             self._cancel(event.cancel.invocation_id)
-        elif kind == "ask_result":
-            self._answer(event.ask_result)
+        elif kind == "ask_result" and (invocation := self._running.get(event.ask_result.invocation_id)):
+            invocation.answer(event.ask_result)
         elif kind == "heartbeat":
             # All that is open was sent again before this silence, so what was not has ended.
             for invocation_id in list(self._unconfirmed):
@@ -143,10 +219,14 @@ class Host(Service):
         self._token = welcome.token
         self._unconfirmed = set(self._running)
         if not welcome.resumed:
+            # A new host begins anew to count its invocations, so nothing of the earlier one may be taken for its own.
             for invocation_id in list(self._unconfirmed):
                 self._cancel(invocation_id)
-        for report, _ in self._asking.values():
-            self._outbox.put_now(host_service_pb2.HostRequest(report=report))
+            self._finished.clear()
+            self._outbox.clear()
+        for invocation in self._running.values():
+            invocation.ask_again()
+        self._outbox.go_on()
         self.refused = [Refused(one.name, one.reason) for one in welcome.refused]
         for one in self.refused:
             self._tasks.log.warning("%s is not lent: %s", one.name, one.reason)
@@ -154,60 +234,53 @@ class Host(Service):
         if self._lending.on_ready is not None:
             self._lending.on_ready(self.refused)
 
-    def _invoke(self, invocation_id: str, run: Callable[[], Awaitable[host_service_pb2.HostReport]]) -> None:
+    def _begin(self, invocation_id: str, work: Work) -> None:
         self._unconfirmed.discard(invocation_id)
         if (finished := self._finished.get(invocation_id)) is not None:
             self._outbox.put_now(host_service_pb2.HostRequest(report=finished))
         elif invocation_id not in self._running:
-            self._running[invocation_id] = self._tasks.spawn(self._work(invocation_id, run))
+            invocation = self._running[invocation_id] = _Invocation(invocation_id, self._outbox)
+            invocation.task = self._tasks.spawn(self._work(invocation, work))
 
     def _cancel(self, invocation_id: str) -> None:
         self._unconfirmed.discard(invocation_id)
-        task = self._running.pop(invocation_id, None)
-        if task is not None:
-            task.cancel()
+        invocation = self._running.pop(invocation_id, None)
+        if invocation is not None:
+            invocation.close()
             if self._lending.on_cancel is not None:
                 self._lending.on_cancel(invocation_id)
 
-    def _answer(self, result: host_service_pb2.HostAskResult) -> None:
-        _, answer = self._asking.get(result.ask_id, (None, None))
-        if answer is None or answer.done():
-            return
-        if result.allowed:
-            answer.set_result(None)
-        else:
-            answer.set_exception(PermissionRefused(result.error))
-
-    async def _work(self, invocation_id: str, run: Callable[[], Awaitable[host_service_pb2.HostReport]]) -> None:
+    async def _work(self, invocation: _Invocation, work: Work) -> None:
         try:
-            report = await run()
-        except asyncio.CancelledError:
-            self._running.pop(invocation_id, None)
-            raise
+            report = await work(invocation)
         except Exception as error:
             if not isinstance(error, ToolFailure):
                 self._tasks.log.exception("a lent function failed")
             failed = host_service_pb2.HostFailed(error=_text_of(error))
             report = host_service_pb2.HostReport(failed=failed)
-        report.invocation_id = invocation_id
-        self._finished[invocation_id] = report
+        if not invocation.end(report):
+            return
+        del self._running[invocation.id]
+        self._unconfirmed.discard(invocation.id)
+        self._finished[invocation.id] = report
         while len(self._finished) > _KEPT_RESULTS:
             self._finished.popitem(last=False)
-        self._running.pop(invocation_id, None)
-        self._unconfirmed.discard(invocation_id)
-        self._outbox.put_now(host_service_pb2.HostRequest(report=report))
 
-    async def _run_tool(self, invoke: host_service_pb2.HostInvoke) -> host_service_pb2.HostReport:
+    async def _run_tool(
+        self, invoke: host_service_pb2.HostInvoke, invocation: _Invocation
+    ) -> host_service_pb2.HostReport:
         tool = self._tools.get(invoke.tool)
         if tool is None:
             raise ToolFailure(f"this host does not lend {invoke.tool}")
-        context = self._context(invoke, invoke.input_json)
+        context = _context(invoke, invoke.input_json, invocation)
         return _completed(await _call(tool.run, json.loads(invoke.input_json or "{}"), context))
 
-    async def _run_subagent(self, run: host_service_pb2.HostRunSubagent) -> host_service_pb2.HostReport:
+    async def _run_subagent(
+        self, run: host_service_pb2.HostRunSubagent, invocation: _Invocation
+    ) -> host_service_pb2.HostReport:
         if self._lending.subagent is None:
             raise ToolFailure("this host runs no subagents")
-        context = self._context(run, "")
+        context = _context(run, "", invocation)
         return _completed(await _call(self._lending.subagent, SubagentRun.from_proto(run), context))
 
     async def _run_hook(self, message: host_service_pb2.HostHook) -> host_service_pb2.HostReport:
@@ -221,52 +294,21 @@ class Host(Service):
         text = message.output_json if hook.output == before else to_text(hook.output)
         return host_service_pb2.HostReport(hook_result=host_service_pb2.HostHookResult(output_json=text))
 
-    def _context(
-        self, message: host_service_pb2.HostInvoke | host_service_pb2.HostRunSubagent, input_json: str
-    ) -> ToolContext:
-        return ToolContext(
-            invocation_id=message.invocation_id,
-            call_id=message.call_id,
-            session=message.context.session_id,
-            workspace=message.context.workspace,
-            agent=message.context.agent,
-            message_id=message.context.message_id,
-            input_json=input_json,
-            raw=message,
-            reports=self,
-        )
 
-    async def progress(self, invocation_id: str, title: str | None, metadata: Mapping[str, Any]) -> None:
-        """Reports title and metadata of an invocation."""
-        progress = host_service_pb2.HostProgress(title=title, metadata=to_struct(metadata) if metadata else None)
-        await self._report(host_service_pb2.HostReport(invocation_id=invocation_id, progress=progress))
-
-    async def output(self, invocation_id: str, data: bytes) -> None:
-        """Reports output of an invocation."""
-        output = host_service_pb2.HostOutput(data=data)
-        await self._report(host_service_pb2.HostReport(invocation_id=invocation_id, output=output))
-
-    async def ask(self, ask: AskRequest) -> None:
-        """Asks for a permission in the name of an invocation's call."""
-        request = host_service_pb2.HostAsk(
-            ask_id=uuid7(),
-            permission=ask.permission,
-            patterns=ask.patterns,
-            always=ask.always,
-            title=ask.title,
-            metadata=to_struct(ask.metadata) if ask.metadata else None,
-        )
-        report = host_service_pb2.HostReport(invocation_id=ask.invocation_id, ask=request)
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asking[request.ask_id] = (report, answer)
-        try:
-            await self._report(report)
-            await answer
-        finally:
-            del self._asking[request.ask_id]
-
-    async def _report(self, report: host_service_pb2.HostReport) -> None:
-        await self._outbox.put(host_service_pb2.HostRequest(report=report))
+def _context(
+    message: host_service_pb2.HostInvoke | host_service_pb2.HostRunSubagent, input_json: str, invocation: _Invocation
+) -> ToolContext:
+    return ToolContext(
+        invocation_id=message.invocation_id,
+        call_id=message.call_id,
+        session=message.context.session_id,
+        workspace=message.context.workspace,
+        agent=message.context.agent,
+        message_id=message.context.message_id,
+        input_json=input_json,
+        raw=message,
+        reports=invocation,
+    )
 
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:

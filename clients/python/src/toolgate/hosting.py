@@ -47,10 +47,10 @@ class ToolResult:
 class Reports(Protocol):
     """Where a context sends what a function reports."""
 
-    async def progress(self, invocation_id: str, title: str | None, metadata: Mapping[str, Any]) -> None:
+    async def progress(self, title: str | None, metadata: Mapping[str, Any]) -> None:
         """Reports title and metadata."""
 
-    async def output(self, invocation_id: str, data: bytes) -> None:
+    async def output(self, data: bytes) -> None:
         """Reports output."""
 
     async def ask(self, ask: AskRequest) -> None:
@@ -61,7 +61,6 @@ class Reports(Protocol):
 class AskRequest:
     """A request for a permission, made while a lent tool runs."""
 
-    invocation_id: str
     permission: str
     patterns: Sequence[str]
     always: Sequence[str]
@@ -96,11 +95,11 @@ class ToolContext:
 
     async def progress(self, title: str | None = None, metadata: Mapping[str, Any] | None = None) -> None:
         """Shows a new title, or new metadata: absent keys stay, and `None` clears a key."""
-        await self.reports.progress(self.invocation_id, title, metadata or {})
+        await self.reports.progress(title, metadata or {})
 
     async def output(self, data: bytes | str) -> None:
         """Adds to the output of the call, which is shown as it comes."""
-        await self.reports.output(self.invocation_id, data.encode() if isinstance(data, str) else data)
+        await self.reports.output(data.encode() if isinstance(data, str) else data)
 
     async def ask(
         self,
@@ -122,7 +121,7 @@ class ToolContext:
         Raises:
             PermissionRefused: It was refused.
         """
-        await self.reports.ask(AskRequest(self.invocation_id, permission, patterns, always, title, metadata or {}))
+        await self.reports.ask(AskRequest(permission, patterns, always, title, metadata or {}))
 
 
 @dataclass(frozen=True)
@@ -340,6 +339,8 @@ def _input_model(
         if name not in hints:
             raise TypeError(f"the parameter {name} has no type hint, which its schema is made of")
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[name] = (hints[name], Field(default, description=described.get(name)))
+        # A description of `None` would hide the one that `Annotated` brings.
+        text = described.get(name)
+        fields[name] = (hints[name], Field(default, description=text) if text else default)
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     return create_model(getattr(function, "__name__", "Input"), __config__=config, **fields)

@@ -41,6 +41,7 @@ class ExecuteOptions(TypedDict, total=False):
     workspace: str | None
     agent: str | None
     model: Model | str | None
+    client_kind: str | None
     message_id: str
     parent: str
     extra: Mapping[str, Any] | None

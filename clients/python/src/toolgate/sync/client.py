@@ -73,6 +73,7 @@ class Client:
         workspace: str | None = None,
         agent: str | None = None,
         model: Model | str | None = None,
+        client_kind: str | None = None,
         parent: str = "",
     ) -> ToolListing:
         """Lists the tools that an agent may use: iterate, or call its `openai()`, `anthropic()` or `gemini()`.
@@ -81,9 +82,13 @@ class Client:
             workspace: The workspace.
             agent: The agent.
             model: The model, which decides which tools there are and what their schemas may hold.
+            client_kind: The kind of client.
             parent: The call of `task` on whose behalf a subagent works.
         """
-        return ToolListing(self._client.tools(workspace=workspace, agent=agent, model=model, parent=parent))
+        listing = self._client.tools(
+            workspace=workspace, agent=agent, model=model, client_kind=client_kind, parent=parent
+        )
+        return ToolListing(listing)
 
     def execute(
         self,

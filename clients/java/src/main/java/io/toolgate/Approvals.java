@@ -94,7 +94,8 @@ public final class Approvals implements AutoCloseable {
             switch (message.getMessageCase()) {
                 case PROMPT_ADDED -> added(message.getPromptAdded().getPrompt());
                 case SNAPSHOT_END -> snapshotEnded();
-                case PROMPT_RESOLVED -> resolved(message.getPromptResolved().getPrompt().getPromptId());
+                case PROMPT_RESOLVED ->
+                    resolved(message.getPromptResolved().getPrompt().getPromptId());
                 case REPLY_RESULT -> heard(message.getReplyResult());
                 case OPENED, HEARTBEAT, PROMPT_UPDATED, MESSAGE_NOT_SET -> {}
             }

@@ -30,7 +30,8 @@ final class Backoff {
         }
         long ceiling = Math.min(MOST_MILLIS, FIRST_MILLIS << Math.min(failures++, 10));
         // Half of it is random, so that the clients of a service that was away do not come back all at once.
-        Duration delay = Duration.ofMillis(ceiling / 2 + ThreadLocalRandom.current().nextLong(ceiling / 2 + 1));
+        Duration delay =
+                Duration.ofMillis(ceiling / 2 + ThreadLocalRandom.current().nextLong(ceiling / 2 + 1));
         return failure.retryDelay().filter(asked -> asked.compareTo(delay) > 0).orElse(delay);
     }
 }

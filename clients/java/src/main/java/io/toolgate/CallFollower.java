@@ -67,8 +67,7 @@ final class CallFollower {
                     .setAfterSequence(lastSequence)
                     .setOutput(output)
                     .build();
-            source = new Source<>(
-                    rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
+            source = new Source<>(rpc.open(ToolServiceGrpc.getWatchCallMethod(), request), WatchCallResponse::getEvent);
         }
     }
 

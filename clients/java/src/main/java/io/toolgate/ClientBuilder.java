@@ -6,6 +6,8 @@ import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.ManagedChannelBuilder;
 import io.grpc.TlsChannelCredentials;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
 import io.toolgate.v1.CallContext;
 import io.toolgate.v1.ModelRef;
 import java.io.File;
@@ -280,6 +282,10 @@ public final class ClientBuilder {
                 .maxInboundMessageSize(maxMessageBytes)
                 // This library retries by itself: it knows which requests may be repeated, and for how long.
                 .disableRetry();
+        if (target.isSocket() && channel instanceof NettyChannelBuilder netty) {
+            // Netty warns that a Unix socket has no such option, each time that it connects; null leaves it out.
+            netty.withOption(ChannelOption.SO_KEEPALIVE, null);
+        }
         String authority = serverName == null ? target.authority() : serverName;
         return (authority == null ? channel : channel.overrideAuthority(authority)).build();
     }

@@ -44,7 +44,13 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
     private volatile boolean iterated;
     private volatile boolean owned;
 
-    Execution(Rpc rpc, Executor executor, String callId, CallFollower follower, boolean owned, Consumer<Execution> onEnd) {
+    Execution(
+            Rpc rpc,
+            Executor executor,
+            String callId,
+            CallFollower follower,
+            boolean owned,
+            Consumer<Execution> onEnd) {
         this.rpc = rpc;
         this.executor = executor;
         this.callId = callId;
@@ -189,7 +195,8 @@ public final class Execution implements AutoCloseable, Iterable<CallEvent> {
 
     /** The start may still be on its way, and the service not know the call yet. */
     private Call tellToStop() {
-        CancelCallRequest request = CancelCallRequest.newBuilder().setCallId(callId).build();
+        CancelCallRequest request =
+                CancelCallRequest.newBuilder().setCallId(callId).build();
         Backoff backoff = new Backoff(LONGEST_ADMISSION);
         while (true) {
             try {

@@ -12,10 +12,7 @@ public interface HostListener {
     default void ready(HostWelcome welcome) {
         welcome.getRefusedList()
                 .forEach(refused -> Log.LOG.log(
-                        System.Logger.Level.WARNING,
-                        "{0} is not lent: {1}",
-                        refused.getName(),
-                        refused.getReason()));
+                        System.Logger.Level.WARNING, "{0} is not lent: {1}", refused.getName(), refused.getReason()));
     }
 
     /**

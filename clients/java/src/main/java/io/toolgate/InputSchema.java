@@ -35,7 +35,9 @@ final class InputSchema<I> {
     }
 
     static <I> InputSchema<I> of(Class<I> type) {
-        return new InputSchema<>(type, GENERATOR.generateSchema(type));
+        // The generator leaves defaults as objects of Java: read again, they are JSON.
+        String schema = GENERATOR.generateSchema(type).toString();
+        return new InputSchema<>(type, (ObjectNode) Json.MAPPER.readTree(schema));
     }
 
     String json() {

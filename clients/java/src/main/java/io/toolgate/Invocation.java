@@ -8,6 +8,7 @@ import io.toolgate.v1.HostInvoke;
 import io.toolgate.v1.HostOutput;
 import io.toolgate.v1.HostProgress;
 import io.toolgate.v1.HostReport;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -21,6 +22,7 @@ public final class Invocation {
     private final HostInvoke proto;
     private final Reports reports;
     private final Map<String, Question> questions = new ConcurrentHashMap<>();
+    private HostProgress progress = HostProgress.getDefaultInstance();
     private volatile FutureTask<Void> task;
 
     /** Where reports go; waits while there is no connection. */
@@ -88,25 +90,39 @@ public final class Invocation {
      * @throws InterruptedException if the call was cancelled
      */
     public void progress(String title, Map<String, ?> metadata) throws InterruptedException {
-        HostProgress.Builder progress = HostProgress.newBuilder().setMetadata(Protos.struct(metadata));
+        HostProgress.Builder changes = HostProgress.newBuilder().setMetadata(Protos.struct(metadata));
         if (title != null) {
-            progress.setTitle(title);
+            changes.setTitle(title);
         }
-        progress(progress.build());
+        progress(changes.build());
     }
 
     /**
      * Changes the title and the metadata of the running call.
      *
-     * @param progress what changes
+     * @param changes what changes
      * @throws InterruptedException if the call was cancelled
      */
-    public void progress(HostProgress progress) throws InterruptedException {
-        reports.send(report().setProgress(progress).build());
+    public void progress(HostProgress changes) throws InterruptedException {
+        synchronized (this) {
+            progress = merged(progress, changes);
+        }
+        reports.send(report().setProgress(changes).build());
+    }
+
+    private static HostProgress merged(HostProgress before, HostProgress changes) {
+        HostProgress.Builder merged = before.toBuilder();
+        if (changes.hasTitle()) {
+            merged.setTitle(changes.getTitle());
+        }
+        // Not `mergeFrom`: a value replaces a key's whole value.
+        merged.getMetadataBuilder().putAllFields(changes.getMetadata().getFieldsMap());
+        return merged.build();
     }
 
     /**
-     * Adds to the call's output.
+     * Adds to the call's output. What is on its way when the connection breaks may be lost: a text that has to be whole is
+     * better returned as the result.
      *
      * @param text the text
      * @throws InterruptedException if the call was cancelled
@@ -116,7 +132,7 @@ public final class Invocation {
     }
 
     /**
-     * Adds to the call's output.
+     * Adds to the call's output, as {@link #output(String)} does.
      *
      * @param data the bytes
      * @throws InterruptedException if the call was cancelled
@@ -170,9 +186,14 @@ public final class Invocation {
         }
     }
 
-    /** Returns the questions whose answers may have been lost; asked again, they get the same answers. */
-    List<HostReport> unanswered() {
-        return questions.values().stream().map(Question::report).toList();
+    /** Returns what may have been lost with a connection and does no harm twice: progress and questions. */
+    synchronized List<HostReport> unheard() {
+        List<HostReport> unheard = new ArrayList<>();
+        if (!progress.equals(HostProgress.getDefaultInstance())) {
+            unheard.add(report().setProgress(progress).build());
+        }
+        questions.values().forEach(question -> unheard.add(question.report()));
+        return unheard;
     }
 
     HostReport.Builder report() {

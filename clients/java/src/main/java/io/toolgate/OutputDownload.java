@@ -62,8 +62,8 @@ final class OutputDownload {
         }
         String found = HexFormat.of().formatHex(digest.digest());
         if (!found.equals(info.getSha256())) {
-            throw new IOException("output " + info.getOutputId() + " came damaged: " + bytes + " bytes with SHA-256 " + found
-                    + " instead of " + info.getTotalBytes() + " with " + info.getSha256());
+            throw new IOException("output " + info.getOutputId() + " came damaged: " + bytes + " bytes with SHA-256 "
+                    + found + " instead of " + info.getTotalBytes() + " with " + info.getSha256());
         }
     }
 

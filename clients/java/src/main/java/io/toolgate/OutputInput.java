@@ -114,7 +114,8 @@ final class OutputInput extends InputStream {
         long known = first - response.getOffset();
         if (known < 0) {
             throw ToolgateException.of(
-                    Status.Code.ABORTED, "output " + request.getOutputId() + " has grown while it was read; read it again");
+                    Status.Code.ABORTED,
+                    "output " + request.getOutputId() + " has grown while it was read; read it again");
         }
         int size = response.getData().size();
         piece = response.getData();

@@ -23,8 +23,9 @@ final class Replies {
             reply.setDecision(PromptDecision.PROMPT_DECISION_REJECT).setMessage(reject.message());
         } else if (decision instanceof Decision.Answer answer) {
             reply.setDecision(PromptDecision.PROMPT_DECISION_ANSWER);
-            answer.answers().forEach(values -> reply.addAnswers(
-                    QuestionAnswer.newBuilder().addAllValues(values)));
+            answer.answers()
+                    .forEach(values ->
+                            reply.addAnswers(QuestionAnswer.newBuilder().addAllValues(values)));
         } else if (decision instanceof Decision.Instead instead) {
             reply.setDecision(PromptDecision.PROMPT_DECISION_INSTEAD).setInputJson(instead.inputJson());
         }

@@ -53,7 +53,9 @@ final class Rpc {
             try {
                 return once(method, request);
             } catch (ToolgateException failure) {
-                if (attempt == MOST_ATTEMPTS || !retryable(failure) || Thread.currentThread().isInterrupted()) {
+                if (attempt == MOST_ATTEMPTS
+                        || !retryable(failure)
+                        || Thread.currentThread().isInterrupted()) {
                     throw failure;
                 }
                 pause(backoff.after(failure));

@@ -83,7 +83,8 @@ final class RpcStream<Q, R> extends ClientCall.Listener<R> {
         Item<R> item = inbox.poll(silence.toMillis(), TimeUnit.MILLISECONDS);
         if (item == null) {
             cancel("silent for too long");
-            throw ToolgateException.of(Status.Code.UNAVAILABLE, "the stream was silent for " + silence.toSeconds() + " s");
+            throw ToolgateException.of(
+                    Status.Code.UNAVAILABLE, "the stream was silent for " + silence.toSeconds() + " s");
         }
         if (item.message() != null) {
             call.request(1);

@@ -37,6 +37,10 @@ record Target(String address, String authority, boolean encrypted) {
         };
     }
 
+    boolean isSocket() {
+        return address.startsWith("unix:");
+    }
+
     private static Target tcp(URI uri, int defaultPort, boolean encrypted) {
         int port = uri.getPort() == -1 ? defaultPort : uri.getPort();
         if (port == -1) {

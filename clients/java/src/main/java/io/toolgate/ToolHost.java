@@ -48,11 +48,11 @@ public final class ToolHost implements AutoCloseable {
     private final CompletableFuture<HostWelcome> ready = new CompletableFuture<>();
     private final Map<String, Invocation> running = new HashMap<>();
     /** The last results, for invocations that are sent again because the result was lost. */
-    private final Map<String, HostReport> results = new LinkedHashMap<>() {
+    private final Map<String, List<HostReport>> results = new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
 
         @Override
-        protected boolean removeEldestEntry(Map.Entry<String, HostReport> eldest) {
+        protected boolean removeEldestEntry(Map.Entry<String, List<HostReport>> eldest) {
             return size() > REMEMBERED_RESULTS;
         }
     };
@@ -106,7 +106,11 @@ public final class ToolHost implements AutoCloseable {
         }
         try {
             if (current != null
-                    && send(current, HostReport.newBuilder().setLeave(HostLeave.getDefaultInstance()).build())) {
+                    && send(
+                            current,
+                            HostReport.newBuilder()
+                                    .setLeave(HostLeave.getDefaultInstance())
+                                    .build())) {
                 current.halfClose();
                 loop.done().get(LONGEST_LEAVE.toMillis(), TimeUnit.MILLISECONDS);
             }
@@ -249,10 +253,10 @@ public final class ToolHost implements AutoCloseable {
         executor.execute(task);
     }
 
-    /** The service sends what it has no result of: it may have lost a question, or the result itself. */
+    /** The service sends what it has no result of: it may not have heard a question, or the result itself. */
     private void again(String id) {
-        HostReport result = results.get(id);
-        List<HostReport> reports = result == null ? running.get(id).unanswered() : List.of(result);
+        List<HostReport> result = results.get(id);
+        List<HostReport> reports = result == null ? running.get(id).unheard() : result;
         RpcStream<HostRequest, HostResponse> current = stream;
         executor.execute(() -> reports.forEach(report -> trySend(current, report)));
     }
@@ -273,7 +277,9 @@ public final class ToolHost implements AutoCloseable {
             if (running.remove(invocation.id()) == null) {
                 return;
             }
-            results.put(invocation.id(), result);
+            List<HostReport> last = invocation.unheard();
+            last.add(result);
+            results.put(invocation.id(), last);
             current = stream;
         }
         trySend(current, result);

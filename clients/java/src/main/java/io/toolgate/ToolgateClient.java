@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Channel;
 import io.grpc.ClientInterceptors;
 import io.grpc.ManagedChannel;
@@ -22,7 +23,6 @@ import io.toolgate.v1.SendInputRequest;
 import io.toolgate.v1.SendInputResponse;
 import io.toolgate.v1.ToolServiceGrpc;
 import io.toolgate.v1.WatchEventsRequest;
-import com.google.protobuf.ByteString;
 import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;

@@ -44,7 +44,13 @@ public final class ToolgateException extends RuntimeException {
         return new ToolgateException(code.toStatus(), message, ErrorInfo.getDefaultInstance(), null);
     }
 
-    static ToolgateException of(StatusRuntimeException failure) {
+    /**
+     * Makes a typed error of what a generated stub throws.
+     *
+     * @param failure the error of gRPC
+     * @return the same, with what the service says of it
+     */
+    public static ToolgateException of(StatusRuntimeException failure) {
         return of(failure.getStatus(), failure.getTrailers());
     }
 

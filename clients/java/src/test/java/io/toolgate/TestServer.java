@@ -1,0 +1,98 @@
+package io.toolgate;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/** The real program ({@code TOOLGATE_BIN}) in folders of its own. */
+final class TestServer implements AutoCloseable {
+    private static final String CONFIG = """
+            {"permission": {"bash": {"*": "allow", "touch *": "ask", "rm *": "deny"}, "edit": "ask"}}
+            """;
+
+    private final Path folder;
+    private Process process;
+
+    TestServer() throws IOException, InterruptedException {
+        folder = Files.createTempDirectory("toolgate-java");
+        Files.createDirectories(work());
+        Path config = Files.createDirectories(folder.resolve("home/.config/opencode"));
+        Files.writeString(config.resolve("opencode.json"), CONFIG);
+        start();
+    }
+
+    private static String program() {
+        String program = System.getenv("TOOLGATE_BIN");
+        if (program == null) {
+            throw new IllegalStateException("set TOOLGATE_BIN to the program of the service");
+        }
+        return program;
+    }
+
+    void start() throws IOException, InterruptedException {
+        ProcessBuilder builder = new ProcessBuilder(
+                program(),
+                "serve",
+                "--no-tcp",
+                "--socket",
+                socket().toString(),
+                "--data-dir",
+                folder.resolve("data").toString(),
+                "--workspace",
+                "default=" + work());
+        builder.environment().put("HOME", folder.resolve("home").toString());
+        builder.environment().remove("XDG_CONFIG_HOME");
+        builder.redirectErrorStream(true)
+                .redirectOutput(
+                        ProcessBuilder.Redirect.appendTo(folder.resolve("log").toFile()));
+        process = builder.start();
+    }
+
+    /** Ends the service as a crash would. */
+    void kill() throws InterruptedException {
+        process.destroyForcibly().waitFor(10, TimeUnit.SECONDS);
+    }
+
+    Path work() {
+        return folder.resolve("work");
+    }
+
+    Path socket() {
+        return folder.resolve("s");
+    }
+
+    String target() {
+        return "unix:" + socket();
+    }
+
+    ToolgateClient client() {
+        return ToolgateClient.connect(target());
+    }
+
+    @Override
+    public void close() {
+        process.destroy();
+        try {
+            if (!process.waitFor(10, TimeUnit.SECONDS)) {
+                process.destroyForcibly();
+            }
+            delete();
+        } catch (InterruptedException interrupted) {
+            process.destroyForcibly();
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void delete() {
+        try (Stream<Path> files = Files.walk(folder)) {
+            files.sorted(Comparator.reverseOrder())
+                    .forEach(file -> file.toFile().delete());
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+    }
+}

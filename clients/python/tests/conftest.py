@@ -1,0 +1,84 @@
+"""A server of its own for each test that wants one."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BINARY = os.environ.get("TOOLGATE_BIN", "")
+_START_TIMEOUT = 30.0
+
+
+class Server:
+    """A Toolgate server in a folder of its own, which can be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.target = f"unix:{folder}/s"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+        }
+        self._process: subprocess.Popen[str] | None = None
+
+    def permit(self, rules: dict[str, Any]) -> None:
+        (self.work / "opencode.json").write_text(json.dumps({"permission": rules}))
+
+    def start(self) -> None:
+        command = [BINARY, "serve", "--json", "--no-tcp", "--socket", str(self.folder / "s")]
+        command += ["--data-dir", str(self.folder / "data"), "--workspace", f"default={self.work}"]
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
+                command, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        lines: queue.Queue[str] = queue.Queue()
+        stdout = self._process.stdout
+        assert stdout is not None
+        threading.Thread(target=lambda: lines.put(stdout.readline()), daemon=True).start()
+        assert "listening" in lines.get(timeout=_START_TIMEOUT), (self.folder / "log").read_text()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(timeout=30)
+            self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._process = None
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server whose rules are those of the test's mark `permit`."""
+    if not Path(BINARY).is_file():
+        pytest.fail("TOOLGATE_BIN names no server")
+    # The paths of sockets are short, and those of pytest are not.
+    folder = Path(tempfile.mkdtemp(prefix="tg-"))
+    server = Server(folder)
+    mark = request.node.get_closest_marker("permit")
+    server.permit(mark.kwargs if mark is not None else {"bash": {"*": "ask", "echo *": "allow"}})
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
