@@ -79,7 +79,7 @@ class ReadmeTest {
                 .collect(Collectors.joining("\n"));
     }
 
-    private static void compile(Path folder, List<Path> sources) {
+    static void compile(Path folder, List<Path> sources) {
         List<String> arguments = new ArrayList<>(
                 List.of("-proc:none", "-cp", System.getProperty("java.class.path"), "-d", folder.toString()));
         sources.forEach(source -> arguments.add(source.toString()));
@@ -87,10 +87,11 @@ class ReadmeTest {
         assertEquals(0, status, "what the README shows compiles");
     }
 
-    private static void run(Path folder, String name, String target) throws IOException, InterruptedException {
+    /** Runs a program, for the service at the target, and returns what it prints. */
+    static String run(Path folder, String name, String target) throws IOException, InterruptedException {
         String classPath = folder + File.pathSeparator + System.getProperty("java.class.path");
         Path log = folder.resolve(name + ".log");
-        Process process = new ProcessBuilder(
+        ProcessBuilder program = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                         "-XX:TieredStopAtLevel=1",
                         "-cp",
@@ -99,9 +100,10 @@ class ReadmeTest {
                         target)
                 .directory(folder.toFile())
                 .redirectErrorStream(true)
-                .redirectOutput(log.toFile())
-                .start();
-        assertEquals(0, process.waitFor(), () -> name + ": " + read(log));
+                .redirectOutput(log.toFile());
+        program.environment().put("TOOLGATE_SERVER", target);
+        assertEquals(0, program.start().waitFor(), () -> name + ": " + read(log));
+        return read(log);
     }
 
     private static String read(Path log) {
