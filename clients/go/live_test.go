@@ -309,6 +309,45 @@ func TestAFunctionIsLent(t *testing.T) {
 	expect(t, "a name that is taken", errors.As(taken, &refused), true)
 }
 
+func TestAHostRunsSubagentsAndHooks(t *testing.T) {
+	client, ctx := startServer(t).client(), bounded(t)
+	ready := make(chan toolgate.Ready, 10)
+	inBackground(t, func(ctx context.Context) error {
+		return client.Host(ctx, toolgate.Host{
+			Name: "tests", OnReady: func(r toolgate.Ready) { ready <- r },
+			RunSubagent: func(ctx context.Context, run *toolgate.Subagent) (toolgate.ToolResult, error) {
+				result, err := client.Run(ctx, "bash", map[string]string{"command": "echo " + run.Prompt, "description": "Echo"},
+					toolgate.WithParentCall(run.CallID), toolgate.WithSession(run.SessionID), toolgate.WithAgent(run.Agent))
+				if err != nil {
+					return toolgate.ToolResult{}, err
+				}
+				return toolgate.ToolResult{Output: result.Text()}, nil
+			},
+			Hooks: map[string]toolgate.Hook{
+				"tool.execute.before": func(_ context.Context, event toolgate.HookEvent) (json.RawMessage, error) {
+					if bytes.Contains(event.Output, []byte("forbidden")) {
+						return nil, errors.New("that is forbidden here")
+					}
+					return bytes.ReplaceAll(event.Output, []byte("before"), []byte("after")), nil
+				},
+			},
+		})
+	})
+	expect(t, "refused", len((<-ready).Refused), 0)
+	result, err := client.Run(ctx, "bash", run("echo before"))
+	check(t, err)
+	expect(t, "changed by a hook", result.Output, "after\n")
+	result, err = client.Run(ctx, "bash", run("echo forbidden"))
+	check(t, err)
+	expect(t, "refused by a hook", strings.Contains(result.Error, "forbidden here"), true)
+	result, err = client.Run(ctx, "task", map[string]string{
+		"description": "Say it", "prompt": "subagent", "subagent_type": "general",
+	})
+	check(t, err)
+	expect(t, "said by a subagent", strings.Contains(result.Text(), "subagent"), true)
+	expect(t, "error", result.Error, "")
+}
+
 func TestWhatHappensIsWatched(t *testing.T) {
 	client := startServer(t).client()
 	ctx, cancel := context.WithCancel(bounded(t))

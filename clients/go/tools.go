@@ -95,26 +95,35 @@ func (c *Client) listTools(ctx context.Context, model Model, options []ToolsOpti
 
 // OpenAITool is a tool in the form of OpenAI's chat completions, which most other servers of models take as well.
 type OpenAITool struct {
-	Type     string   `json:"type"`
+	// Type is always "function".
+	Type string `json:"type"`
+	// Function is the tool.
 	Function Function `json:"function"`
 }
 
 // Function is a function that a model may call.
 type Function struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
+	// Name is the name that a call uses.
+	Name string `json:"name"`
+	// Description is the text for the model.
+	Description string `json:"description"`
+	// Parameters is the JSON Schema of the input.
+	Parameters json.RawMessage `json:"parameters"`
 }
 
 // AnthropicTool is a tool in the form of Anthropic's messages.
 type AnthropicTool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
+	// Name is the name that a call uses.
+	Name string `json:"name"`
+	// Description is the text for the model.
+	Description string `json:"description"`
+	// InputSchema is the JSON Schema of the input.
 	InputSchema json.RawMessage `json:"input_schema"`
 }
 
 // GeminiTool is a list of tools in the form of Gemini's contents.
 type GeminiTool struct {
+	// FunctionDeclarations are the tools.
 	FunctionDeclarations []Function `json:"functionDeclarations"`
 }
 

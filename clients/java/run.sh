@@ -10,7 +10,7 @@ cd "$here" || exit 1
 
 maven() {
     # Maven resets the colour of a terminal that is not there.
-    mvn -q -ntp -B -Dstyle.color=never "$@" | sed $'s/\e\\[0*m//g; /^$/d'
+    mvn -q -ntp -B -Dstyle.color=never "$@" 2>&1 | sed $'s/\e\\[0*m//g; /^$/d'
     return "${PIPESTATUS[0]}"
 }
 

@@ -121,6 +121,20 @@ async def test_the_token_is_shown_with_each_request() -> None:
         assert [one["authorization"] for one in fake.metadata] == ["Bearer one", "Bearer two", "Bearer three"]
 
 
+async def test_a_token_that_expired_is_renewed_once() -> None:
+    tokens = iter(["old", "new", "old", "older"])
+
+    async def checked(request: Any, context: Context) -> tool_service_pb2.ListToolsResponse:
+        if ("authorization", "Bearer new") not in context.invocation_metadata():
+            await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "get a new one", "CREDENTIALS_EXPIRED")
+        return await listed(request, context)
+
+    async with Fake(ListTools=[checked]) as fake, AsyncClient(fake.target, token=lambda: next(tokens)) as client:
+        await client.rpc(lambda stubs: stubs.tools.ListTools(tool_service_pb2.ListToolsRequest()), retry=True)
+        with pytest.raises(RpcError, match="get a new one"):
+            await client.tools()
+
+
 async def test_plain_requests_are_tried_again_when_the_connection_is_lost() -> None:
     async def lost(_request: Any, context: Context) -> None:
         await break_off(context)

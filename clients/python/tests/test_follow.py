@@ -150,9 +150,10 @@ async def test_a_refusal_is_not_tried_again() -> None:
         await refuse(context, grpc.StatusCode.PERMISSION_DENIED, "no", "SCOPE_MISSING")
         yield None
 
-    async with Fake(ExecuteTool=[refused]) as fake, AsyncClient(fake.target) as client:
-        with pytest.raises(RpcError) as caught:
-            await client.execute("bash")
+    async with Fake(ExecuteTool=[refused], CancelCall=[cancelled]) as fake:
+        async with AsyncClient(fake.target) as client:
+            with pytest.raises(RpcError) as caught:
+                await client.execute("bash")
         assert (caught.value.reason, caught.value.metadata) == ("SCOPE_MISSING", {"scope": "calls.read"})
         assert len(fake.requests) == 1
 

@@ -263,6 +263,25 @@ async def test_an_invocation_that_is_given_up_is_cancelled(way: str) -> None:
         await asyncio.wait_for(ended.wait(), 20)
 
 
+async def test_a_new_host_is_not_answered_from_an_earlier_one() -> None:
+    runs = []
+
+    @tool
+    async def work(name: str) -> str:
+        runs.append(name)
+        return name
+
+    server = Server()
+    server.send.put_nowait(welcome())
+    async with Fake(Host=[server.play]) as fake, AsyncClient(fake.target) as client, client.host([work]):
+        for name in ("before", "after"):
+            server.send.put_nowait(invoke("work", name=name))
+            assert (await server.told()).completed.output == name
+            server.send.put_nowait(None)
+            server.send.put_nowait(welcome(resumed=False))
+    assert runs == ["before", "after"]
+
+
 async def test_permissions_are_asked_for_and_asked_again() -> None:
     server = Server()
 

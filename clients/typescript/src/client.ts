@@ -250,7 +250,10 @@ export class Client implements AsyncDisposable {
       ...options,
       onSettled: (settled) => this.#open.delete(settled),
     });
-    this.#open.add(execution);
+    // One that is only watched has nothing to end but its stream, which goes with the connection.
+    if (options.owned) {
+      this.#open.add(execution);
+    }
     return execution;
   }
 

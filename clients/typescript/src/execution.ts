@@ -2,12 +2,15 @@
 import { type CallEvent, callEventOf } from "./call-events.js";
 import { ToolgateError } from "./errors.js";
 import { type FollowOptions, followCall } from "./follow-call.js";
+import type { Call } from "./gen/toolgate/v1/call_pb.js";
 import type { Link } from "./link.js";
 import { type CallResult, resultOf } from "./results.js";
 import { follow } from "./time.js";
 
 /** How long a cancelled call may take to say that it has ended. */
 const CANCEL_GRACE_MS = 20_000;
+
+type Events = AsyncGenerator<CallEvent, undefined, undefined>;
 
 /** What an {@link Execution} is made of. */
 export interface ExecutionOptions extends Omit<FollowOptions, "signal"> {
@@ -31,16 +34,19 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
   readonly callId: string;
   readonly #link: Link;
   readonly #owned: boolean;
-  readonly #events: AsyncGenerator<CallEvent, CallResult, undefined>;
+  readonly #options: FollowOptions;
+  #events: Events;
   readonly #stop = new AbortController();
   readonly #release: () => void;
   readonly #onSettled: ((execution: Execution) => void) | undefined;
   readonly #result: Promise<CallResult>;
   #settle!: { resolve: (result: CallResult) => void; reject: (error: unknown) => void };
   /** The first event, asked for when the execution is made, so that a call starts without a reader. */
-  readonly #started: Promise<IteratorResult<CallEvent, CallResult>>;
-  #ahead: Promise<IteratorResult<CallEvent, CallResult>> | undefined;
+  readonly #started: Promise<IteratorResult<CallEvent, undefined>>;
+  #ahead: Promise<IteratorResult<CallEvent, undefined>> | undefined;
   #reading: "nobody" | "loop" | "result" = "nobody";
+  /** The last event that was read. */
+  #last: bigint;
   #wanted = false;
   #lost = false;
   #settled = false;
@@ -57,7 +63,9 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
     });
     // Whoever wants the result hears of the error; nobody else has to.
     this.#result.catch(() => {});
-    this.#events = this.#read(options);
+    this.#options = { ...options, signal: this.#stop.signal };
+    this.#last = options.after;
+    this.#events = this.#read(this.#options);
     const aborted = new AbortController();
     aborted.signal.addEventListener("abort", () => void this.#aborted(aborted.signal.reason), { once: true });
     const before = options.signal?.aborted === true;
@@ -140,10 +148,11 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
   }
 
   async #leave(): Promise<void> {
-    if (!this.#owned && this.#wanted) {
-      void this.#drain();
+    if (this.#settled) {
+      return;
     }
-    if (this.#settled || !this.#owned) {
+    if (!this.#owned) {
+      await this.#pause();
       return;
     }
     const timer = setTimeout(() => this.#giveUp(undefined), CANCEL_GRACE_MS);
@@ -154,6 +163,17 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
       this.#giveUp(error);
     } finally {
       clearTimeout(timer);
+    }
+  }
+
+  /** Ends the stream that nobody reads; whoever reads on gets another one. */
+  async #pause(): Promise<void> {
+    if (this.#wanted) {
+      void this.#drain();
+    } else if (!this.#ahead) {
+      const events = this.#events;
+      this.#events = this.#read({ ...this.#options, start: undefined, after: this.#last });
+      await events.return(undefined);
     }
   }
 
@@ -219,32 +239,25 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
     }
   }
 
-  #next(): Promise<IteratorResult<CallEvent, CallResult>> {
+  #next(): Promise<IteratorResult<CallEvent, undefined>> {
     const ahead = this.#ahead;
     this.#ahead = undefined;
     return ahead ?? this.#events.next();
   }
 
-  async *#read(options: ExecutionOptions): AsyncGenerator<CallEvent, CallResult, undefined> {
+  async *#read(options: FollowOptions): Events {
+    const messages = followCall(this.#link, options);
     try {
-      const messages = followCall(this.#link, { ...options, signal: this.#stop.signal });
       for (;;) {
         const next = await messages.next();
         if (next.done) {
-          const result = next.value && resultOf(next.value);
-          if (!result) {
-            throw new ToolgateError("DATA_LOSS", `call ${this.callId} has ended, but its record does not say how`);
-          }
-          this.#end();
-          this.#settle.resolve(result);
-          return result;
+          this.#succeedWith(next.value);
+          return undefined;
         }
+        this.#last = next.value.sequence;
         const event = callEventOf(next.value);
         if (event?.type === "completed" || event?.type === "failed") {
-          this.#end();
-          this.#settle.resolve(event.result);
-          yield event;
-          return event.result;
+          this.#succeed(event.result);
         }
         if (event) {
           yield event;
@@ -254,7 +267,26 @@ export class Execution implements AsyncIterable<CallEvent>, AsyncDisposable {
       this.#end();
       this.#settle.reject(error);
       throw error;
+    } finally {
+      await messages.return(undefined);
     }
+  }
+
+  /** The terminal event has said how the call ended, or lies before what was to be read; then its record says it. */
+  #succeedWith(call: Call | undefined): void {
+    if (this.#settled) {
+      return;
+    }
+    const result = call && resultOf(call);
+    if (!result) {
+      throw new ToolgateError("DATA_LOSS", `call ${this.callId} has ended, but its record does not say how`);
+    }
+    this.#succeed(result);
+  }
+
+  #succeed(result: CallResult): void {
+    this.#end();
+    this.#settle.resolve(result);
   }
 
   #end(): void {

@@ -210,6 +210,10 @@ function endless() {
       assert.ok(cancelled.includes(callId));
       yield event(2, { case: "failed", value: { reason: FailureReason.CANCELLED, error: "cancelled" } });
     },
+    async *watchCall() {
+      await stopped;
+      yield event(2, { case: "failed", value: { reason: FailureReason.CANCELLED, error: "cancelled" } });
+    },
     cancelCall: ({ callId }) => {
       cancelled.push(callId);
       wake();
@@ -268,6 +272,28 @@ test("a call that is kept is not cancelled, and can be read on", async () => {
   await execution.cancel();
   const result = await execution.result();
   assert.equal(result.ok ? "" : result.reason, "CANCELLED");
+});
+
+test("a watch that is left ends its stream, and can be read on", async () => {
+  const asked: bigint[] = [];
+  let ended = 0;
+  const client = clientOf({
+    async *watchCall({ afterSequence }, { signal }) {
+      asked.push(afterSequence);
+      signal.addEventListener("abort", () => {
+        ended += 1;
+      });
+      yield event(Number(afterSequence) + 1);
+      yield event(Number(afterSequence) + 2, afterSequence === 0n ? OUTPUT : END);
+    },
+  });
+  const watch = client.watch("c");
+  for await (const _ of watch) {
+    break;
+  }
+  assert.equal(ended, 1);
+  assert.deepEqual(await sequences(watch), ["2 output", "3 completed"]);
+  assert.deepEqual(asked, [0n, 1n]);
 });
 
 test("a signal that was aborted before starts nothing", async () => {

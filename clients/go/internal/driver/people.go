@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolgate/toolgate/clients/go"
 	toolgatev1 "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1"
+	"google.golang.org/grpc/codes"
 )
 
 func approvals(c *command) (fields, error) {
@@ -78,8 +79,8 @@ func reply(c *command) (fields, error) {
 	select {
 	case replies <- decision(message):
 		return nil, nil
-	case <-c.ctx.Done():
-		return nil, c.ctx.Err()
+	default:
+		return nil, &toolgate.Error{Code: codes.NotFound, Message: "the prompt has its reply"}
 	}
 }
 
@@ -119,6 +120,12 @@ func scope(message *toolgatev1.GrantScope) toolgate.GrantScope {
 type act struct {
 	report *toolgatev1.HostReport
 	done   chan<- outcome
+}
+
+// invocation is where a lent function waits for its acts, until it is over.
+type invocation struct {
+	acts chan act
+	over chan struct{}
 }
 
 type outcome struct {
@@ -183,8 +190,10 @@ func host(c *command) (fields, error) {
 
 // serve says that a function was called, and does what the commands `report` say.
 func (c *command) serve(ctx context.Context, call *toolgate.Invocation, called fields) (toolgate.ToolResult, error) {
-	acts := make(chan act)
-	defer c.wait(call.ID, acts)()
+	told := invocation{make(chan act), make(chan struct{})}
+	defer close(told.over)
+	forget := c.wait(call.ID, told)
+	defer forget()
 	c.report(called)
 	for {
 		select {
@@ -193,7 +202,7 @@ func (c *command) serve(ctx context.Context, call *toolgate.Invocation, called f
 				c.report(fields{"cancelled": call.ID})
 			}
 			return toolgate.ToolResult{}, context.Cause(ctx)
-		case act := <-acts:
+		case act := <-told.acts:
 			switch report := act.report.GetReport().(type) {
 			case *toolgatev1.HostReport_Progress:
 				err := call.Progress(report.Progress.GetTitle(), mapOf(report.Progress.GetMetadata()))
@@ -205,9 +214,11 @@ func (c *command) serve(ctx context.Context, call *toolgate.Invocation, called f
 				// The function may do other things while it waits.
 				go func() { act.done <- answer(ctx, call, report.Ask) }()
 			case *toolgatev1.HostReport_Completed:
+				forget()
 				act.done <- outcome{}
 				return result(report.Completed), nil
 			case *toolgatev1.HostReport_Failed:
+				forget()
 				act.done <- outcome{}
 				return toolgate.ToolResult{}, errors.New(report.Failed.GetError())
 			default:
@@ -259,13 +270,15 @@ func report(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	acts, err := find[chan act](host, message.GetInvocationId())
+	told, err := find[invocation](host, message.GetInvocationId())
 	if err != nil {
 		return nil, err
 	}
 	done := make(chan outcome, 1)
 	select {
-	case acts <- act{message, done}:
+	case told.acts <- act{message, done}:
+	case <-told.over:
+		return nil, &toolgate.Error{Code: codes.NotFound, Message: "the invocation is over"}
 	case <-c.ctx.Done():
 		return nil, c.ctx.Err()
 	}

@@ -24,6 +24,7 @@ from toolgate.events import (
     WarningEvent,
     WorkspaceEvent,
 )
+from toolgate.execution import Execution as AsyncExecution
 from toolgate.execution import OnDisconnect, OutputMode
 from toolgate.host import Refused
 from toolgate.hosting import Hook, LentTool, SubagentRun, ToolContext, ToolFunction, ToolResult, tool
@@ -47,12 +48,14 @@ from toolgate.prompts import (
 )
 from toolgate.results import Attachment, Call, CallState, FailureReason, InputState, Result, Timing, Truncation
 from toolgate.sync.client import Client
+from toolgate.sync.execution import Execution
 from toolgate.sync.hosting import SyncToolContext
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncExecution",
     "Attachment",
     "Call",
     "CallFailedError",
@@ -62,6 +65,7 @@ __all__ = [
     "CompletedEvent",
     "Decision",
     "Event",
+    "Execution",
     "FailedEvent",
     "FailureReason",
     "FoundLine",

@@ -204,7 +204,7 @@ class Patience:
         now = asyncio.get_running_loop().time()
         if self._attempts == 0:
             self._since = now
-        if not error.is_transient or self._connection.is_closed:
+        if self._connection.is_closed or not (error.is_transient or self._is_renewable(error)):
             raise error
         delay = min(_FIRST_WAIT * 2.0 ** min(self._attempts, 16), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
         delay = max(delay, error.retry_delay or 0.0)
@@ -216,3 +216,8 @@ class Patience:
         if limit is not None and now + delay - self._since > limit:
             raise error
         await asyncio.sleep(delay)
+
+    def _is_renewable(self, error: RpcError) -> bool:
+        """Says whether a function that gives tokens may give a better one: it is asked once."""
+        is_expired = error.code is grpc.StatusCode.UNAUTHENTICATED and error.reason == "CREDENTIALS_EXPIRED"
+        return is_expired and callable(self._connection.settings.token) and self._attempts == 0

@@ -47,6 +47,7 @@ class Follower:
         self.last_sequence = watch.after
         self.has_begun = False
         self.has_ended = False
+        self.was_refused = False
         self._connection = connection
         self._output = watch.output
         self._start = start
@@ -67,6 +68,7 @@ class Follower:
                 event = await self._receive()
             except RpcError as error:
                 self.close()
+                self.was_refused = not self.is_admitted and not error.is_transient
                 await self._patience.wait(error)
                 continue
             if self._accept(event):

@@ -50,12 +50,14 @@ class Service(ABC):
             self._task.cancel()
             raise
         if self._task.done():
-            await self._task
+            await self.wait()
 
     async def wait(self) -> None:
         """Returns when this was stopped; raises what ended it otherwise."""
         if self._task is not None:
-            await asyncio.shield(self._task)
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.result()
 
     async def run(self) -> None:
         """Serves until the task that waits here is cancelled."""
@@ -81,8 +83,8 @@ class Service(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-        if error is None and self._task is not None and self._task.done() and not self._task.cancelled():
-            self._task.result()
+        if error is None:
+            await self.wait()
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
         with contextlib.suppress(asyncio.TimeoutError):

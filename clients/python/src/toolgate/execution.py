@@ -122,8 +122,7 @@ class Execution:
 
     async def leave(self) -> None:
         """Cancels the call if it still runs and is not kept, and gives the stream up."""
-        must_cancel = self._follower.has_begun and not self._keep and not self._follower.has_ended
-        if must_cancel and not self._connection.is_closed:
+        if self._must_cancel() and not self._connection.is_closed:
             # A second cancellation of the waiting task does not stop what the first one has begun.
             await asyncio.shield(self._tasks.spawn(self._cancel_quietly()))
         self._keep = True
@@ -139,10 +138,14 @@ class Execution:
 
     def __del__(self) -> None:
         loop = self._loop
-        if loop is None or self._keep or self._follower.has_ended or loop.is_closed():
+        if loop is None or loop.is_closed() or not self._must_cancel():
             return
         # Nobody can cancel this call any more, so it is done here. The loop may be another thread's.
         loop.call_soon_threadsafe(self._tasks.abandon, self._connection, self._follower)
+
+    def _must_cancel(self) -> bool:
+        follower = self._follower
+        return follower.has_begun and not (self._keep or follower.has_ended or follower.was_refused)
 
     async def _next(self) -> Event | None:
         while self._result is None and not self._was_cancelled:

@@ -91,6 +91,8 @@ class _Invocation:
     def close(self) -> None:
         """Gives the function up."""
         self._is_open = False
+        for _, answer in self._asking.values():
+            answer.cancel()
         if self.task is not None:
             self.task.cancel()
 
@@ -129,6 +131,8 @@ class _Invocation:
 
     async def ask(self, ask: AskRequest) -> None:
         """Asks for a permission."""
+        if not self._is_open:
+            raise ToolFailure("the call has ended")
         request = host_service_pb2.HostAsk(
             ask_id=uuid7(),
             permission=ask.permission,

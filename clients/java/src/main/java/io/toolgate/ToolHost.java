@@ -176,14 +176,21 @@ public final class ToolHost implements AutoCloseable {
     }
 
     private void welcomed(HostWelcome welcome) {
+        List<Invocation> goingOn;
         synchronized (this) {
             token = welcome.getToken();
             missing = new HashSet<>(running.keySet());
+            goingOn = List.copyOf(running.values());
+        }
+        if (welcome.getResumed()) {
+            // Before anything new is reported, and above all before a result.
+            goingOn.forEach(invocation -> sendAll(opening, invocation.unheard()));
+        } else {
+            allResent();
+        }
+        synchronized (this) {
             stream = opening;
             notifyAll();
-        }
-        if (!welcome.getResumed()) {
-            allResent();
         }
         options.listener().ready(welcome);
         ready.complete(welcome);
@@ -253,12 +260,11 @@ public final class ToolHost implements AutoCloseable {
         executor.execute(task);
     }
 
-    /** The service sends what it has no result of: it may not have heard a question, or the result itself. */
+    /** The service sends what it has no result of: that may have been lost. */
     private void again(String id) {
-        List<HostReport> result = results.get(id);
-        List<HostReport> reports = result == null ? running.get(id).unheard() : result;
+        List<HostReport> result = results.getOrDefault(id, List.of());
         RpcStream<HostRequest, HostResponse> current = stream;
-        executor.execute(() -> reports.forEach(report -> trySend(current, report)));
+        executor.execute(() -> sendAll(current, result));
     }
 
     private void run(Invocation invocation, Callable<HostReport> function) {
@@ -282,7 +288,7 @@ public final class ToolHost implements AutoCloseable {
             results.put(invocation.id(), last);
             current = stream;
         }
-        trySend(current, result);
+        sendAll(current, List.of(result));
     }
 
     private void cancelled(String id) {
@@ -321,10 +327,13 @@ public final class ToolHost implements AutoCloseable {
         return stream;
     }
 
-    private static void trySend(RpcStream<HostRequest, HostResponse> stream, HostReport report) {
+    /** Sends what the service asks for again if it does not get through. */
+    private static void sendAll(RpcStream<HostRequest, HostResponse> stream, List<HostReport> reports) {
         try {
-            if (stream != null) {
-                send(stream, report);
+            for (HostReport report : reports) {
+                if (stream == null || !send(stream, report)) {
+                    return;
+                }
             }
         } catch (InterruptedException closed) {
             Thread.currentThread().interrupt();

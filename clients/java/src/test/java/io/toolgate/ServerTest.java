@@ -155,6 +155,45 @@ class ServerTest {
     }
 
     @Test
+    void aHandlerThatDecidesOverACutConnectionIsHeardOnce() throws Exception {
+        AtomicInteger handled = new AtomicInteger();
+        CompletableFuture<Void> asked = new CompletableFuture<>();
+        CompletableFuture<Decision> decision = new CompletableFuture<>();
+        BlockingQueue<String> told = new LinkedBlockingQueue<>();
+        ApprovalListener listener = new ApprovalListener() {
+            @Override
+            public void ready() {
+                told.add("ready");
+            }
+
+            @Override
+            public void replied(Prompt prompt, PromptReplyResult result) {
+                told.add(result.getResult().name());
+            }
+        };
+        ApprovalOptions options = ApprovalOptions.named("ann").session("cut").listener(listener);
+        try (CuttingProxy proxy = new CuttingProxy(server.socket(), Long.MAX_VALUE);
+                ToolgateClient cut = ToolgateClient.connect(proxy.target());
+                Approvals approvals = cut.approvals(options, prompt -> {
+                    handled.incrementAndGet();
+                    asked.complete(null);
+                    return decision.get();
+                });
+                Execution execution =
+                        client.execute(ToolCall.of("bash", bash("touch cut")).session("cut"))) {
+            asked.get(30, TimeUnit.SECONDS);
+            proxy.cut();
+            decision.complete(Decision.once());
+            assertTrue(execution.result().ok());
+            assertEquals("ready", told.poll(30, TimeUnit.SECONDS));
+            assertEquals("ready", told.poll(30, TimeUnit.SECONDS));
+            assertEquals("REPLY_RESULT_ACCEPTED", told.poll(30, TimeUnit.SECONDS));
+            assertEquals(1, handled.get());
+            assertFalse(approvals.done().isDone());
+        }
+    }
+
+    @Test
     void questionsAreAnswered() {
         ApprovalOptions options = ApprovalOptions.named("ann").session("questions");
         try (Approvals approvals = client.approvals(options, prompt -> Decision.answer("tabs"))) {
