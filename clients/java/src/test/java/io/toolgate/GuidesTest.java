@@ -22,8 +22,8 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(120)
 class GuidesTest {
     /** A program, and what the page says that it prints. */
-    private static final Pattern PROGRAM = Pattern.compile(
-            "^```java\n(.*?)^```$.*?^```text\n(.*?)^```$", Pattern.DOTALL | Pattern.MULTILINE);
+    private static final Pattern PROGRAM =
+            Pattern.compile("^```java\n(.*?)^```$.*?^```text\n(.*?)^```$", Pattern.DOTALL | Pattern.MULTILINE);
 
     private static final Pattern NAME = Pattern.compile("public class (\\w+)");
 
@@ -49,7 +49,8 @@ class GuidesTest {
     private static List<MatchResult> programs() throws IOException {
         List<MatchResult> programs = new ArrayList<>();
         try (Stream<Path> files = Files.list(Path.of("../../docs"))) {
-            for (Path guide : files.filter(file -> file.toString().endsWith(".md")).toList()) {
+            for (Path guide :
+                    files.filter(file -> file.toString().endsWith(".md")).toList()) {
                 programs.addAll(
                         PROGRAM.matcher(Files.readString(guide)).results().toList());
             }

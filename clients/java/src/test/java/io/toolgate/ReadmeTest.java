@@ -90,6 +90,7 @@ class ReadmeTest {
     /** Runs a program, for the service at the target, and returns what it prints. */
     static String run(Path folder, String name, String target) throws IOException, InterruptedException {
         String classPath = folder + File.pathSeparator + System.getProperty("java.class.path");
+        Path printed = folder.resolve(name + ".out");
         Path log = folder.resolve(name + ".log");
         ProcessBuilder program = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -99,11 +100,11 @@ class ReadmeTest {
                         name,
                         target)
                 .directory(folder.toFile())
-                .redirectErrorStream(true)
-                .redirectOutput(log.toFile());
+                .redirectOutput(printed.toFile())
+                .redirectError(log.toFile());
         program.environment().put("TOOLGATE_SERVER", target);
-        assertEquals(0, program.start().waitFor(), () -> name + ": " + read(log));
-        return read(log);
+        assertEquals(0, program.start().waitFor(), () -> name + ": " + read(printed) + read(log));
+        return read(printed);
     }
 
     private static String read(Path log) {
