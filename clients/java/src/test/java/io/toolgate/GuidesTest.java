@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Compiles and runs the programs of the guides in {@code docs/}, which print what their page says. */
-@Timeout(120)
+@Timeout(300)
 class GuidesTest {
     /** A program, and what the page says that it prints. */
     private static final Pattern PROGRAM =

@@ -103,8 +103,13 @@ class ReadmeTest {
                 .redirectOutput(printed.toFile())
                 .redirectError(log.toFile());
         program.environment().put("TOOLGATE_SERVER", target);
-        assertEquals(0, program.start().waitFor(), () -> name + ": " + read(printed) + read(log));
-        return read(printed);
+        Process running = program.start();
+        try {
+            assertEquals(0, running.waitFor(), () -> name + ": " + read(printed) + read(log));
+            return read(printed);
+        } finally {
+            running.destroyForcibly();
+        }
     }
 
     private static String read(Path log) {
