@@ -130,6 +130,7 @@ const TEXTS: &[&str] = &[
     "rustfmt.toml",
     ".gitignore",
     "clients",
+    "docs",
 ];
 
 fn root() -> &'static Path {

@@ -44,39 +44,45 @@ impl Example {
     }
 }
 
-/// The fenced blocks of a page: the line of the fence, its language, and the lines between.
-pub(super) fn blocks(text: &str) -> Vec<(usize, &str, Vec<&str>)> {
+/// A fenced block of a page.
+pub(super) struct Block<'a> {
+    /// The line of the fence.
+    pub(super) line: usize,
+    pub(super) language: &'a str,
+    /// The heading above it.
+    section: &'a str,
+    lines: Vec<&'a str>,
+}
+
+pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
+    let mut section = "";
     let mut lines = (1..).zip(text.lines());
-    while let Some((at, line)) = lines.next() {
-        if let Some(language) = line.strip_prefix("```") {
-            let inside = lines.by_ref().map(|(_, line)| line);
-            blocks.push((at, language, inside.take_while(|line| *line != "```").collect()));
+    while let Some((line, text)) = lines.next() {
+        if let Some(language) = text.strip_prefix("```") {
+            let inside = lines.by_ref().map(|(_, text)| text);
+            blocks.push(Block {
+                line,
+                language,
+                section,
+                lines: inside.take_while(|text| *text != "```").collect(),
+            });
+        } else if text.starts_with('#') {
+            section = text;
         }
     }
     blocks
 }
 
 pub(super) fn examples(text: &str) -> Vec<Example> {
-    let headings: Vec<_> = (1..)
-        .zip(text.lines())
-        .filter(|(_, line)| line.starts_with('#'))
-        .collect();
     let mut examples: Vec<Example> = Vec::new();
-    for (start, _, lines) in blocks(text)
-        .into_iter()
-        .filter(|(_, language, _)| *language == "console")
-    {
-        let section = headings
-            .iter()
-            .rfind(|(at, _)| *at < start)
-            .map_or("", |(_, line)| line);
+    for block in blocks(text).into_iter().filter(|block| block.language == "console") {
         let before = examples.len();
-        for (line, text) in (start + 1..).zip(lines) {
+        for (line, text) in (block.line + 1..).zip(block.lines) {
             if let Some(command) = text.strip_prefix("$ ") {
                 examples.push(Example {
                     line,
-                    section: section.to_owned(),
+                    section: block.section.to_owned(),
                     command: command.to_owned(),
                     expected: Vec::new(),
                 });
