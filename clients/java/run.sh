@@ -76,7 +76,8 @@ generate() {
     local out=src/generated/java
     if [ "${1:-}" = --check ]; then
         out=$(mktemp -d)
-        trap 'rm -rf "$out"' EXIT
+        # Now, not at the exit: the variable is local.
+        trap "rm -rf '$out'" EXIT
     else
         rm -rf "$out"
         mkdir -p "$out"
