@@ -90,6 +90,7 @@ func runProgram(t *testing.T, server *server, source, input string) string {
 		t.Fatalf("%v\n%s\n%s", err, printed, source)
 	}
 	run := exec.CommandContext(ctx, program)
+	run.Dir = folder
 	run.Env = append(os.Environ(), "TOOLGATE_SERVER=unix:"+server.socket)
 	run.Stdin = strings.NewReader(input)
 	printed, err := run.CombinedOutput()

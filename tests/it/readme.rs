@@ -1,103 +1,46 @@
-//! The README's examples, run in their order in a fresh copy of this repository, with the real program and grpcurl.
+//! What the README and the pages of `docs/` show is run: their `console` blocks, in their order, with the real program
+//! and grpcurl, each page by itself against the service that it starts.
 //!
-//! In a block marked `console`, `$ ` begins a command and `> ` goes on with it; what follows is what it prints, where
-//! `…` stands for any text and, alone, for any lines. Every command has to succeed. Two things differ from what a reader
-//! does: `cargo run --release --` is the program that is already built, and the port is a free one.
+//! Every command has to succeed and to print what the page says. Two things differ from what a reader does: `cargo run
+//! --release --` is the program that is already built, and the port is a free one. The blocks in other languages are
+//! programs, which the client libraries run; see `docs/README.md`.
 //!
-//! *Invariant:* nothing is left out, but the sections that need grpcurl when the runner of the tests has declared that
-//! this machine cannot have it.
+//! *Invariant:* nothing is left out, but what needs grpcurl when the runner of the tests has declared that this machine
+//! cannot have it.
+
+mod examples;
+mod session;
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use regex::Regex;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use toolgate::grpc::proto::DESCRIPTORS;
+
+use self::examples::{Block, blocks, examples};
+use self::session::Session;
 
 const DOCUMENTED: &str = "127.0.0.1:50551";
-const SECONDS: &str = "180";
 
-#[derive(Debug, Default)]
-struct Example {
-    line: usize,
-    section: String,
-    command: String,
-    expected: Vec<String>,
+/// The pages with `console` blocks.
+const PAGES: [&str; 2] = ["README.md", GRPCURL];
+const GRPCURL: &str = "docs/grpcurl.md";
+
+/// What a fence may name beside `console`: the languages of programs, and what programs print.
+const RUN_BY_CLIENTS: [&str; 5] = ["python", "ts", "go", "java", "text"];
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-impl Example {
-    fn stays_in_background(&self) -> bool {
-        self.command.ends_with('&')
-    }
-
-    /// Sections of the third level build on calls that grpcurl made.
-    fn needs_grpcurl(&self) -> bool {
-        self.section.starts_with("### ")
-    }
-
-    /// Returns a pattern for the whole output; of a program that goes on running, for its beginning.
-    fn pattern(&self) -> Regex {
-        let lines = self.expected.iter().map(|line| match line.as_str() {
-            "…" => r"(?:.*\n)*?".to_owned(),
-            line => format!(r"{}\n", regex::escape(line).replace('…', ".*")),
-        });
-        let end = if self.stays_in_background() { "" } else { r"\z" };
-        Regex::new(&format!(r"\A{}{end}", lines.collect::<String>())).unwrap()
-    }
+fn read(page: &str) -> String {
+    fs::read_to_string(repository().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-fn examples(text: &str) -> Vec<Example> {
-    let mut examples: Vec<Example> = Vec::new();
-    let mut section = String::new();
-    let mut inside = false;
-    for (at, line) in text.lines().enumerate() {
-        if let Some(language) = line.strip_prefix("```") {
-            inside = !inside;
-            assert!(
-                !inside || language == "console",
-                "line {}: `{language}` is not run",
-                at + 1
-            );
-        } else if !inside {
-            if line.starts_with('#') {
-                line.clone_into(&mut section);
-            }
-        } else if let Some(command) = line.strip_prefix("$ ") {
-            examples.push(Example {
-                line: at + 1,
-                section: section.clone(),
-                command: command.to_owned(),
-                expected: Vec::new(),
-            });
-        } else {
-            let example = examples.last_mut().expect("a block begins with a command");
-            match line.strip_prefix('>') {
-                Some(more) if example.expected.is_empty() => {
-                    example.command.push('\n');
-                    example.command.push_str(more.strip_prefix(' ').unwrap_or(more));
-                }
-                Some(_) | None => example.expected.push(line.to_owned()),
-            }
-        }
-    }
-    examples
-}
-
-/// Writes one script of all commands, so that variables and jobs last. What the command at `n` prints goes to `out.n`
-/// and its status to `status.n`; a program in the background is waited for until it has printed what it should.
-fn script(examples: &[Example], results: &Path) -> String {
-    let results = results.display();
-    let mut script = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
-    for (n, example) in examples.iter().enumerate() {
-        let Example { command, expected, .. } = example;
-        script += &format!("{{ {command}\n}} >{results}/out.{n} 2>&1 </dev/null\necho $? >{results}/status.{n}\n");
-        script += &format!("[[ $(<{results}/status.{n}) == 0 ]] || exit 1\n");
-        if example.stays_in_background() {
-            let printed = format!("$(wc -l <{results}/out.{n}) -ge {}", expected.len());
-            script += &format!("for _ in {{1..200}}; do [[ {printed} ]] && break; sleep 0.05; done\n");
-        }
-    }
-    script
+fn without_grpcurl() -> bool {
+    std::env::var_os("TOOLGATE_TEST_WITHOUT_GRPCURL").is_some()
 }
 
 /// Copies what a clone has: not what was built, nor the history.
@@ -106,7 +49,7 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (name, path) = (entry.file_name(), entry.path());
         if path.is_dir() {
-            if name != "target" && name != ".git" {
+            if name != "target" && name != ".git" && name != "node_modules" {
                 copy(&path, &to.join(name));
             }
         } else {
@@ -120,98 +63,108 @@ fn path() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_BIN_EXE_toolgate")).ancestors().nth(2).unwrap();
     let installed = target.join("tools/bin");
     let inherited = std::env::var_os("PATH").unwrap_or_default();
-    [installed]
+    let path: Vec<_> = [installed]
         .into_iter()
         .chain(std::env::split_paths(&inherited))
-        .collect()
+        .collect();
+    let there = path.iter().any(|folder| folder.join("grpcurl").is_file());
+    assert!(
+        there || without_grpcurl(),
+        "no grpcurl: tests/setup/tools.sh installs it"
+    );
+    path
 }
 
-#[test]
-fn its_examples_work() {
-    let path = path();
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut examples = examples(&fs::read_to_string(repository.join("README.md")).unwrap());
-    if std::env::var_os("TOOLGATE_TEST_WITHOUT_GRPCURL").is_some() {
-        examples.retain(|example| !example.needs_grpcurl());
-    } else {
-        let there = path.iter().any(|folder| folder.join("grpcurl").is_file());
-        assert!(there, "no grpcurl: tests/setup/tools.sh installs it");
+/// Runs the examples of a page in a folder. Programs are looked for in `first`, too.
+fn run(page: &str, folder: &Path, first: Option<&Path>) {
+    let mut examples = examples(&read(page));
+    if without_grpcurl() {
+        // They build on calls that grpcurl made.
+        examples.retain(|example| !example.is_of_a_subsection());
     }
-    let port = TcpListener::bind("127.0.0.1:0")
+    let listen = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap()
         .to_string();
     for example in &mut examples {
-        let command = example
-            .command
-            .replace("cargo run --release --", "target/release/toolgate");
-        example.command = command.replace(DOCUMENTED, &port);
-        example.expected = example
-            .expected
-            .iter()
-            .map(|line| line.replace(DOCUMENTED, &port))
-            .collect();
+        example.replace("cargo run --release --", "target/release/toolgate");
+        example.replace(DOCUMENTED, &listen);
     }
-
-    let stage = tempfile::tempdir().unwrap();
-    let [clone, home, results] = ["clone", "home", "results"].map(|name| stage.path().join(name));
-    copy(repository, &clone);
-    for folder in [&home, &results, &clone.join("target/release")] {
-        fs::create_dir_all(folder).unwrap();
-    }
-    let program = clone.join("target/release/toolgate");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolgate"), program).unwrap();
-    fs::write(stage.path().join("script"), script(&examples, &results)).unwrap();
-
-    let ended = Command::new("timeout")
-        .args(["--kill-after=10", SECONDS, "bash"])
-        .arg(stage.path().join("script"))
-        .current_dir(&clone)
-        .env_clear()
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .env("HOME", &home)
-        .env("TOOLGATE_LISTEN_TCP", &port)
-        .status()
-        .unwrap();
-    for (n, example) in examples.iter().enumerate() {
-        let result = |name: &str| fs::read_to_string(results.join(format!("{name}.{n}"))).unwrap_or_default();
-        let (status, printed) = (result("status"), result("out"));
-        let place = format!("README.md:{}: {}", example.line, example.command);
-        assert_eq!(
-            status.trim(),
-            "0",
-            "{place}\nended badly ({ended}) and printed:\n{printed}"
-        );
-        let matches = example.pattern().is_match(&printed);
-        assert!(
-            matches,
-            "{place}\nshould print:\n{}\nprinted:\n{printed}",
-            example.expected.join("\n")
-        );
-    }
-    assert!(ended.success(), "{ended}");
+    let aside = tempfile::tempdir().unwrap();
+    let session = Session {
+        page,
+        folder,
+        aside: aside.path(),
+        path: first.map(Path::to_owned).into_iter().chain(path()).collect(),
+        listen: &listen,
+    };
+    session.run(&examples);
 }
 
 #[test]
-fn examples_are_told_from_the_text() {
-    let text = "# A\n```console\n$ one \\\n>   two\nout…\n…\n$ three &\n```\n### B\n```console\n$ four\n> five\n```\n";
-    let found = examples(text);
-    let commands: Vec<_> = found
-        .iter()
-        .map(|example| (example.line, example.command.as_str()))
-        .collect();
-    assert_eq!(commands, [(3, "one \\\n  two"), (7, "three &"), (11, "four\nfive")]);
-    let check = |example: usize, printed: &str, expected: bool| {
-        assert_eq!(found[example].pattern().is_match(printed), expected, "{printed:?}");
-    };
-    check(0, "output\n", true);
-    check(0, "out\nmore\nand more\n", true);
-    check(0, "in\n", false);
-    check(1, "it runs\n", true);
-    check(2, "", true);
-    check(2, "unexpected\n", false);
-    assert_eq!(
-        [false, false, true],
-        [0, 1, 2].map(|at: usize| found[at].needs_grpcurl())
+fn its_examples_work() {
+    let stage = tempfile::tempdir().unwrap();
+    let clone = stage.path().join("clone");
+    copy(repository(), &clone);
+    fs::create_dir_all(clone.join("target/release")).unwrap();
+    let program = clone.join("target/release/toolgate");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolgate"), program).unwrap();
+    run(PAGES[0], &clone, None);
+}
+
+#[test]
+fn every_rpc_answers_grpcurl_as_documented() {
+    if without_grpcurl() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    run(
+        GRPCURL,
+        folder.path(),
+        Path::new(env!("CARGO_BIN_EXE_toolgate")).parent(),
     );
+}
+
+#[test]
+fn every_rpc_has_an_example() {
+    let page = read(GRPCURL);
+    let examples = examples(&page);
+    let mut missing = Vec::new();
+    for file in FileDescriptorSet::decode(DESCRIPTORS).unwrap().file {
+        for service in file.service.iter().filter(|_| file.package() == "toolgate.v1") {
+            for method in &service.method {
+                let name = format!("{}/{}", service.name(), method.name());
+                let called = format!(" toolgate.v1.{name}");
+                if !examples.iter().any(|example| example.command.contains(&called)) {
+                    missing.push(format!("{GRPCURL}: no example of {name}"));
+                }
+                if !page.lines().any(|line| line == format!("### {name}")) {
+                    missing.push(format!("{GRPCURL}: no heading `### {name}`"));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn every_block_is_run() {
+    let pages = fs::read_dir(repository().join("docs")).unwrap();
+    let pages = pages.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()));
+    // The guide for operators is held against the chart, by its tests.
+    let pages = pages.filter(|page| page.ends_with(".md") && page != "docs/operations.md");
+    let mut findings = Vec::new();
+    for page in pages.chain([PAGES[0].to_owned()]) {
+        let text = read(&page);
+        for Block { line, language, .. } in blocks(&text) {
+            let runs = match language {
+                "console" => PAGES.contains(&page.as_str()),
+                language => page != PAGES[0] && RUN_BY_CLIENTS.contains(&language),
+            };
+            if !runs {
+                findings.push(format!("{page}:{line}: nobody runs `{language}` here"));
+            }
+        }
+    }
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
 }

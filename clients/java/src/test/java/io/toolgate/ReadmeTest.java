@@ -79,7 +79,7 @@ class ReadmeTest {
                 .collect(Collectors.joining("\n"));
     }
 
-    private static void compile(Path folder, List<Path> sources) {
+    static void compile(Path folder, List<Path> sources) {
         List<String> arguments = new ArrayList<>(
                 List.of("-proc:none", "-cp", System.getProperty("java.class.path"), "-d", folder.toString()));
         sources.forEach(source -> arguments.add(source.toString()));
@@ -87,10 +87,12 @@ class ReadmeTest {
         assertEquals(0, status, "what the README shows compiles");
     }
 
-    private static void run(Path folder, String name, String target) throws IOException, InterruptedException {
+    /** Runs a program, for the service at the target, and returns what it prints. */
+    static String run(Path folder, String name, String target) throws IOException, InterruptedException {
         String classPath = folder + File.pathSeparator + System.getProperty("java.class.path");
+        Path printed = folder.resolve(name + ".out");
         Path log = folder.resolve(name + ".log");
-        Process process = new ProcessBuilder(
+        ProcessBuilder program = new ProcessBuilder(
                         Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                         "-XX:TieredStopAtLevel=1",
                         "-cp",
@@ -98,10 +100,16 @@ class ReadmeTest {
                         name,
                         target)
                 .directory(folder.toFile())
-                .redirectErrorStream(true)
-                .redirectOutput(log.toFile())
-                .start();
-        assertEquals(0, process.waitFor(), () -> name + ": " + read(log));
+                .redirectOutput(printed.toFile())
+                .redirectError(log.toFile());
+        program.environment().put("TOOLGATE_SERVER", target);
+        Process running = program.start();
+        try {
+            assertEquals(0, running.waitFor(), () -> name + ": " + read(printed) + read(log));
+            return read(printed);
+        } finally {
+            running.destroyForcibly();
+        }
     }
 
     private static String read(Path log) {
