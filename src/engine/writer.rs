@@ -471,9 +471,11 @@ impl LogWriter {
         self.record.ending = Some((*ending).clone());
         self.announce_state();
         // Before anybody sees the end.
+        let failure = measure::failure(&ending);
         measure::count_end(&self.metrics, &self.record.tool, &ending);
+        tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
         if let Some(trace) = self.call.trace.get() {
-            trace.end(measure::failure(&ending));
+            trace.end(failure);
         }
         self.append(vec![EventKind::Ended(ending)]).await;
     }

@@ -440,10 +440,10 @@ impl Desk {
         }
     }
 
-    /// Counts a transaction; returns how many there were since the log was written back.
     fn committed(&self, from: Instant) -> u32 {
-        let metrics = self.metrics.get();
-        metrics.inspect(|metrics| metrics.store_written(from.elapsed()));
+        self.metrics
+            .get()
+            .inspect(|metrics| metrics.store_written(from.elapsed()));
         self.in_log.fetch_add(1, Ordering::Relaxed)
     }
 
