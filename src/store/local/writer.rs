@@ -441,9 +441,7 @@ impl Desk {
     }
 
     fn committed(&self, from: Instant) -> u32 {
-        self.metrics
-            .get()
-            .inspect(|metrics| metrics.store_written(from.elapsed()));
+        self.metrics.get().inspect(|all| all.store_written(from.elapsed()));
         self.in_log.fetch_add(1, Ordering::Relaxed)
     }
 
