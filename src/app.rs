@@ -13,6 +13,7 @@ mod mcp;
 mod places;
 mod sandbox;
 mod socket;
+mod telemetry;
 mod upkeep;
 
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::custom::Extensions;
-use crate::engine::{self, Engine, LeftRunning, Limits, Place};
+use crate::engine::{self, Beside, Engine, LeftRunning, Limits, Place};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
@@ -51,6 +52,7 @@ use crate::skills::remote::Remote;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
+use crate::telemetry::{Admin, Traces};
 use crate::tool::Tool;
 use crate::workspace::atomic;
 
@@ -77,6 +79,8 @@ pub struct App {
     retention: OutputSweep,
     remote_skills: Vec<Remote>,
     network: Network,
+    admin: Option<Admin>,
+    traces: Option<Traces>,
     drain_grace: Duration,
 }
 
@@ -90,6 +94,8 @@ pub struct Running {
     pub unix: Option<PathBuf>,
     /// Whether it serves the console.
     pub console: bool,
+    /// Where operators ask for it; the port is the real one.
+    pub admin: Option<SocketAddr>,
     app: Parts,
     servers: JoinSet<Result<(), ServeError>>,
     stop_servers: CancellationToken,
@@ -105,6 +111,8 @@ struct Parts {
     sandbox: Option<Arc<Sandbox>>,
     shared: Arc<Shared>,
     services: Services,
+    admin: Option<Admin>,
+    traces: Option<Traces>,
     drain_grace: Duration,
 }
 
@@ -115,6 +123,7 @@ impl App {
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
     pub async fn build(config: &Config, environment: &Environment, guardian: Option<PathBuf>) -> anyhow::Result<Self> {
+        let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
         let authenticator = authenticator(&config.auth).await?;
         let tls = tls(config.listen.tls.as_ref()).await?;
         process::adopt_orphans().context("cannot look after orphaned processes")?;
@@ -133,6 +142,7 @@ impl App {
         let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
         let store = tokio::task::spawn_blocking(opening).await??;
         log_head(&store, "the audit goes on").await;
+        store.measure(&telemetry.metrics);
         let store = Arc::new(store);
         let dyn_store: Arc<dyn Store> = store.clone();
 
@@ -192,8 +202,12 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
             max_undo_bytes: config.limits.max_undo_bytes,
         };
-        let background = Some(Arc::new(LeftBehind(programs.clone())) as Arc<dyn LeftRunning>);
-        let engine = Engine::new(dyn_store, broker, instance, places, limits, background, redactor);
+        let beside = Beside {
+            background: Some(Arc::new(LeftBehind(programs.clone()))),
+            redactor,
+            telemetry: telemetry.clone(),
+        };
+        let engine = Engine::new(dyn_store, broker, instance, places, limits, beside);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
             hosts,
@@ -209,6 +223,7 @@ impl App {
             sandbox: sandbox::facts(&config.sandbox, kernel),
             languages: Arc::new(languages::Known(languages.clone())),
             closing: CancellationToken::new(),
+            telemetry: telemetry.clone(),
         });
         let services = Services::new(shared.clone())
             .await
@@ -233,6 +248,8 @@ impl App {
             },
             remote_skills,
             network,
+            admin,
+            traces: telemetry.traces,
             drain_grace: config.drain_grace,
         })
     }
@@ -294,6 +311,11 @@ impl App {
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
+        if let Some(admin) = &self.admin {
+            let (engine, store) = (self.engine.clone(), self.store.clone());
+            admin.watch(Arc::new(telemetry::Watch { engine, store }));
+        }
+        let admin = self.admin.as_ref().map(Admin::address);
         let app = Parts {
             store: self.store,
             engine: self.engine,
@@ -304,6 +326,8 @@ impl App {
             sandbox: self.sandbox,
             shared: self.shared,
             services: self.services,
+            admin: self.admin,
+            traces: self.traces,
             drain_grace: self.drain_grace,
         };
         Ok(Running {
@@ -311,6 +335,7 @@ impl App {
             tls: encrypted,
             console,
             unix,
+            admin,
             app,
             servers,
             stop_servers,
@@ -390,6 +415,8 @@ impl Running {
             sandbox,
             shared,
             services,
+            admin,
+            traces,
             drain_grace,
         } = self.app;
         services.stop_serving().await;
@@ -421,6 +448,12 @@ impl Running {
                 error = &error as &dyn std::error::Error,
                 "the store could not be closed"
             );
+        }
+        if let Some(traces) = traces {
+            traces.close().await;
+        }
+        if let Some(admin) = admin {
+            admin.close().await;
         }
     }
 }

@@ -41,6 +41,8 @@ pub mod shell;
 
 pub mod net;
 
+pub mod telemetry;
+
 pub mod html;
 
 pub mod store;

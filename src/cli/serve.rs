@@ -40,6 +40,9 @@ pub(super) struct ServeArgs {
     /// What commands may write: off (whatever you may), workspace-write or read-only [env: TOOLGATE_SANDBOX_MODE]
     #[arg(long, value_name = "MODE")]
     sandbox: Option<String>,
+    /// Serve metrics and probes to operators on this address, unencrypted and to anybody [env: TOOLGATE_TELEMETRY_ADMIN]
+    #[arg(long, value_name = "HOST:PORT")]
+    admin: Option<String>,
     /// Run the code that the workspaces bring: custom tools, plugins and MCP servers of the project's configuration
     #[arg(long)]
     trust: bool,
@@ -70,6 +73,7 @@ impl ServeArgs {
             workspaces: self.workspace,
             data_dir: self.data_dir,
             sandbox: self.sandbox,
+            admin: self.admin,
             trust: self.trust,
             console: self.console,
         };
@@ -95,7 +99,8 @@ impl ServeArgs {
 fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
     let tcp = service.tcp().map(|address| format!("{}://{address}", service.scheme()));
     let unix = service.unix().map(|socket| format!("unix:{}", socket.display()));
-    for address in tcp.iter().chain(&unix) {
+    let admin = service.admin().map(|address| format!("http://{address}/metrics"));
+    for address in tcp.iter().chain(&unix).chain(&admin) {
         terminal.note(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
     let console = service.console();
@@ -103,7 +108,9 @@ fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
         terminal.note(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
     }
     if terminal.json {
-        terminal.record(&json!({ "listening": { "tcp": tcp, "unix": unix, "console": console } }))?;
+        terminal.record(&json!({
+            "listening": { "tcp": tcp, "unix": unix, "console": console, "admin": admin }
+        }))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::exit::Failure;
 use crate::app::{App, Emergency, Running};
 use crate::audit::Key;
-use crate::config::service::{LogConfig, RawListen, RawSandbox, RawWorkspace};
+use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
 use crate::redact::Redactor;
@@ -34,6 +34,7 @@ pub(super) struct Flags {
     pub(super) workspaces: Vec<(String, PathBuf)>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) sandbox: Option<String>,
+    pub(super) admin: Option<String>,
     pub(super) trust: bool,
     pub(super) console: bool,
 }
@@ -62,6 +63,10 @@ impl Flags {
             sandbox: RawSandbox {
                 mode: self.sandbox.clone(),
                 ..RawSandbox::default()
+            },
+            telemetry: RawTelemetry {
+                admin: self.admin.clone(),
+                ..RawTelemetry::default()
             },
             ..RawConfig::default()
         }
@@ -135,7 +140,11 @@ impl Service {
     /// Builds it from the configuration and starts it. One that is there to stay looks after what an earlier one left.
     pub(super) async fn start(flags: &Flags, stays: bool) -> Result<Self, Failure> {
         let environment = environment();
-        let config = flags.load(&environment)?;
+        let mut config = flags.load(&environment)?;
+        if !stays {
+            // Its port may be taken by the one that stays, and nobody waits for the traces of one command.
+            config.telemetry = TelemetryConfig::default();
+        }
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -170,6 +179,11 @@ impl Service {
     /// Returns where its Unix socket is.
     pub(super) fn unix(&self) -> Option<&Path> {
         self.running.unix.as_deref()
+    }
+
+    /// Returns where operators ask for it.
+    pub(super) fn admin(&self) -> Option<SocketAddr> {
+        self.running.admin
     }
 
     /// Returns what ends its programs while it is drained.

@@ -24,6 +24,7 @@ mod resolve;
 mod sandbox;
 mod search;
 mod secrets;
+mod telemetry;
 mod variables;
 
 pub use auth::{
@@ -32,6 +33,7 @@ pub use auth::{
 };
 pub use raw::*;
 pub use search::{ApiKey, SearchConfig};
+pub use telemetry::{TelemetryConfig, TracesConfig};
 
 /// The configuration in force.
 #[derive(Clone, Debug)]
@@ -70,6 +72,8 @@ pub struct Config {
     pub javascript_runtime: Option<String>,
     /// How language servers are used.
     pub lsp: LspConfig,
+    /// What operators see of the service.
+    pub telemetry: TelemetryConfig,
     /// What is logged.
     pub log: LogConfig,
     /// What a person should know that is no error.

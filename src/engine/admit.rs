@@ -14,7 +14,7 @@ use super::live::{Attached, LiveCall, lock};
 use super::registry::{Entry, Registry};
 use super::reserve::{Claim, Reservation};
 use super::run::{self, Run, Work, running};
-use super::{Engine, Place, ending, lineage, recording};
+use super::{Engine, Place, ending, lineage, measure, recording};
 use crate::audit::Fact;
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
@@ -22,6 +22,7 @@ use crate::call::{
 };
 use crate::permission::broker::{DOOM_LOOP, Rights};
 use crate::store::{Created, PromptFilter, StoreError};
+use crate::telemetry;
 use crate::tool::{HookPoint, InputProblem, Offer};
 
 /// How long the client of a call that was taken up after a restart has to come back.
@@ -159,7 +160,7 @@ impl Engine {
         admission: impl Future<Output = (T, Option<Work>)> + Send + 'static,
     ) -> Result<T, oneshot::error::RecvError> {
         let (answer, answered) = oneshot::channel();
-        let admission = admission.in_current_span();
+        let admission = telemetry::carried(self.telemetry.traces.as_ref(), admission.in_current_span());
         self.tasks.spawn(async move {
             let (admitted, work) = admission.await;
             // Nobody to tell: what is dropped here is the client's hold on the call.
@@ -176,6 +177,7 @@ impl Engine {
         let refused = Fact::not_admitted(&call, "");
         let started = self.admit_checked(call, maker).await;
         if let Err(error) = &started {
+            self.count_refusal(error);
             let reason = recording::refusal_word(error).to_owned();
             self.record_refusal(Fact { reason, ..refused });
         }
@@ -366,7 +368,11 @@ impl Engine {
             Created::Taken(stored) => return taken(&stored, &record.request_digest),
         }
         let attached = reserved.keep();
+        self.count_start(&record, understood.entry.rank);
         self.announce(&record);
+        if let Some(ending) = &record.ending {
+            measure::count_end(&self.telemetry.metrics, &record.tool, ending);
+        }
         run::publish(&live, record.clone(), events);
         let id = record.id.clone();
         let work = if record.state.is_terminal() {
@@ -423,6 +429,7 @@ impl Engine {
         if entry.tool.takes_input() {
             live.take_input();
         }
+        self.count_start(record, entry.rank);
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
@@ -466,6 +473,7 @@ impl Engine {
                 .withdraw(&prompt.id, "the service ended while the call was running")
                 .await?;
         }
+        measure::count_end(&self.telemetry.metrics, &record.tool, &ending);
         let events = run::apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
         self.store.append(record.clone(), events).await?;
         self.announce(&record);

@@ -165,7 +165,7 @@ impl Catalog {
 
     /// Replaces what a source offers. Returns what is wrong with those tools that cannot be offered, which are left out.
     pub fn offer(&self, rank: Rank, source: &str, contribution: Contribution) -> Vec<SchemaError> {
-        let (part, problems) = Part::of(contribution, SourceState::Ready, String::new());
+        let (part, problems) = Part::of(rank, contribution, SourceState::Ready, String::new());
         self.change(|state| {
             state.parts.insert((rank, source.to_owned()), part);
         });
@@ -175,7 +175,7 @@ impl Catalog {
     /// Replaces all sources of a kind; hooks run and names are taken in this order.
     pub fn replace(&self, rank: Rank, sources: Vec<Offered>) {
         let part = |offered: Offered| {
-            let (part, _) = Part::of(offered.contribution, offered.state, offered.problem);
+            let (part, _) = Part::of(rank, offered.contribution, offered.state, offered.problem);
             ((rank, offered.name), part)
         };
         let new: Vec<_> = sources.into_iter().map(part).collect();
@@ -204,7 +204,7 @@ impl Catalog {
 
     /// Says how a source is that offers nothing for now.
     pub fn report(&self, rank: Rank, source: &str, state: SourceState, problem: impl Into<String>) {
-        let (part, _) = Part::of(Contribution::default(), state, problem.into());
+        let (part, _) = Part::of(rank, Contribution::default(), state, problem.into());
         self.change(|state| {
             state.parts.insert((rank, source.to_owned()), part);
         });
@@ -312,11 +312,11 @@ impl Catalog {
 
 impl Part {
     /// Makes a source of what it offers, and tells what of that cannot be offered: besides what is wrong with the source.
-    fn of(contribution: Contribution, state: SourceState, problem: String) -> (Self, Vec<SchemaError>) {
+    fn of(rank: Rank, contribution: Contribution, state: SourceState, problem: String) -> (Self, Vec<SchemaError>) {
         let (mut entries, mut problems) = (Vec::new(), Vec::new());
         for tool in contribution.tools {
             match Entry::new(tool) {
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => entries.push(Entry { rank, ..entry }),
                 Err(problem) => problems.push(problem),
             }
         }

@@ -55,7 +55,9 @@ impl Run {
             }
             Returned::Output(output) => {
                 writer::merge(&mut metadata, output.metadata);
+                let part = self.live.part("truncate");
                 let (text, truncation) = self.truncate(output.output, stored, &mut metadata).await;
+                drop(part);
                 Ending {
                     outcome: Outcome::Completed { output: text },
                     title: output.title,

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stdin::Stdin;
 use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
+use crate::telemetry::{CallTrace, Span};
 use crate::tool::Afterwards;
 
 /// How much of a call's recent log is kept in memory for watchers that keep up.
@@ -59,6 +60,8 @@ pub(crate) struct LiveCall {
     pub(crate) request_digest: String,
     pub(crate) on_disconnect: OnDisconnect,
     pub(crate) clock: Clock,
+    /// The trace, from when the call is run.
+    pub(crate) trace: OnceLock<CallTrace>,
     /// What clients send to the call, once it is known that its tool reads that.
     pub(crate) stdin: OnceLock<Stdin>,
     /// What the tool said when what it starts was under way.
@@ -87,6 +90,7 @@ impl LiveCall {
             request_digest: record.request_digest.clone(),
             on_disconnect: record.on_disconnect,
             clock: Clock::default(),
+            trace: OnceLock::new(),
             stdin: OnceLock::new(),
             launched: Mutex::default(),
             afterwards: Mutex::default(),
@@ -99,6 +103,11 @@ impl LiveCall {
             childless: AtomicBool::new(false),
             owners: AtomicUsize::new(0),
         }
+    }
+
+    /// Begins a part of the call's trace, until what is returned is dropped.
+    pub(crate) fn part(&self, name: &'static str) -> Option<Span> {
+        self.trace.get().map(|trace| trace.part(name))
     }
 
     /// Lets clients send input to the call.

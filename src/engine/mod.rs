@@ -20,6 +20,7 @@ mod left;
 mod lineage;
 mod live;
 mod lossy;
+mod measure;
 pub mod outputs;
 mod port;
 mod recording;
@@ -60,6 +61,7 @@ use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
 use crate::redact::Redactor;
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
+use crate::telemetry::Telemetry;
 use crate::tool::{Offer, dialect};
 use crate::workspace::Workspace;
 
@@ -140,6 +142,17 @@ pub struct Limits {
     pub max_undo_bytes: u64,
 }
 
+/// What an engine works beside.
+#[derive(Clone, Default)]
+pub struct Beside {
+    /// Whoever starts programs.
+    pub background: Option<Arc<dyn LeftRunning>>,
+    /// Keeps secrets out of what calls show.
+    pub redactor: Redactor,
+    /// What calls are counted and traced with.
+    pub telemetry: Telemetry,
+}
+
 /// Runs calls.
 pub struct Engine {
     store: Arc<dyn Store>,
@@ -149,6 +162,7 @@ pub struct Engine {
     limits: Limits,
     background: Option<Arc<dyn LeftRunning>>,
     redactor: Redactor,
+    telemetry: Telemetry,
     /// Keeps the record of refusals small.
     door: Door,
     /// Calls that run in this process, or are about to.
@@ -168,17 +182,20 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes an engine. The first place is the default workspace; `background` is whoever starts programs, and `redactor`
-    /// keeps secrets out of what calls show.
+    /// Makes an engine. The first place is the default workspace.
     pub fn new(
         store: Arc<dyn Store>,
         broker: Arc<Broker>,
         instance: InstanceId,
         places: Vec<Place>,
         limits: Limits,
-        background: Option<Arc<dyn LeftRunning>>,
-        redactor: Redactor,
+        beside: Beside,
     ) -> Arc<Self> {
+        let Beside {
+            background,
+            redactor,
+            telemetry,
+        } = beside;
         Arc::new(Self {
             store,
             broker,
@@ -187,6 +204,7 @@ impl Engine {
             limits,
             background,
             redactor,
+            telemetry,
             door: Door::default(),
             live: Mutex::default(),
             recent_calls: Mutex::default(),

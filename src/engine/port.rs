@@ -13,7 +13,7 @@ use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::writer::Command;
-use super::{Engine, recording};
+use super::{Engine, measure, recording};
 use crate::call::{
     Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Model, Prompt,
     PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
@@ -64,6 +64,7 @@ impl Port {
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
+        let _measured = measure::Waiting::new(&self.engine, &self.call);
         let prompt = opened.prompt;
         let stored = self
             .tell(|stored| Command::Waiting {

@@ -10,7 +10,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::hooks::Hooks;
-use super::input;
+use super::{Rank, input};
 use crate::call::Definition;
 use crate::permission::broker::Rights;
 use crate::permission::rules;
@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) schema: Value,
     pub(crate) validator: Arc<Validator>,
+    /// Where the tool comes from.
+    pub(crate) rank: Rank,
 }
 
 /// A schema that no validator can be made from.
@@ -59,6 +61,7 @@ impl Entry {
             tool,
             schema,
             validator: Arc::new(validator),
+            rank: Rank::Builtin,
         })
     }
 }

@@ -90,7 +90,17 @@ impl Run {
     /// than the step; but what programs print is read while what was read before is stored. `asks_first` puts the loop question before the tool; `earlier` are the prompts that the call had
     /// before the service died.
     pub(super) fn work(self, asks_first: bool, earlier: Vec<Opened>) -> Work {
-        let span = tracing::info_span!("call", id = %self.record.id, tool = %self.record.tool);
+        let span = tracing::info_span!(
+            "call",
+            id = %self.record.id,
+            tool = %self.record.tool,
+            trace = tracing::field::Empty,
+        );
+        let trace = self.engine.trace(&self.record, self.entry.rank);
+        if let Some(id) = trace.id() {
+            span.record("trace", id);
+        }
+        let trace = self.live.trace.get_or_init(|| trace).clone();
         let engine = self.engine.clone();
         let (log, commands) = mpsc::channel(writer::QUEUE);
         let log_writer = LogWriter::new(
@@ -100,6 +110,7 @@ impl Run {
             engine.limits.max_output_bytes,
             engine.closing.clone(),
             engine.redactor.clone(),
+            engine.telemetry.metrics.clone(),
         );
         let id = self.record.id.clone();
         let (owner, live) = (engine.clone(), self.live.clone());
@@ -116,6 +127,7 @@ impl Run {
         let is_fed_by_programs = self.entry.tool.runs_programs();
         // A fault of ours takes the way to the writer with it, and then the writer ends the call.
         let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();
+        let running = trace.around(running);
         if is_fed_by_programs {
             engine.tasks.spawn(writing.instrument(span.clone()));
             return Box::pin(running.map(drop).instrument(span));
@@ -302,6 +314,7 @@ impl Run {
         let origin = Arc::new(self.record.origin.clone());
         let stopping = self.live.stopping().clone();
         let ctx = CallContext::new(self.record.id.clone(), origin, self.workspace.clone(), stopping, port);
+        let _part = self.live.part("run");
         match self.entry.tool.call(input, &ctx).await {
             Ok(output) => Returned::Output(output),
             Err(error) => Returned::Error(error),

@@ -13,15 +13,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::announce::{Output, whole_characters};
-use super::ending;
 use super::live::{LiveCall, Recorded};
 use super::run::running;
+use super::{ending, measure};
 use crate::call::{
     CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
     Reply, ServiceEvent, ServiceEventKind, Timestamp,
 };
 use crate::redact::Redactor;
 use crate::store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
+use crate::telemetry::Metrics;
 
 /// Commands that may wait for the writer; a feeder beyond that waits itself.
 pub(crate) const QUEUE: usize = 32;
@@ -104,6 +105,7 @@ pub(crate) struct LogWriter {
     /// Ends the attempts to store what the store does not take.
     closing: CancellationToken,
     redactor: Redactor,
+    metrics: Arc<Metrics>,
     output: Output,
     metadata: JsonMap,
     /// At most so many bytes the metadata has.
@@ -124,6 +126,7 @@ impl LogWriter {
         max_output_bytes: u64,
         closing: CancellationToken,
         redactor: Redactor,
+        metrics: Arc<Metrics>,
     ) -> Self {
         Self {
             store,
@@ -133,6 +136,7 @@ impl LogWriter {
             closing,
             output: Output::without_secrets(redactor.stream()),
             redactor,
+            metrics,
             metadata: JsonMap::new(),
             metadata_bytes: 0,
             metadata_is_full: false,
@@ -346,6 +350,7 @@ impl LogWriter {
             }
         }
         if is_too_much {
+            self.metrics.refused("limits.max_output_bytes");
             return Err(StoreError::Full(format!(
                 "one call may write {} bytes of output (limits.max_output_bytes)",
                 self.max_output_bytes
@@ -357,6 +362,7 @@ impl LogWriter {
     async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
         self.output_writer().await?.append(piece.clone()).await?;
         self.output.stored += piece.len() as u64;
+        self.metrics.output_stored(piece.len() as u64);
         self.output.unannounced.push(piece);
         Ok(())
     }
@@ -464,6 +470,13 @@ impl LogWriter {
         self.record.title.clone_from(&ending.title);
         self.record.ending = Some((*ending).clone());
         self.announce_state();
+        // Before anybody sees the end.
+        let failure = measure::failure(&ending);
+        measure::count_end(&self.metrics, &self.record.tool, &ending);
+        tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
+        if let Some(trace) = self.call.trace.get() {
+            trace.end(failure);
+        }
         self.append(vec![EventKind::Ended(ending)]).await;
     }
 

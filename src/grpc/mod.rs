@@ -10,6 +10,7 @@ mod events;
 mod host_service;
 mod info_service;
 mod mcp;
+mod measure;
 mod output_service;
 mod permission_service;
 pub mod proto;
@@ -38,6 +39,7 @@ use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::console::ConsoleLayer;
 use self::mcp::McpLayer;
+use self::measure::MeasureLayer;
 use self::proto::audit_service_server::AuditServiceServer;
 use self::proto::host_service_server::HostServiceServer;
 use self::proto::info_service_server::InfoServiceServer;
@@ -48,6 +50,7 @@ use self::proto::tool_service_server::ToolServiceServer;
 use crate::call::Timestamp;
 use crate::engine::Engine;
 use crate::hosted::Hosts;
+use crate::telemetry::Telemetry;
 
 /// The largest gRPC message that is accepted, unless the limit on a call's input asks for more. It is well above that
 /// limit, so that a large input gets an error that says what to do.
@@ -94,6 +97,8 @@ pub struct Shared {
     pub languages: Arc<dyn Languages>,
     /// Ends the streams that have no end of their own.
     pub closing: CancellationToken,
+    /// What is told of RPCs.
+    pub telemetry: Telemetry,
 }
 
 /// What the service tells of a language server.
@@ -158,6 +163,7 @@ pub enum ServeError {
 pub struct Services {
     routes: Routes,
     mcp: McpLayer,
+    measure: MeasureLayer,
     health: HealthReporter,
     origins: Arc<[String]>,
     console: bool,
@@ -176,6 +182,7 @@ impl Services {
             console: shared.console,
             authenticator: shared.authenticator.clone(),
             mcp: McpLayer::new(shared.clone()),
+            measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
             health,
         };
@@ -220,6 +227,7 @@ impl Services {
             .layer(ConsoleLayer::new(self.console))
             .layer(self.mcp.clone())
             .layer(tonic_web::GrpcWebLayer::new())
+            .layer(self.measure)
             .layer(GateLayer::new(self.authenticator))
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();

@@ -142,6 +142,11 @@ impl Broker {
         }
     }
 
+    /// Returns how many prompts are open.
+    pub fn open_prompts(&self) -> usize {
+        self.state().waiting.len()
+    }
+
     /// Returns how prompts end when nobody answers.
     pub fn policy(&self) -> PromptPolicy {
         self.policy

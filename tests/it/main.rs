@@ -43,6 +43,7 @@ mod skills;
 mod store;
 mod streams;
 mod support;
+mod telemetry;
 mod tidy;
 mod web;
 mod webfetch;

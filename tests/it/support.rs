@@ -133,6 +133,8 @@ pub(crate) struct Server {
     channel: Channel,
     /// Where it listens on TCP, as `host:port`.
     pub(crate) tcp: Option<String>,
+    /// Where operators ask for it, as `host:port`.
+    pub(crate) admin: Option<String>,
 }
 
 impl Server {
@@ -205,6 +207,8 @@ impl Server {
         let tcp = announced["listening"]["tcp"]
             .as_str()
             .map(|url| url.trim_start_matches("http://").to_owned());
+        let admin = announced["listening"]["admin"].as_str();
+        let admin = admin.and_then(|url| Some(url.strip_prefix("http://")?.strip_suffix("/metrics")?.to_owned()));
         let channel = match &tcp {
             Some(address) => connect_tcp(address).await.unwrap(),
             None => connect_unix(&socket).await.unwrap(),
@@ -215,6 +219,7 @@ impl Server {
             child,
             channel,
             tcp,
+            admin,
         }
     }
 

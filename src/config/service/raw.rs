@@ -48,6 +48,8 @@ pub struct RawConfig {
     pub extensions: RawExtensions,
     /// How language servers are used.
     pub lsp: RawLsp,
+    /// What operators see of the service.
+    pub telemetry: RawTelemetry,
     /// What is logged.
     pub log: RawLog,
 }
@@ -244,6 +246,16 @@ pub struct RawShellEnvironment {
     pub allow: Option<Vec<String>>,
     /// The variables that commands do not get, whatever is allowed.
     pub deny: Option<Vec<String>>,
+}
+
+/// The part `telemetry`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTelemetry {
+    /// `address:port` for metrics and probes, or `none`.
+    pub admin: Option<String>,
+    /// The address of a collector of traces, or `none`.
+    pub otlp_endpoint: Option<String>,
 }
 
 /// The part `log`.

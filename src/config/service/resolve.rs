@@ -136,6 +136,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
             |wait| units::show_duration(*wait),
         )?,
     };
+    let telemetry = pick.telemetry()?;
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
@@ -162,6 +163,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         shell,
         javascript_runtime,
         lsp,
+        telemetry,
         log,
         warnings: pick.warnings,
         settings: pick.settings,

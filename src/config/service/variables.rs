@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{
     RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawNetwork,
     RawPermission, RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment,
-    RawSize, RawTls, RawUnix, RawWorkspace,
+    RawSize, RawTelemetry, RawTls, RawUnix, RawWorkspace,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -118,6 +118,10 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         lsp: RawLsp {
             diagnostics_wait: text("lsp.diagnostics_wait"),
         },
+        telemetry: RawTelemetry {
+            admin: text("telemetry.admin"),
+            otlp_endpoint: text("telemetry.otlp_endpoint"),
+        },
         log: RawLog {
             format: text("log.format"),
             filter: text("log.filter"),
@@ -128,7 +132,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 /// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
 /// Kubernetes sets those for a service called `toolgate`.
 pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 17] = [
+    const PARTS: [&str; 18] = [
         "TRUST",
         "AUDIT",
         "AUTH",
@@ -145,6 +149,7 @@ pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> 
         "SANDBOX",
         "SEARCH",
         "SHELL",
+        "TELEMETRY",
         "LOG",
     ];
     /// What only the command line reads.

@@ -38,12 +38,13 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rusqlite::Connection;
 pub use space::SpaceLimits;
 use tokio::sync::watch;
 
 pub use self::audit::AuditFile;
 use self::blobs::Blobs;
-use self::error::io;
+use self::error::{Doing as _, io};
 use self::facts::Overlay;
 use self::instances::Instances;
 use self::outputs::Spool;
@@ -53,6 +54,7 @@ use self::writer::Writer;
 use crate::audit::Recorder;
 use crate::call::InstanceId;
 use crate::store::StoreError;
+use crate::telemetry::Metrics;
 
 /// One run's view of a data directory.
 ///
@@ -65,6 +67,7 @@ pub struct LocalStore {
     spool: Arc<Spool>,
     blobs: Arc<Blobs>,
     overlay: Arc<Overlay>,
+    space: Arc<Space>,
     last: Arc<watch::Sender<u64>>,
 }
 
@@ -104,7 +107,7 @@ impl LocalStore {
         let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
         audit::begin(&db, &recorder, &instance)?;
-        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances), space));
+        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances), space.clone()));
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
         let writer = Arc::new(Writer::start(db, held)?);
@@ -119,8 +122,38 @@ impl LocalStore {
             spool,
             blobs,
             overlay: Arc::default(),
+            space,
             last,
         })
+    }
+
+    /// Counts and times from now on what is written and what is refused.
+    pub fn measure(&self, metrics: &Arc<Metrics>) {
+        self.writer.measure(metrics);
+        self.space.measure(metrics);
+    }
+
+    /// Returns the bytes that are free where outputs are kept; none if that cannot be told.
+    pub async fn free_bytes(&self) -> Option<u64> {
+        let space = Arc::clone(&self.space);
+        blocking(move || space.free()).await.ok()
+    }
+
+    /// Writes something that changes nothing, and looks whether there is room on the disk.
+    ///
+    /// # Errors
+    /// The store cannot be written, or the disk is full.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let writing = |db: &Connection| {
+            let doing = "see whether the database can be written";
+            let version: i64 = db
+                .query_row("PRAGMA user_version", [], |row| row.get(0))
+                .doing(db, doing)?;
+            db.pragma_update(None, "user_version", version).doing(db, doing)
+        };
+        self.writer.ask(writing).await?;
+        let space = Arc::clone(&self.space);
+        blocking(move || space.check_disk()).await
     }
 
     /// Waits until everything queued is written, then gives up the database and the instance's lock. What comes later

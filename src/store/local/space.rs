@@ -7,12 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::io;
 use crate::call::Timestamp;
 use crate::store::{OutputRetention, StoreError};
+use crate::telemetry::Metrics;
 
 /// After a clean-up, another one for want of space has to wait this long: a full disk must not keep the service busy
 /// looking for what it can delete.
@@ -55,6 +56,7 @@ pub(super) struct Space {
     blobs: PathBuf,
     used: OnceLock<Used>,
     cleaned: Mutex<Option<Instant>>,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 struct Used {
@@ -84,6 +86,7 @@ impl Space {
             blobs,
             used: OnceLock::new(),
             cleaned: Mutex::default(),
+            metrics: OnceLock::new(),
         }
     }
 
@@ -113,6 +116,7 @@ impl Space {
             ..
         } = self.limits;
         if total > max_bytes {
+            self.count_refusal("limits.max_total_output_bytes", bytes);
             return Err(StoreError::Full(format!(
                 "all that is kept may take {max_bytes} bytes together (limits.max_total_output_bytes)"
             )));
@@ -120,15 +124,38 @@ impl Space {
         if min_free_bytes == 0 {
             return Ok(());
         }
-        let disk = rustix::fs::statvfs(&self.outputs)
-            .map_err(|error| io("look at the free space of", &self.outputs, error.into()))?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let free = self.free()?;
         if free.saturating_sub(bytes) < min_free_bytes {
+            self.count_refusal("limits.min_free_bytes", bytes);
             return Err(StoreError::Full(format!(
                 "the disk has {free} free bytes, and {min_free_bytes} must stay free (limits.min_free_bytes)"
             )));
         }
         Ok(())
+    }
+
+    /// Returns the bytes that are free on the disk.
+    pub(super) fn free(&self) -> Result<u64, StoreError> {
+        let disk = rustix::fs::statvfs(&self.outputs)
+            .map_err(|error| io("look at the free space of", &self.outputs, error.into()))?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// Says whether the disk has as much free space as it must keep.
+    pub(super) fn check_disk(&self) -> Result<(), StoreError> {
+        self.check(0, 0)
+    }
+
+    /// Counts what is refused from now on.
+    pub(super) fn measure(&self, metrics: &Arc<Metrics>) {
+        let _ = self.metrics.set(metrics.clone());
+    }
+
+    /// Counts a refusal; who only asks whether there is room is refused nothing.
+    fn count_refusal(&self, limit: &'static str, bytes: u64) {
+        if let Some(metrics) = self.metrics.get().filter(|_| bytes > 0) {
+            metrics.refused(limit);
+        }
     }
 
     /// Says that bytes were not written, or were deleted.

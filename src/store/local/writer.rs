@@ -18,9 +18,9 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -28,6 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::error::{Doing, again, failed};
 use super::schema::BUSY;
 use crate::store::StoreError;
+use crate::telemetry::Metrics;
 
 const ROOM: usize = 1024;
 const BATCH: usize = 256;
@@ -78,6 +79,7 @@ struct Desk {
     db: Mutex<Option<Connection>>,
     /// Transactions since the log was written back.
     in_log: AtomicU32,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 impl Writer {
@@ -102,6 +104,11 @@ impl Writer {
             desk,
             thread: Mutex::new(Some(thread)),
         })
+    }
+
+    /// Times the transactions from now on.
+    pub(super) fn measure(&self, metrics: &Arc<Metrics>) {
+        let _ = self.desk.metrics.set(metrics.clone());
     }
 
     /// Queues a change, waits until it is committed, and returns its result.
@@ -370,9 +377,10 @@ impl Desk {
         if batch.is_empty() {
             return;
         }
+        let from = Instant::now();
         match run(db, &mut batch) {
             Ok(()) => {
-                if self.in_log.fetch_add(1, Ordering::Relaxed) >= TRANSACTIONS_IN_LOG {
+                if self.committed(from) >= TRANSACTIONS_IN_LOG {
                     self.in_log.store(0, Ordering::Relaxed);
                     write_back(db);
                 }
@@ -404,6 +412,7 @@ impl Desk {
         if is_long || self.queue.len() > BATCH_ON_THE_SPOT {
             return false;
         }
+        let from = Instant::now();
         // Another process may be writing: that is not waited for here.
         let _ = db.busy_timeout(Duration::ZERO);
         let begun = statement(db, "BEGIN IMMEDIATE");
@@ -415,7 +424,7 @@ impl Desk {
         let worked = catch_unwind(AssertUnwindSafe(|| finish(db, &mut batch)));
         match worked {
             Ok(Ok(())) => {
-                self.in_log.fetch_add(1, Ordering::Relaxed);
+                self.committed(from);
                 true
             }
             Ok(Err(error)) => {
@@ -429,6 +438,11 @@ impl Desk {
                 true
             }
         }
+    }
+
+    fn committed(&self, from: Instant) -> u32 {
+        self.metrics.get().inspect(|all| all.store_written(from.elapsed()));
+        self.in_log.fetch_add(1, Ordering::Relaxed)
     }
 
     fn db(&self) -> MutexGuard<'_, Option<Connection>> {

@@ -268,6 +268,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         hosts: Default::default(),
         languages: Arc::new(NoLanguages),
         closing: closing.clone(),
+        telemetry: Default::default(),
     });
     let services = Services::new(shared).await.unwrap();
     let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();

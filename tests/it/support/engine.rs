@@ -138,7 +138,7 @@ impl Inside {
             max_undo_bytes: 1 << 20,
         };
         Self {
-            engine: Engine::new(shared, broker, instance, vec![place], limits, None, Default::default()),
+            engine: Engine::new(shared, broker, instance, vec![place], limits, Default::default()),
             gate,
             store,
             _folder: folder,

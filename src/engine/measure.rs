@@ -1,0 +1,127 @@
+//! What telemetry is told of calls.
+//!
+//! *Invariant:* words and numbers only; nothing here decides, waits or fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use super::live::{LiveCall, lock};
+use super::{AdmitError, Engine, Rank};
+use crate::call::{CallRecord, CallState, EndReason, Ending, Outcome};
+use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
+
+impl Engine {
+    /// Returns how many calls have started and not ended, and how many are admitted and have not started.
+    pub fn load(&self) -> (usize, usize) {
+        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
+        let open = calls
+            .iter()
+            .map(|call| call.record().state)
+            .filter(|state| !state.is_terminal());
+        let (queued, running): (Vec<_>, Vec<_>) = open.partition(|state| *state == CallState::Pending);
+        (running.len(), queued.len())
+    }
+
+    /// Begins the trace of a call.
+    pub(super) fn trace(&self, record: &CallRecord, rank: Rank) -> CallTrace {
+        let Some(traces) = &self.telemetry.traces else {
+            return CallTrace::default();
+        };
+        let created = Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default());
+        traces.call(&CallFacts {
+            tool: &record.tool,
+            source: source(rank),
+            call: record.id.as_str(),
+            session: record.origin.session.as_str(),
+            agent: &record.origin.agent,
+            admitted: UNIX_EPOCH + created,
+        })
+    }
+
+    /// Counts a call that was admitted.
+    pub(super) fn count_start(&self, record: &CallRecord, rank: Rank) {
+        self.telemetry.metrics.call_started(&record.tool, source(rank));
+    }
+
+    /// Counts what a limit refused before there was a call.
+    pub(super) fn count_refusal(&self, error: &AdmitError) {
+        let limit = match error {
+            AdmitError::InputTooLarge { .. } => "limits.max_input_bytes",
+            AdmitError::TooManyCalls { .. } => "limits.max_running_calls",
+            AdmitError::Draining
+            | AdmitError::UnknownWorkspace { .. }
+            | AdmitError::UnknownAgent { .. }
+            | AdmitError::UnknownParent(_)
+            | AdmitError::TaskEnded(_)
+            | AdmitError::IdTaken(_)
+            | AdmitError::Store(_) => return,
+        };
+        self.telemetry.metrics.refused(limit);
+    }
+}
+
+/// Counts a call that has ended.
+pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
+    let timing = ending.timing;
+    let phases = Phases {
+        queued: timing.queued,
+        waited: timing.waited,
+        ran: timing.ran,
+    };
+    metrics.call_finished(tool, failure(ending).unwrap_or("completed"), phases);
+}
+
+/// Returns the word for why a call failed; none if it did not.
+pub(super) fn failure(ending: &Ending) -> Option<&'static str> {
+    let reason = match &ending.outcome {
+        Outcome::Completed { .. } => return None,
+        Outcome::Failed { reason, .. } => reason,
+    };
+    Some(match reason {
+        EndReason::InvalidArguments => "invalid_arguments",
+        EndReason::Denied => "denied",
+        EndReason::Rejected => "rejected",
+        EndReason::PromptExpired => "prompt_expired",
+        EndReason::Cancelled => "cancelled",
+        EndReason::TimedOut => "timed_out",
+        EndReason::ToolError => "tool_error",
+        EndReason::DoomLoop => "doom_loop",
+        EndReason::Quota => "quota",
+        EndReason::Drained => "drained",
+        EndReason::Lost => "lost",
+        EndReason::Internal => "internal",
+    })
+}
+
+fn source(rank: Rank) -> &'static str {
+    match rank {
+        Rank::Builtin => "builtin",
+        Rank::Custom => "custom",
+        Rank::Plugin => "plugin",
+        Rank::Hosted => "hosted",
+        Rank::Mcp => "mcp",
+    }
+}
+
+/// A call that waits for a decision, until this is dropped.
+pub(super) struct Waiting {
+    metrics: Arc<Metrics>,
+    from: Instant,
+    _part: Option<Span>,
+}
+
+impl Waiting {
+    pub(super) fn new(engine: &Engine, call: &LiveCall) -> Self {
+        Self {
+            metrics: engine.telemetry.metrics.clone(),
+            from: Instant::now(),
+            _part: call.part("wait"),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.metrics.prompt_waited(self.from.elapsed());
+    }
+}
