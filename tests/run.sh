@@ -12,7 +12,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java)
 suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
-suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console "
+suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart "
 wanted=" $* "
 summary=()
 not_run=()
@@ -194,6 +194,10 @@ fi
 if wants console; then
     reason="$(clients/console/run.sh setup </dev/null)" || cannot console "$reason"
     [[ -n "$reason" ]] || suite console console
+fi
+if wants chart; then
+    reason="$(tests/chart/run.sh setup </dev/null)" || cannot chart "$reason"
+    [[ -n "$reason" ]] || suite chart tests/chart/run.sh test
 fi
 suite documentation documentation
 

@@ -55,9 +55,6 @@ type explained struct {
 	}
 }
 
-// notRun says what could not be checked.
-var notRun = map[string]bool{}
-
 func (at paths) configuration(config manifest, folder string) (explained, error) {
 	var shown explained
 	text := strings.NewReplacer(
@@ -93,17 +90,6 @@ func (at paths) configuration(config manifest, folder string) (explained, error)
 	said, err := command.Output()
 	if err != nil {
 		var failed *exec.ExitError
-		if errors.As(err, &failed) && strings.Contains(string(failed.Stderr), "unknown field `telemetry`") {
-			// A program that was built before it could be watched: the rest is still checked.
-			before, _, _ := strings.Cut(text, "[telemetry]")
-			_, after, found := strings.Cut(text, "\n[[workspaces]]")
-			if !found {
-				return shown, errors.New("no workspace comes after telemetry")
-			}
-			notRun["the part [telemetry] of the configuration: this program has none"] = true
-			config.Data = map[string]string{"toolgate.toml": before + "[[workspaces]]" + after, "opencode.json": config.Data["opencode.json"]}
-			return at.configuration(config, folder)
-		}
 		if errors.As(err, &failed) {
 			return shown, fmt.Errorf("%s\n%s", failed.Stderr, text)
 		}
