@@ -123,6 +123,9 @@ writable = ["/w"]
 readable = ["/r"]
 hidden = ["/h"]
 agents = { plan = { mode = "off" } }
+[telemetry]
+admin = "127.0.0.1:9464"
+otlp_endpoint = "http://127.0.0.1:4317"
 [log]
 format = "json"
 filter = "warn,toolgate=debug"
@@ -235,6 +238,8 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_SANDBOX_READABLE", "/r"),
         ("TOOLGATE_SANDBOX_HIDDEN", "/h"),
         ("TOOLGATE_SANDBOX_AGENTS", "plan=off"),
+        ("TOOLGATE_TELEMETRY_ADMIN", "127.0.0.1:9464"),
+        ("TOOLGATE_TELEMETRY_OTLP_ENDPOINT", "http://127.0.0.1:4317"),
         ("TOOLGATE_LOG_FORMAT", "text"),
         ("TOOLGATE_LOG_FILTER", "info"),
         ("TOOLGATE_LISTEN_TLS_CERTIFICATE", "/c"),
