@@ -12,7 +12,10 @@ import (
 )
 
 // PromptHandler decides about a prompt. Its context ends when the prompt is settled elsewhere, with the cause
-// [ErrPromptEnded]. An error leaves the prompt to others, and is reported.
+// [ErrPromptEnded]. An error leaves the prompt to others, and is reported. If the reply itself was wrong ([ReplyInvalid],
+// [ReplyDigestMismatch]), the handler is called again with the prompt as it stands and its Problem, five times at most;
+// then that is reported. After [ReplyNotAllowed], [ReplyOtherInstance] and [ReplySecondApprovalNeeded] the prompt is left to
+// others.
 type PromptHandler func(ctx context.Context, prompt *Prompt) (Decision, error)
 
 // Approver answers prompts.
@@ -23,14 +26,15 @@ type Approver struct {
 	Workspace string
 	// SessionIDs are the sessions whose prompts it sees; none for all.
 	SessionIDs []string
-	// Handle is called once for each prompt, each time in a goroutine of its own.
+	// Handle is called for each prompt in a goroutine of its own: once, and again if its reply was wrong.
 	Handle PromptHandler
 	// OnReady, if set, is called when the prompts that were open are known, again after each reconnection.
 	OnReady func()
 	// OnReply, if set, is told what became of each reply. OnReady and OnReply are called one after the other and should
 	// return soon.
 	OnReply func(Reply)
-	// OnError, if set, is told of each prompt that Handle failed on, from the goroutine of Handle.
+	// OnError, if set, is told of each prompt that Handle failed on, or whose replies were wrong time after time, from a
+	// goroutine of that prompt.
 	OnError func(prompt *Prompt, err error)
 }
 
@@ -58,12 +62,23 @@ func (c *Client) Approve(ctx context.Context, approver Approver) error {
 	handling, end := context.WithCancelCause(ctx)
 	a := &approvals{
 		Approver: approver, client: c, ctx: handling,
-		known: map[string]context.CancelCauseFunc{}, unanswered: map[string]*toolgatev1.PromptReply{},
+		known: map[string]*knownPrompt{}, unanswered: map[string]*toolgatev1.PromptReply{},
 	}
 	err := c.keepOpen(ctx, a.run)
 	end(err)
 	a.handlers.Wait()
 	return err
+}
+
+// maxAgain is how often a handler is called again for one prompt because its reply was wrong.
+const maxAgain = 5
+
+// knownPrompt is a prompt that is open, as its handler was given it last.
+type knownPrompt struct {
+	*Prompt
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	refused int
 }
 
 // approvals is what outlives the streams of one Approve.
@@ -75,7 +90,7 @@ type approvals struct {
 
 	mutex sync.Mutex
 	// The prompts that are open, as far as is known: each has or had a handler.
-	known map[string]context.CancelCauseFunc
+	known map[string]*knownPrompt
 	// The replies whose result has not come, by their ids.
 	unanswered map[string]*toolgatev1.PromptReply
 	channel    *sender[*toolgatev1.ChannelRequest]
@@ -157,7 +172,7 @@ func (a *approvals) added(prompt *Prompt) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(a.ctx)
-	a.known[prompt.ID] = cancel
+	a.known[prompt.ID] = &knownPrompt{Prompt: prompt, ctx: ctx, cancel: cancel}
 	a.handlers.Go(func() { a.handle(ctx, prompt) })
 }
 
@@ -178,9 +193,7 @@ func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
 		reply, err = decision.reply(prompt)
 	}
 	if err != nil {
-		if a.OnError != nil {
-			a.OnError(prompt, fmt.Errorf("toolgate: no decision about prompt %s: %w", prompt.ID, err))
-		}
+		a.failed(prompt, err)
 		return
 	}
 	if reply == nil {
@@ -196,6 +209,12 @@ func (a *approvals) handle(ctx context.Context, prompt *Prompt) {
 	}
 }
 
+func (a *approvals) failed(prompt *Prompt, err error) {
+	if a.OnError != nil {
+		a.OnError(prompt, fmt.Errorf("toolgate: no decision about prompt %s: %w", prompt.ID, err))
+	}
+}
+
 // ended forgets a prompt and ends its handler.
 func (a *approvals) ended(promptID string) {
 	a.mutex.Lock()
@@ -204,8 +223,8 @@ func (a *approvals) ended(promptID string) {
 }
 
 func (a *approvals) forget(promptID string) {
-	if cancel, known := a.known[promptID]; known {
-		cancel(ErrPromptEnded)
+	if known := a.known[promptID]; known != nil {
+		known.cancel(ErrPromptEnded)
 		delete(a.known, promptID)
 	}
 }
@@ -226,7 +245,7 @@ func (a *approvals) answered(result *toolgatev1.PromptReplyResult) {
 	_, asked := a.unanswered[result.GetReplyId()]
 	delete(a.unanswered, result.GetReplyId())
 	a.mutex.Unlock()
-	if !asked || a.OnReply == nil {
+	if !asked {
 		return
 	}
 	reply := Reply{
@@ -236,5 +255,40 @@ func (a *approvals) answered(result *toolgatev1.PromptReplyResult) {
 	if prompt := result.GetPrompt(); prompt != nil {
 		reply.Prompt = newPrompt(prompt)
 	}
-	a.OnReply(reply)
+	if a.OnReply != nil {
+		a.OnReply(reply)
+	}
+	if reply.Result == ReplyInvalid || reply.Result == ReplyDigestMismatch {
+		a.askAgain(reply)
+	}
+}
+
+// askAgain calls the handler with the prompt as it stands, and with what was wrong with its reply.
+func (a *approvals) askAgain(reply Reply) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	known := a.known[reply.PromptID]
+	if known == nil || known.ctx.Err() != nil {
+		return
+	}
+	// A reply that cannot be read at all is answered without the prompt, which is as it was then.
+	prompt := newPrompt(known.message)
+	if reply.Prompt != nil {
+		prompt = newPrompt(reply.Prompt.message)
+	}
+	if prompt.State != PromptOpen {
+		return
+	}
+	if prompt.Problem = reply.Message; prompt.Problem == "" {
+		prompt.Problem = "the reply was not taken: " + string(reply.Result)
+	}
+	known.Prompt = prompt
+	known.refused++
+	if refused := known.refused; refused > maxAgain {
+		a.handlers.Go(func() {
+			a.failed(prompt, fmt.Errorf("%d replies were not taken: %s", refused, prompt.Problem))
+		})
+		return
+	}
+	a.handlers.Go(func() { a.handle(known.ctx, prompt) })
 }

@@ -85,6 +85,27 @@ func TestACallIsApproved(t *testing.T) {
 	expect(t, "execution closes", execution.Close(), nil)
 }
 
+func TestAnInputThatDoesNotFitIsAskedAboutAgain(t *testing.T) {
+	client, ctx := startServer(t).client(), bounded(t)
+	problems := make(chan string, 2)
+	inBackground(t, func(ctx context.Context) error {
+		return client.Approve(ctx, toolgate.Approver{
+			Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
+				problems <- prompt.Problem
+				if prompt.Problem != "" {
+					return toolgate.Once(), nil
+				}
+				return toolgate.Instead(map[string]any{"command": 7}), nil
+			},
+		})
+	})
+	result, err := client.Run(ctx, "bash", run("touch made; echo done"))
+	check(t, err)
+	expect(t, "output", result.Output, "done\n")
+	expect(t, "first problem", <-problems, "")
+	expect(t, "second problem", strings.Contains(<-problems, "command"), true)
+}
+
 func TestWhatIsRefusedIsAResult(t *testing.T) {
 	client, ctx := startServer(t).client(), bounded(t)
 	result, err := client.Run(ctx, "bash", run("rm -r something"))

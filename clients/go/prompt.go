@@ -34,6 +34,8 @@ type Prompt struct {
 	Questions []Question
 	// Resolution is how it ended; nil while it is open.
 	Resolution *Resolution
+	// Problem is why a [PromptHandler] is called again: its last reply was not taken. Empty the first time.
+	Problem string
 
 	message *toolgatev1.Prompt
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +126,91 @@ func TestAHandlerThatFailsLeavesThePrompt(t *testing.T) {
 	for range 2 {
 		t.Log(<-failed)
 	}
+}
+
+// notTaken is a channel whose replies get these results, with the prompt if there is one.
+func notTaken(prompt *toolgatev1.Prompt, results ...toolgatev1.ReplyResult) (*fake, chan *toolgatev1.PromptReply) {
+	replies := make(chan *toolgatev1.PromptReply, len(results))
+	return &fake{channel: func(stream toolgatev1.PermissionService_ChannelServer) error {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+		shown := added("per_1")
+		shown.GetPromptAdded().Prompt.State = toolgatev1.PromptState_PROMPT_STATE_OPEN
+		for _, message := range []*toolgatev1.ChannelResponse{shown, listed()} {
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+		}
+		for _, result := range results {
+			message, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			replies <- message.GetReply()
+			if err := stream.Send(&toolgatev1.ChannelResponse{Message: &toolgatev1.ChannelResponse_ReplyResult{
+				ReplyResult: &toolgatev1.PromptReplyResult{
+					PromptId: "per_1", ReplyId: message.GetReply().GetReplyId(), Result: result, Prompt: prompt,
+					Message: "it does not fit",
+				},
+			}}); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}}, replies
+}
+
+func TestAHandlerIsAskedAgain(t *testing.T) {
+	newer := &toolgatev1.Prompt{
+		PromptId: "per_1", InputDigest: "another", State: toolgatev1.PromptState_PROMPT_STATE_OPEN,
+	}
+	for digest, prompt := range map[string]*toolgatev1.Prompt{"digest of per_1": nil, "another": newer} {
+		t.Run(digest, func(t *testing.T) {
+			fake, replies := notTaken(
+				prompt, toolgatev1.ReplyResult_REPLY_RESULT_INVALID, toolgatev1.ReplyResult_REPLY_RESULT_DIGEST_MISMATCH,
+				toolgatev1.ReplyResult_REPLY_RESULT_NOT_ALLOWED,
+			)
+			client := fake.start(t)
+			problems, results := make(chan string, 3), make(chan toolgate.ReplyResult, 3)
+			inBackground(t, func(ctx context.Context) error {
+				return client.Approve(ctx, toolgate.Approver{
+					Handle: func(_ context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
+						problems <- prompt.Problem
+						return toolgate.Once(), nil
+					},
+					OnReply: func(reply toolgate.Reply) { results <- reply.Result },
+				})
+			})
+			for _, problem := range []string{"", "it does not fit", "it does not fit"} {
+				expect(t, "problem", <-problems, problem)
+			}
+			expect(t, "digest", (<-replies).GetInputDigest(), "digest of per_1")
+			expect(t, "digest", (<-replies).GetInputDigest(), digest)
+			expect(t, "result", <-results, toolgate.ReplyInvalid)
+			expect(t, "result", <-results, toolgate.ReplyDigestMismatch)
+			expect(t, "result", <-results, toolgate.ReplyNotAllowed)
+		})
+	}
+}
+
+func TestAHandlerIsNotAskedForEver(t *testing.T) {
+	results := slices.Repeat([]toolgatev1.ReplyResult{toolgatev1.ReplyResult_REPLY_RESULT_INVALID}, 6)
+	fake, replies := notTaken(nil, results...)
+	client := fake.start(t)
+	failed := make(chan error, 1)
+	inBackground(t, func(ctx context.Context) error {
+		return client.Approve(ctx, toolgate.Approver{
+			Handle: func(context.Context, *toolgate.Prompt) (toolgate.Decision, error) {
+				return toolgate.Once(), nil
+			},
+			OnError: func(_ *toolgate.Prompt, err error) { failed <- err },
+		})
+	})
+	text := "toolgate: no decision about prompt per_1: 6 replies were not taken: it does not fit"
+	expect(t, "error", (<-failed).Error(), text)
+	expect(t, "replies", len(replies), 6)
 }
 
 func TestWhatDoesNotPassEndsApprovals(t *testing.T) {

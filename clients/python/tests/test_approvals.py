@@ -34,6 +34,7 @@ def prompt(prompt_id: str) -> prompt_pb2.Prompt:
     return prompt_pb2.Prompt(
         prompt_id=prompt_id,
         call_id="c",
+        state=prompt_pb2.PROMPT_STATE_OPEN,
         input_digest="d1",
         permission=prompt_pb2.PermissionRequest(permission="bash", patterns=["ls"], title="Lists"),
     )
@@ -205,6 +206,78 @@ async def test_a_reply_that_was_decided_is_delivered_before_the_end() -> None:
         async with client.approvals(handler):
             await decided.wait()
         assert len(channels.replies) == 1
+
+
+class NotTaken:
+    """A server that takes no reply before it has said so a number of times."""
+
+    def __init__(self, *results: permission_service_pb2.ReplyResult.ValueType, shows: str) -> None:
+        self.results = list(results)
+        self.shows = shows
+        self.digests: list[str] = []
+
+    async def play(self, requests: AsyncIterator[Any], _context: Context) -> AsyncIterator[Any]:
+        await requests.__anext__()
+        yield added("per_1")
+        yield SNAPSHOT_END
+        async for request in requests:
+            self.digests.append(request.reply.input_digest)
+            result = permission_service_pb2.PromptReplyResult(
+                prompt_id="per_1",
+                reply_id=request.reply.reply_id,
+                result=self.results.pop(0),
+                message="it does not fit",
+            )
+            if self.shows:
+                result.prompt.CopyFrom(prompt("per_1"))
+                result.prompt.input_digest = self.shows
+            yield Response(reply_result=result)
+
+
+@pytest.mark.parametrize("shows", ["", "d2"])
+async def test_a_handler_whose_reply_was_not_taken_is_asked_again(shows: str) -> None:
+    invalid, mismatch = permission_service_pb2.REPLY_RESULT_INVALID, permission_service_pb2.REPLY_RESULT_DIGEST_MISMATCH
+    server = NotTaken(invalid, mismatch, permission_service_pb2.REPLY_RESULT_ACCEPTED, shows=shows)
+    outcomes: asyncio.Queue[ReplyResult] = asyncio.Queue()
+    problems: list[str] = []
+
+    async def handler(one: Prompt) -> Decision:
+        problems.append(one.problem)
+        return once()
+
+    async with (
+        Fake(Channel=[server.play]) as fake,
+        AsyncClient(fake.target) as client,
+        client.approvals(handler, on_reply=lambda outcome: outcomes.put_nowait(outcome.result)),
+    ):
+        ends = [await outcomes.get() for _ in range(3)]
+    assert ends == [ReplyResult.INVALID, ReplyResult.DIGEST_MISMATCH, ReplyResult.ACCEPTED]
+    assert problems == ["", "it does not fit", "it does not fit"]
+    assert server.digests == ["d1", shows or "d1", shows or "d1"]
+
+
+async def test_a_handler_whose_replies_are_never_taken_is_not_asked_for_ever() -> None:
+    server = NotTaken(*[permission_service_pb2.REPLY_RESULT_INVALID] * 6, shows="d1")
+    errors: asyncio.Queue[str] = asyncio.Queue()
+    async with (
+        Fake(Channel=[server.play]) as fake,
+        AsyncClient(fake.target) as client,
+        client.approvals(lambda _: once(), on_error=lambda one, error: errors.put_nowait(f"{one.id}: {error}")),
+    ):
+        assert await errors.get() == "per_1: 6 replies were not taken: it does not fit"
+    assert len(server.digests) == 6
+
+
+async def test_what_another_reply_would_not_change_is_left_to_others() -> None:
+    server = NotTaken(permission_service_pb2.REPLY_RESULT_NOT_ALLOWED, shows="d1")
+    outcomes: asyncio.Queue[ReplyResult] = asyncio.Queue()
+    async with (
+        Fake(Channel=[server.play]) as fake,
+        AsyncClient(fake.target) as client,
+        client.approvals(lambda _: once(), on_reply=lambda outcome: outcomes.put_nowait(outcome.result)),
+    ):
+        assert await outcomes.get() is ReplyResult.NOT_ALLOWED
+    assert len(server.digests) == 1
 
 
 async def test_a_refused_channel_is_an_error() -> None:

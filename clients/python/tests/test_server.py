@@ -23,6 +23,7 @@ from toolgate import (
     Prompt,
     ToolContext,
     ToolSource,
+    instead,
     once,
     reject,
     tool,
@@ -277,3 +278,19 @@ def test_a_plain_program_does_all_of_it(server: Server, tmp_path: Path) -> None:
         canceller.start()
         assert waiting.result().reason is FailureReason.CANCELLED
         canceller.join(timeout=10)
+
+
+def test_an_input_that_does_not_fit_is_asked_about_again(server: Server) -> None:
+    problems: list[str] = []
+
+    def handler(prompt: Prompt) -> Decision:
+        problems.append(prompt.problem)
+        return once() if prompt.problem else instead({"command": 7})
+
+    with Client(server.target) as client, client.approvals(handler):
+        result = client.run("bash", {"command": "expr 4 + 4", "description": "Adds"}, session="ses_a")
+        assert result.output == "8\n", result.error
+        assert client.end_session("ses_a") == 0
+    first, second = problems
+    assert not first
+    assert "command" in second

@@ -1,7 +1,7 @@
 /** Answers prompts with a function, over any number of connections. */
 import { ToolgateError } from "./errors.js";
 import { type PromptReplyResult, ReplyResult } from "./gen/toolgate/v1/permission_service_pb.js";
-import type { Prompt as PromptMessage } from "./gen/toolgate/v1/prompt_pb.js";
+import { type Prompt as PromptMessage, PromptState } from "./gen/toolgate/v1/prompt_pb.js";
 import { uuidv7 } from "./ids.js";
 import { Attempts, type Link } from "./link.js";
 import { nameOf, type ReplyResultName } from "./names.js";
@@ -17,16 +17,21 @@ import { follow } from "./time.js";
 
 /** How long closing waits to hear what became of the last replies. */
 const CLOSE_GRACE_MS = 5_000;
+/** How often a handler is called again for a prompt because its reply was not taken. */
+const MAX_AGAIN = 5;
 
 /** What a handler is given beside the prompt. */
 export interface PromptContext {
   /** Aborted when the prompt has ended otherwise: somebody else replied, it expired, its call ended. */
   readonly signal: AbortSignal;
+  /** Why the handler is called again: its last reply was not taken. Undefined the first time. */
+  readonly problem?: string | undefined;
 }
 
 /**
  * Decides about a prompt. What it returns is the reply; nothing leaves the prompt to others. If it throws, the prompt
- * stays open, and `onError` hears of it.
+ * stays open, and `onError` hears of it. If the reply itself was wrong (`INVALID`, `DIGEST_MISMATCH`), it is called again
+ * with the prompt as it stands, five times at most; then `onError` hears of that.
  */
 export type PromptHandler = (
   prompt: Prompt,
@@ -59,7 +64,7 @@ export interface ApprovalsOptions {
   readonly onReady?: (() => void) | undefined;
   /** Called with what became of each reply. */
   readonly onReply?: ((outcome: ReplyOutcome) => void) | undefined;
-  /** Called with what a handler threw; written to the console by default. */
+  /** Called with what a handler threw, or when its replies were not taken time after time; to the console by default. */
   readonly onError?: ((error: unknown, prompt: Prompt) => void) | undefined;
   /** Called when the connection is lost; it is made again. */
   readonly onDisconnect?: ((error: ToolgateError) => void) | undefined;
@@ -70,6 +75,12 @@ export interface ApprovalsOptions {
 /** A prompt that the handler was called for. */
 interface Known {
   readonly controller: AbortController;
+  /** As the handler was given it last. */
+  prompt: Prompt;
+  /** How many replies were not taken. */
+  refused: number;
+  /** It ended while its reply was under way. */
+  hasEnded: boolean;
   /** What was decided, until the service has said what became of it. */
   reply: Reply | undefined;
   /** The connection on which it was said last. */
@@ -84,6 +95,9 @@ const FINAL: ReadonlySet<ReplyResult> = new Set([
   ReplyResult.EXPIRED,
   ReplyResult.WITHDRAWN,
 ]);
+
+/** The results after which a better reply may be taken. */
+const NOT_TAKEN: ReadonlySet<ReplyResult> = new Set([ReplyResult.INVALID, ReplyResult.DIGEST_MISMATCH]);
 
 /** Prompts being answered, until it is closed. */
 export class Approvals implements AsyncDisposable {
@@ -100,6 +114,7 @@ export class Approvals implements AsyncDisposable {
   /** Counts connections. */
   #connected = 0;
   #wasReady = false;
+  #isClosing = false;
   #onReady!: () => void;
   #onIdle: (() => void) | undefined;
 
@@ -123,6 +138,7 @@ export class Approvals implements AsyncDisposable {
 
   /** Stops answering. Waits a little to hear what became of replies that are under way. */
   async close(): Promise<void> {
+    this.#isClosing = true;
     if (this.#replies().length > 0 && this.#wasReady) {
       const timer = setTimeout(() => this.#onIdle?.(), CLOSE_GRACE_MS);
       await new Promise<void>((resolve) => {
@@ -208,9 +224,16 @@ export class Approvals implements AsyncDisposable {
     }
     this.#snapshot.add(message.promptId);
     if (!this.#known.has(message.promptId)) {
-      const known: Known = { controller: new AbortController(), reply: undefined, saidOn: 0 };
+      const known: Known = {
+        controller: new AbortController(),
+        prompt: promptOf(message),
+        refused: 0,
+        hasEnded: false,
+        reply: undefined,
+        saidOn: 0,
+      };
       this.#known.set(message.promptId, known);
-      void this.#handle(promptOf(message), known);
+      void this.#handle(known);
     }
   }
 
@@ -218,6 +241,7 @@ export class Approvals implements AsyncDisposable {
   #snapshotEnded(): void {
     for (const [id, known] of this.#known) {
       if (known.reply) {
+        known.hasEnded = !this.#snapshot.has(id);
         this.#say(known, known.reply);
       } else if (!this.#snapshot.has(id)) {
         this.#ended(id);
@@ -230,8 +254,10 @@ export class Approvals implements AsyncDisposable {
 
   #ended(promptId: string): void {
     const known = this.#known.get(promptId);
-    // One that was replied to is known until the service has said what became of the reply.
-    if (known && !known.reply) {
+    if (known?.reply) {
+      // It stays known until the service has said what became of the reply.
+      known.hasEnded = true;
+    } else if (known) {
       this.#known.delete(promptId);
       known.controller.abort(new ToolgateError("CANCELLED", `the prompt ${promptId} has ended`));
     }
@@ -244,7 +270,7 @@ export class Approvals implements AsyncDisposable {
       return;
     }
     known.reply = undefined;
-    if (FINAL.has(result)) {
+    if (FINAL.has(result) || known.hasEnded) {
       this.#known.delete(promptId);
     }
     this.#options.onReply?.({
@@ -254,15 +280,36 @@ export class Approvals implements AsyncDisposable {
       message: message.message,
       prompt: message.prompt && promptOf(message.prompt),
     });
+    if (NOT_TAKEN.has(result) && !known.hasEnded) {
+      this.#askAgain(known, message);
+    }
     if (this.#replies().length === 0) {
       this.#onIdle?.();
     }
   }
 
-  async #handle(prompt: Prompt, known: Known): Promise<void> {
+  #askAgain(known: Known, { prompt, result, message }: PromptReplyResult): void {
+    // A reply that cannot be read at all is answered without the prompt, which is as it was then.
+    known.prompt = prompt ? promptOf(prompt) : known.prompt;
+    if (known.prompt.message.state !== PromptState.OPEN || this.#isClosing) {
+      return;
+    }
+    const problem = message || `the reply was not taken: ${nameOf(ReplyResult, result)}`;
+    known.refused += 1;
+    if (known.refused > MAX_AGAIN) {
+      const error = new ToolgateError("INVALID_ARGUMENT", `${known.refused} replies were not taken: ${problem}`);
+      (this.#options.onError ?? report)(error, known.prompt);
+      return;
+    }
+    known.saidOn = 0;
+    void this.#handle(known, problem);
+  }
+
+  async #handle(known: Known, problem?: string): Promise<void> {
+    const { prompt } = known;
     const { signal } = known.controller;
     try {
-      const decision = await this.#handler(prompt, { signal });
+      const decision = await this.#handler(prompt, { signal, problem });
       if (decision && !signal.aborted) {
         known.reply = replyMessage(prompt, uuidv7(), decision);
         this.#say(known, known.reply);

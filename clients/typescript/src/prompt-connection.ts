@@ -10,6 +10,7 @@ import {
   type PromptReplySchema,
   ReplyResult,
 } from "./gen/toolgate/v1/permission_service_pb.js";
+import type { Prompt } from "./gen/toolgate/v1/prompt_pb.js";
 import type { Link } from "./link.js";
 import { Queue } from "./queue.js";
 
@@ -98,8 +99,19 @@ export class WatchConnection implements PromptConnection {
     } catch (error) {
       const refused = ToolgateError.from(error);
       if (!refused.transient && !this.#link.closed.aborted) {
-        this.#result({ ...ids, result: refusal(refused), message: refused.message });
+        const prompt = await this.#prompt(ids.promptId);
+        this.#result({ ...ids, result: refusal(refused), message: refused.message, ...(prompt ? { prompt } : {}) });
       }
+    }
+  }
+
+  /** Returns the prompt as it stands, if the service still tells: the error of a reply does not. */
+  async #prompt(promptId: string): Promise<Prompt | undefined> {
+    try {
+      const answer = await this.#link.retrying((call) => this.#link.rpc.permissions.getPrompt({ promptId }, call));
+      return answer.prompt;
+    } catch {
+      return undefined;
     }
   }
 

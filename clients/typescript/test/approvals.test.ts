@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
 import { PermissionService, ReplyResult } from "../src/gen/toolgate/v1/permission_service_pb.js";
+import { PromptState } from "../src/gen/toolgate/v1/prompt_pb.js";
 import { type ApprovalsOptions, Client, once, type PromptHandler, reject } from "../src/index.js";
 
 type Service = Partial<ServiceImpl<typeof PermissionService>>;
@@ -170,6 +171,104 @@ test("a handler that throws leaves its prompt open, and the others are answered"
     },
   );
   await log.has("ready", "per_1 failed: oh", "per_2 ACCEPTED");
+  await approvals.close();
+});
+
+/** Takes no reply before it has told these results. */
+function channelThatTakesNothing(log: Log, results: ReplyResult[], shows?: string): Service {
+  return {
+    async *channel(requests) {
+      for await (const { message } of requests) {
+        if (message.case === "open") {
+          yield* [opened, open("per_1", "d1"), snapshotEnd];
+        } else if (message.case === "reply") {
+          const { promptId, replyId, inputDigest } = message.value;
+          log.add(`reply to ${inputDigest}`);
+          const result = results.shift() ?? ReplyResult.ACCEPTED;
+          const prompt = shows ? { prompt: open(promptId, shows).message.value.prompt } : {};
+          yield {
+            message: {
+              case: "replyResult",
+              value: { promptId, replyId, result, message: "it does not fit", ...prompt },
+            },
+          };
+        }
+      }
+    },
+  };
+}
+
+const open = (promptId: string, inputDigest: string) => ({
+  message: {
+    case: "promptAdded" as const,
+    value: { prompt: { promptId, inputDigest, state: PromptState.OPEN } },
+  },
+});
+
+for (const shows of [undefined, "d2"]) {
+  test(`a handler whose reply was not taken is called again, with ${shows ?? "no"} newer prompt`, async () => {
+    const log = new Log();
+    const service = channelThatTakesNothing(log, [ReplyResult.INVALID, ReplyResult.DIGEST_MISMATCH], shows);
+    const approvals = approve(log, service, (prompt, { problem }) => {
+      log.add(`asked ${prompt.inputDigest} ${problem ?? ""}`);
+      return once();
+    });
+    const now = shows ?? "d1";
+    await log.has(
+      "asked d1 ",
+      "ready",
+      "reply to d1",
+      "per_1 INVALID",
+      `asked ${now} it does not fit`,
+      `reply to ${now}`,
+      "per_1 DIGEST_MISMATCH",
+      `asked ${now} it does not fit`,
+      `reply to ${now}`,
+      "per_1 ACCEPTED",
+    );
+    await approvals.close();
+  });
+}
+
+test("a handler whose replies are never taken is not called for ever", async () => {
+  const log = new Log();
+  const service = channelThatTakesNothing(
+    log,
+    Array.from({ length: 6 }, () => ReplyResult.INVALID),
+  );
+  const approvals = approve(log, service, () => once(), { onReply: () => {} });
+  await log.has(
+    "ready",
+    ...Array.from({ length: 6 }, () => "reply to d1"),
+    "per_1 failed: 6 replies were not taken: it does not fit",
+  );
+  await approvals.close();
+});
+
+test("without client streaming, the prompt as it stands is fetched", async () => {
+  const log = new Log();
+  const answers: (() => Answer)[] = [
+    () => {
+      throw new ConnectError("no such field", Code.InvalidArgument);
+    },
+    () => ({ result: ReplyResult.NOT_ALLOWED }) as Answer,
+  ];
+  const approvals = approve(
+    log,
+    {
+      async *watchPrompts(_request, { signal }) {
+        yield* [opened, snapshotEnd, open("per_1", "d1")];
+        await until(signal);
+      },
+      replyPrompt: ({ reply }) => {
+        log.add(`reply to ${reply?.inputDigest}`);
+        return answers.shift()?.() ?? {};
+      },
+      getPrompt: ({ promptId }) => ({ prompt: open(promptId, "d2").message.value.prompt }),
+    },
+    () => once(),
+  );
+  await log.has("ready", "reply to d1", "per_1 INVALID", "reply to d2", "per_1 NOT_ALLOWED");
   await approvals.close();
 });
 

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type Client, connect, defineTool, once, type Prompt, reject, saveOutput } from "../src/node.js";
+import { type Client, connect, defineTool, instead, once, type Prompt, reject, saveOutput } from "../src/node.js";
 import { CuttingProxy, connectBy, NO_SERVER, TestServer, TRANSPORTS } from "./support.js";
 
 const BASH = { description: "Does it" };
@@ -76,6 +76,20 @@ for (const kind of TRANSPORTS) {
       assert.equal(denied.ok ? "" : denied.reason, "DENIED");
       const nonsense = await client.run("bash", '{"command": "ec');
       assert.ok(nonsense.text.length > 0);
+      await approvals.close();
+    });
+
+    await t.test("an input that does not fit is asked about again", async () => {
+      const problems: (string | undefined)[] = [];
+      const approvals = client.approvals((_prompt, { problem }) => {
+        problems.push(problem);
+        return problem ? once() : instead({ command: 7 });
+      });
+      await approvals.ready;
+      const result = await client.run("bash", { ...BASH, command: "expr 4 + 4" });
+      assert.equal(result.ok && result.output, "8\n");
+      assert.equal(problems.length, 2);
+      assert.match(problems[1] ?? "", /command/);
       await approvals.close();
     });
 

@@ -121,9 +121,6 @@ func policy(request *toolgatev1.ExecuteToolRequest) toolgate.OnDisconnect {
 	}
 }
 
-// running is the name under which a command's execution is found.
-const running = "execution"
-
 func execute(c *command) (fields, error) {
 	client, err := c.client()
 	if err != nil {
@@ -164,7 +161,7 @@ func execute(c *command) (fields, error) {
 		return nil, err
 	}
 	defer execution.Close()
-	defer c.wait(running, execution)()
+	c.execution <- execution
 	for event, err := range execution.Events() {
 		if err != nil {
 			return nil, err
@@ -194,11 +191,14 @@ func cancel(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	execution, err := find[*toolgate.Execution](other, running)
-	if err != nil {
-		return nil, err
+	select {
+	// A host may have been told of the call before the library has returned its execution.
+	case execution := <-other.execution:
+		other.execution <- execution
+		return nil, execution.Cancel(c.ctx)
+	case <-other.ended:
+		return nil, &toolgate.Error{Code: codes.NotFound, Message: "the execution has ended"}
 	}
-	return nil, execution.Cancel(c.ctx)
 }
 
 // interrupt ends the context of an execution, which is over once the call is.

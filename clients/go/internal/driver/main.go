@@ -53,6 +53,8 @@ type command struct {
 	ended chan struct{}
 	// Set by `stop`: the end is a good one then.
 	stopped bool
+	// What it executes, once that has begun.
+	execution chan *toolgate.Execution
 	// What the command waits for, by the id of a prompt or an invocation.
 	waiting map[string]any
 }
@@ -96,7 +98,10 @@ func (d *driver) read(input io.Reader) error {
 
 // begin registers a command, so that those after it find it.
 func (d *driver) begin(line []byte) *command {
-	command := &command{driver: d, line: line, waiting: map[string]any{}, ended: make(chan struct{})}
+	command := &command{
+		driver: d, line: line, waiting: map[string]any{}, ended: make(chan struct{}),
+		execution: make(chan *toolgate.Execution, 1),
+	}
 	command.ctx, command.stop = context.WithCancel(context.Background())
 	if err := json.Unmarshal(line, command); err != nil {
 		d.report(command.ID, fields{"error": fields{"code": "INVALID_ARGUMENT", "message": err.Error()}})

@@ -5,6 +5,7 @@
 
 from toolgate._auth import Token
 from toolgate._connection import Stubs
+from toolgate._json import JsonObject
 from toolgate._target import Tls
 from toolgate.client import AsyncClient
 from toolgate.definitions import Model, ToolDefinition, ToolEffect, ToolSource
@@ -72,6 +73,7 @@ __all__ = [
     "GapEvent",
     "Hook",
     "InputState",
+    "JsonObject",
     "LentTool",
     "MetadataEvent",
     "Model",

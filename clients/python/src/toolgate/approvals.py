@@ -1,7 +1,7 @@
 """Answering prompts: a handler for each, over a channel that is opened again when it breaks.
 
-*Invariant:* a prompt is handled once, however often it is shown; a reply is sent until the server has said what became
-of it, under the same id.
+*Invariant:* a prompt is handled once, however often it is shown, and again only when its reply was not taken; a reply
+is sent until the server has said what became of it, under the same id.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from toolgate._feed import Outbox
 from toolgate._ids import uuid7
 from toolgate._service import Service
 from toolgate._tasks import Tasks, in_thread
-from toolgate.prompts import Decision, Prompt, ReplyOutcome, reply_result_of
-from toolgate.v1 import permission_service_pb2
+from toolgate.errors import ToolgateError
+from toolgate.prompts import Decision, Prompt, ReplyOutcome, ReplyResult, reply_result_of
+from toolgate.v1 import permission_service_pb2, prompt_pb2
 
 if TYPE_CHECKING:
     from toolgate._connection import Connection
 
 Handler: TypeAlias = Callable[[Prompt], "Awaitable[Decision | None]"] | Callable[[Prompt], "Decision | None"]
 """Decides about a prompt, or returns `None` to leave it to others. A function that is not `async` runs in a thread."""
+
+# After these the prompt is open, and whoever gave the reply can give a better one.
+_NOT_TAKEN = (ReplyResult.INVALID, ReplyResult.DIGEST_MISMATCH)
+_MAX_AGAIN = 5
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class ApprovalCallbacks:
         on_ready: The prompts that were open are known; again after each reconnection. The number is how many.
         on_reply: What became of a reply.
         on_gone: A prompt whose handler still worked has ended otherwise.
-        on_error: A handler raised; the prompt stays open.
+        on_error: A handler raised, or its replies were not taken time after time; the prompt stays open.
     """
 
     on_ready: Callable[[int], None] | None = None
@@ -48,6 +53,14 @@ class _Reply:
     prompt: Prompt
     decision: Decision
     message: permission_service_pb2.PromptReply
+
+
+@dataclass
+class _Handled:
+    """A prompt that is open; the task is gone when its handler has decided."""
+
+    task: asyncio.Task[None] | None = None
+    not_taken: int = 0
 
 
 class Approvals(Service):
@@ -66,8 +79,8 @@ class Approvals(Service):
         self._opening = opening
         self._callbacks = callbacks
         self._outbox: Outbox[permission_service_pb2.ChannelRequest] = Outbox()
-        # The prompts that are open, as far as they were given to the handler; the task is gone when it has decided.
-        self._handled: dict[str, asyncio.Task[None] | None] = {}
+        # The prompts that are open, as far as they were given to the handler.
+        self._handled: dict[str, _Handled] = {}
         self._replies: dict[str, _Reply] = {}
         self._shown: set[str] | None = None
         self._all_answered = asyncio.Event()
@@ -93,9 +106,9 @@ class Approvals(Service):
         await self._all_answered.wait()
 
     def _give_up(self) -> None:
-        for task in self._handled.values():
-            if task is not None:
-                task.cancel()
+        for handled in self._handled.values():
+            if handled.task is not None:
+                handled.task.cancel()
 
     def _take(self, response: permission_service_pb2.ChannelResponse) -> None:
         kind = response.WhichOneof("message")
@@ -112,7 +125,7 @@ class Approvals(Service):
         if self._shown is not None:
             self._shown.add(prompt.id)
         if prompt.id not in self._handled and not self._is_stopping:
-            self._handled[prompt.id] = self._tasks.spawn(self._handle(prompt))
+            self._handled[prompt.id] = _Handled(self._tasks.spawn(self._handle(prompt)))
 
     def _compare(self, prompts: int) -> None:
         """Forgets what ended while the channel was broken."""
@@ -124,9 +137,9 @@ class Approvals(Service):
             self._callbacks.on_ready(prompts)
 
     def _remove(self, prompt_id: str) -> None:
-        task = self._handled.pop(prompt_id, None)
-        if task is not None:
-            task.cancel()
+        handled = self._handled.pop(prompt_id, None)
+        if handled is not None and handled.task is not None:
+            handled.task.cancel()
 
     async def _handle(self, prompt: Prompt) -> None:
         try:
@@ -137,11 +150,9 @@ class Approvals(Service):
             raise
         except Exception as error:
             decision = None
-            self._tasks.log.exception("the handler of prompt %s failed; it stays open", prompt.id)
-            if self._callbacks.on_error is not None:
-                self._callbacks.on_error(prompt, error)
+            self._failed(prompt, error)
         if prompt.id in self._handled:
-            self._handled[prompt.id] = None
+            self._handled[prompt.id].task = None
         if decision is not None:
             self._reply(prompt, decision)
 
@@ -174,6 +185,27 @@ class Approvals(Service):
             self._tasks.log.info("the reply to prompt %s: %s", reply.prompt.id, outcome.message)
         if self._callbacks.on_reply is not None:
             self._callbacks.on_reply(outcome)
+        if outcome.result in _NOT_TAKEN:
+            self._ask_again(outcome)
+
+    def _ask_again(self, outcome: ReplyOutcome) -> None:
+        handled = self._handled.get(outcome.prompt.id)
+        # A reply that cannot be read at all is answered without the prompt, which is as it was then.
+        prompt = outcome.raw.prompt if outcome.raw.HasField("prompt") else outcome.prompt.raw
+        if handled is None or self._is_stopping or prompt.state != prompt_pb2.PROMPT_STATE_OPEN:
+            return
+        problem = outcome.message or f"the reply was not taken: {outcome.result.value}"
+        again = Prompt.from_proto(prompt, problem)
+        handled.not_taken += 1
+        if handled.not_taken > _MAX_AGAIN:
+            self._failed(again, ToolgateError(f"{handled.not_taken} replies were not taken: {problem}"))
+            return
+        handled.task = self._tasks.spawn(self._handle(again))
+
+    def _failed(self, prompt: Prompt, error: Exception) -> None:
+        self._tasks.log.error("no decision about prompt %s, which stays open", prompt.id, exc_info=error)
+        if self._callbacks.on_error is not None:
+            self._callbacks.on_error(prompt, error)
 
 
 def _checked(decision: object) -> Decision | None:

@@ -305,14 +305,16 @@ class AsyncClient:
 
         Args:
             handler: Is given a `Prompt` and returns a decision, or `None` to leave it to others. It runs at once for
-                several prompts, and is cancelled when its prompt has ended otherwise.
+                several prompts, and is cancelled when its prompt has ended otherwise. When its reply was not taken
+                (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `Prompt.problem`, five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
             workspace: Only prompts of this workspace.
             sessions: Only prompts of these sessions.
             on_ready: Is told how many prompts were open, each time that the channel is open.
             on_reply: Is told what became of each reply.
             on_gone: Is told of each prompt that has ended while its handler worked.
-            on_error: Is told what a handler raised; the prompt stays open.
+            on_error: Is told what a handler raised, and when its replies were not taken time after time; the prompt
+                stays open.
         """
         prompts = permission_service_pb2.PromptFilter(workspace=workspace, session_ids=sessions)
         opening = permission_service_pb2.ChannelOpen(name=_user_name() if name is None else name, filter=prompts)
@@ -369,6 +371,17 @@ class AsyncClient:
         """
         request = session_service_pb2.WatchEventsRequest(workspace=workspace, session_id=session, after_sequence=after)
         return WorkspaceEvents(self._connection, request)
+
+    async def end_session(self, session_id: str) -> int:
+        """Cancels a session's calls, ends what they left running, and forgets what the session has kept.
+
+        Records stay. Returns how many calls were cancelled.
+        """
+        request = session_service_pb2.EndSessionRequest(session_id=session_id)
+        response = await self._connection.unary(
+            lambda stubs, timeout: stubs.sessions.EndSession(request, timeout=timeout)
+        )
+        return response.cancelled_calls
 
     async def server_info(self) -> info_service_pb2.GetServerInfoResponse:
         """Returns what the server is and what it allows: its version, limits and workspaces."""

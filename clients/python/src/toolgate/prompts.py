@@ -157,6 +157,7 @@ class Prompt:
         editable: Whether `instead` is a possible decision.
         input: If it is editable: the call's input.
         raw: The message of the contract, which has more.
+        problem: Why the handler is asked again: its last reply was not taken. Empty the first time.
     """
 
     id: str
@@ -175,6 +176,7 @@ class Prompt:
     editable: bool
     input: JsonObject | None
     raw: prompt_pb2.Prompt = field(repr=False)
+    problem: str = ""
 
     @property
     def title(self) -> str:
@@ -184,7 +186,7 @@ class Prompt:
         return self.questions[0].question if self.questions else self.tool
 
     @classmethod
-    def from_proto(cls, message: prompt_pb2.Prompt) -> Prompt:
+    def from_proto(cls, message: prompt_pb2.Prompt, problem: str = "") -> Prompt:
         """Reads the message of the contract."""
         return cls(
             id=message.prompt_id,
@@ -203,6 +205,7 @@ class Prompt:
             editable=message.editable,
             input=json.loads(message.input_json) if message.input_json else None,
             raw=message,
+            problem=problem,
         )
 
 

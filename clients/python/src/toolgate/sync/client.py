@@ -194,6 +194,13 @@ class Client:
         """
         return WorkspaceEvents(self._client.events(workspace=workspace, session=session, after=after))
 
+    def end_session(self, session_id: str) -> int:
+        """Cancels a session's calls, ends what they left running, and forgets what the session has kept.
+
+        Records stay. Returns how many calls were cancelled.
+        """
+        return _portal.run(self._client.end_session(session_id))
+
     def server_info(self) -> info_service_pb2.GetServerInfoResponse:
         """Returns what the server is and what it allows: its version, limits and workspaces."""
         return _portal.run(self._client.server_info())

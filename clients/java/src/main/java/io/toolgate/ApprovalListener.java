@@ -33,10 +33,10 @@ public interface ApprovalListener {
     }
 
     /**
-     * A handler has failed, and its prompt stays open.
+     * A handler has failed, or its replies were not taken time after time, and its prompt stays open.
      *
      * @param prompt the prompt
-     * @param failure what the handler threw
+     * @param failure what the handler threw, or a {@link ToolgateException} that says what was wrong with its last reply
      */
     default void failed(Prompt prompt, Exception failure) {
         Log.LOG.log(System.Logger.Level.WARNING, "the handler of " + prompt.id() + " failed", failure);

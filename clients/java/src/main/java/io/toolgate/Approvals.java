@@ -1,5 +1,6 @@
 package io.toolgate;
 
+import io.grpc.Status;
 import io.toolgate.v1.ChannelOpen;
 import io.toolgate.v1.ChannelRequest;
 import io.toolgate.v1.ChannelResponse;
@@ -7,11 +8,13 @@ import io.toolgate.v1.PermissionServiceGrpc;
 import io.toolgate.v1.PromptReply;
 import io.toolgate.v1.PromptReplyResult;
 import io.toolgate.v1.PromptState;
+import io.toolgate.v1.ReplyResult;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -20,9 +23,12 @@ import java.util.concurrent.FutureTask;
 /**
  * Answers prompts with a handler until it is closed, over as many connections as it takes.
  *
- * <p>Each prompt is handled once. A reply whose connection broke is sent again, and counts once.
+ * <p>Each prompt is handled once, and again if its reply was not taken because of itself. A reply whose connection broke is sent again, and counts once.
  */
 public final class Approvals implements AutoCloseable {
+    /** How often a handler is asked again about a prompt. */
+    private static final int MAX_AGAIN = 5;
+
     private final ApprovalOptions options;
     private final PromptHandler handler;
     private final Executor executor;
@@ -36,9 +42,15 @@ public final class Approvals implements AutoCloseable {
 
     /** One prompt; guarded by the approvals. */
     private static final class Handling {
-        private final Prompt prompt;
+        /** As the handler was given it last. */
+        private Prompt prompt;
+
         private FutureTask<Void> task;
         private PromptReply unheard;
+        /** How many replies were not taken. */
+        private int refused;
+        /** It ended while its reply was under way. */
+        private boolean ended;
 
         Handling(Prompt prompt) {
             this.prompt = prompt;
@@ -119,23 +131,28 @@ public final class Approvals implements AutoCloseable {
             if (handlings.putIfAbsent(proto.getPromptId(), handling) != null) {
                 return;
             }
-            handling.task = new FutureTask<>(() -> handle(handling), null);
+            handling.task = task(handling);
         }
         executor.execute(handling.task);
     }
 
-    private void handle(Handling handling) {
+    private FutureTask<Void> task(Handling handling) {
+        Prompt prompt = handling.prompt;
+        return new FutureTask<>(() -> handle(handling, prompt), null);
+    }
+
+    private void handle(Handling handling, Prompt prompt) {
         try {
-            Decision decision = handler.decide(handling.prompt);
+            Decision decision = handler.decide(prompt);
             if (decision != null && !(decision instanceof Decision.Leave)) {
-                reply(handling, Replies.reply(handling.prompt, decision));
+                reply(handling, Replies.reply(prompt, decision));
             }
         } catch (InterruptedException ended) {
             // Nobody waits for the decision any more.
             Thread.currentThread().interrupt();
         } catch (Exception failure) {
             if (!handling.task.isCancelled()) {
-                options.listener().failed(handling.prompt, failure);
+                options.listener().failed(prompt, failure);
             }
         }
     }
@@ -164,6 +181,7 @@ public final class Approvals implements AutoCloseable {
         synchronized (this) {
             for (Handling handling : List.copyOf(handlings.values())) {
                 if (handling.unheard != null) {
+                    handling.ended = !snapshot.contains(handling.prompt.id());
                     unheard.add(handling.unheard);
                 } else if (!snapshot.contains(handling.prompt.id())) {
                     handlings.remove(handling.prompt.id());
@@ -188,7 +206,12 @@ public final class Approvals implements AutoCloseable {
         Handling handling;
         synchronized (this) {
             handling = handlings.get(promptId);
-            if (handling == null || handling.unheard != null) {
+            if (handling == null) {
+                return;
+            }
+            if (handling.unheard != null) {
+                // It is known until the service has said what became of the reply.
+                handling.ended = true;
                 return;
             }
             handlings.remove(promptId);
@@ -204,6 +227,8 @@ public final class Approvals implements AutoCloseable {
 
     private void heard(PromptReplyResult result) {
         Handling handling;
+        Prompt answered;
+        boolean again;
         synchronized (this) {
             handling = handlings.get(result.getPromptId());
             if (handling == null
@@ -212,10 +237,43 @@ public final class Approvals implements AutoCloseable {
                 return;
             }
             handling.unheard = null;
-            if (result.getPrompt().getState() != PromptState.PROMPT_STATE_OPEN) {
+            answered = handling.prompt;
+            boolean wrong = wrong(result.getResult());
+            // A reply that cannot be read at all is answered without the prompt, which is as it was then.
+            boolean open = result.hasPrompt() ? result.getPrompt().getState() == PromptState.PROMPT_STATE_OPEN : wrong;
+            if (!open || handling.ended) {
                 handlings.remove(result.getPromptId());
             }
+            again = wrong && open && !handling.ended;
         }
-        options.listener().replied(handling.prompt, result);
+        options.listener().replied(answered, result);
+        if (again) {
+            askAgain(handling, result);
+        }
+    }
+
+    private static boolean wrong(ReplyResult result) {
+        return result == ReplyResult.REPLY_RESULT_INVALID || result == ReplyResult.REPLY_RESULT_DIGEST_MISMATCH;
+    }
+
+    private void askAgain(Handling handling, PromptReplyResult result) {
+        String problem = result.getMessage().isEmpty() ? "the reply was not taken" : result.getMessage();
+        synchronized (this) {
+            if (handlings.get(result.getPromptId()) != handling) {
+                return;
+            }
+            handling.prompt =
+                    Prompt.of(result.hasPrompt() ? result.getPrompt() : handling.prompt.proto(), Optional.of(problem));
+            handling.refused++;
+            if (handling.refused <= MAX_AGAIN) {
+                handling.task = task(handling);
+            }
+        }
+        if (handling.refused > MAX_AGAIN) {
+            String text = handling.refused + " replies were not taken: " + problem;
+            options.listener().failed(handling.prompt, ToolgateException.of(Status.Code.INVALID_ARGUMENT, text));
+            return;
+        }
+        executor.execute(handling.task);
     }
 }

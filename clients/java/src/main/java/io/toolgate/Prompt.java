@@ -23,8 +23,26 @@ public sealed interface Prompt {
      * @return the prompt
      */
     static Prompt of(io.toolgate.v1.Prompt proto) {
-        return proto.hasQuestions() ? new Questions(proto) : new Permission(proto);
+        return of(proto, Optional.empty());
     }
+
+    /**
+     * Makes the typed prompt of a message.
+     *
+     * @param proto the message
+     * @param problem why its handler is asked again
+     * @return the prompt
+     */
+    static Prompt of(io.toolgate.v1.Prompt proto, Optional<String> problem) {
+        return proto.hasQuestions() ? new Questions(proto, problem) : new Permission(proto, problem);
+    }
+
+    /**
+     * Returns why a handler is asked again: its last reply was not taken.
+     *
+     * @return a sentence; empty the first time
+     */
+    Optional<String> problem();
 
     /**
      * Returns the prompt's id.
@@ -111,8 +129,18 @@ public sealed interface Prompt {
      * A tool needs a permission.
      *
      * @param proto the message
+     * @param problem why its handler is asked again
      */
-    record Permission(io.toolgate.v1.Prompt proto) implements Prompt {
+    record Permission(io.toolgate.v1.Prompt proto, Optional<String> problem) implements Prompt {
+        /**
+         * Makes the prompt that a handler is asked about for the first time.
+         *
+         * @param proto the message
+         */
+        public Permission(io.toolgate.v1.Prompt proto) {
+            this(proto, Optional.empty());
+        }
+
         /**
          * Returns the permission's name, such as {@code bash} or {@code edit}.
          *
@@ -201,8 +229,18 @@ public sealed interface Prompt {
      * A tool asks questions.
      *
      * @param proto the message
+     * @param problem why its handler is asked again
      */
-    record Questions(io.toolgate.v1.Prompt proto) implements Prompt {
+    record Questions(io.toolgate.v1.Prompt proto, Optional<String> problem) implements Prompt {
+        /**
+         * Makes the prompt that a handler is asked about for the first time.
+         *
+         * @param proto the message
+         */
+        public Questions(io.toolgate.v1.Prompt proto) {
+            this(proto, Optional.empty());
+        }
+
         /**
          * Returns the questions.
          *

@@ -155,6 +155,22 @@ class ServerTest {
     }
 
     @Test
+    void anInputThatDoesNotFitIsAskedAboutAgain() {
+        BlockingQueue<String> problems = new LinkedBlockingQueue<>();
+        ApprovalOptions options = ApprovalOptions.named("ann").session("misfit");
+        PromptHandler handler = prompt -> {
+            problems.add(prompt.problem().orElse(""));
+            return prompt.problem().isPresent() ? Decision.once() : Decision.instead(Map.of("command", 7));
+        };
+        try (Approvals approvals = client.approvals(options, handler)) {
+            assertTrue(run("misfit", "touch misfit").ok());
+            assertEquals("", problems.remove());
+            assertTrue(problems.remove().contains("command"));
+            assertFalse(approvals.done().isDone());
+        }
+    }
+
+    @Test
     void aHandlerThatDecidesOverACutConnectionIsHeardOnce() throws Exception {
         AtomicInteger handled = new AtomicInteger();
         CompletableFuture<Void> asked = new CompletableFuture<>();

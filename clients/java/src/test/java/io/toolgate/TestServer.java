@@ -25,7 +25,7 @@ final class TestServer implements AutoCloseable {
         start();
     }
 
-    private static String program() {
+    static String program() {
         String program = System.getenv("TOOLGATE_BIN");
         if (program == null) {
             throw new IllegalStateException("set TOOLGATE_BIN to the program of the service");
