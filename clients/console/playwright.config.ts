@@ -17,6 +17,8 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   forbidOnly: true,
+  // On a busy machine a browser is late at times; what needed another attempt is named as flaky.
+  retries: 2,
   reporter: [["list"]],
   use: {
     viewport: { width: 1280, height: 800 },

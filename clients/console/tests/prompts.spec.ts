@@ -107,6 +107,7 @@ test("a rejection says why", async ({ page, start }) => {
   await open(page, service);
   await expect(page.getByRole("button", { name: "Allow once" })).toBeEnabled();
   await page.keyboard.press("m");
+  await expect(page.locator("textarea:focus, input:focus")).toBeVisible();
   await page.keyboard.type("Use make clean");
   await page.getByRole("button", { name: "Reject with this message" }).click();
   const { ending } = await call;
