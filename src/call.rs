@@ -406,6 +406,26 @@ pub enum EndReason {
     Internal,
 }
 
+impl EndReason {
+    /// Returns the stored word for the reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArguments => "invalid_arguments",
+            Self::Denied => "denied",
+            Self::Rejected => "rejected",
+            Self::PromptExpired => "prompt_expired",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+            Self::ToolError => "tool_error",
+            Self::DoomLoop => "doom_loop",
+            Self::Quota => "quota",
+            Self::Drained => "drained",
+            Self::Lost => "lost",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// Text, image or document that belongs to a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attachment {

@@ -81,6 +81,15 @@ console() {
     clients/console/run.sh check && CONSOLE_CALLS="${CONSOLE_CALLS:-1000}" clients/console/run.sh test
 }
 
+# prepared SUITE SCRIPT: sets up what a suite needs, or says why it cannot run.
+prepared() {
+    local reason
+    wants "$1" || return 1
+    reason="$("$2" setup </dev/null)" && return 0
+    cannot "$1" "${reason:-its setup failed}"
+    return 1
+}
+
 # client LANGUAGE: what a library has to show by itself; then the service is played through it.
 client() {
     local run="clients/$1/run.sh"
@@ -165,9 +174,12 @@ suite conformance cargo test --locked --quiet --test conformance
 
 export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"
 without=()
+for name in "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart; do
+    # Once: what was built before may be older than the sources.
+    if wants "$name"; then cargo build --locked --quiet || exit 1; break; fi
+done
 for language in "${languages[@]}"; do
     wants "client-$language" || wants "conformance-$language" || wants clients || continue
-    [[ -x "$TOOLGATE_BIN" ]] || cargo build --locked --quiet || exit 1
     reason="$("clients/$language/run.sh" setup </dev/null)"
     case $? in
         0) ;;
@@ -191,14 +203,8 @@ if [[ " ${without[*]} " =~ \ (python|typescript)\  ]]; then
 else
     suite agents agents
 fi
-if wants console; then
-    reason="$(clients/console/run.sh setup </dev/null)" || cannot console "$reason"
-    [[ -n "$reason" ]] || suite console console
-fi
-if wants chart; then
-    reason="$(tests/chart/run.sh setup </dev/null)" || cannot chart "$reason"
-    [[ -n "$reason" ]] || suite chart tests/chart/run.sh test
-fi
+prepared console clients/console/run.sh && suite console console
+prepared chart tests/chart/run.sh && suite chart tests/chart/run.sh test
 suite documentation documentation
 
 printf '\n'

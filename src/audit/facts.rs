@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{Fact, Kind};
 use crate::call::{
-    Approval, Ask, CallRecord, Decision, EndReason, Grant, GrantId, Origin, Outcome, Prompt, PromptOutcome,
-    PromptRequest, Reply, Rule, Timestamp, ToolCall,
+    Approval, Ask, CallRecord, Decision, Grant, GrantId, Origin, Outcome, Prompt, PromptOutcome, PromptRequest, Reply,
+    Rule, Timestamp, ToolCall,
 };
 
 impl Fact {
@@ -97,7 +97,7 @@ impl Fact {
     /// A call ended.
     pub fn ended(record: &CallRecord) -> Self {
         let (decision, reason) = match record.ending.as_ref().map(|ending| &ending.outcome) {
-            Some(Outcome::Failed { reason, .. }) => ("failed", end_reason(*reason)),
+            Some(Outcome::Failed { reason, .. }) => ("failed", reason.as_str()),
             Some(Outcome::Completed { .. }) | None => ("completed", ""),
         };
         Self {
@@ -207,23 +207,6 @@ impl Fact {
 /// Returns who did something: the principal, or what it calls itself where nobody need be known.
 fn who(principal: &str, own_words: &str) -> String {
     if principal.is_empty() { own_words } else { principal }.to_owned()
-}
-
-fn end_reason(reason: EndReason) -> &'static str {
-    match reason {
-        EndReason::InvalidArguments => "invalid_arguments",
-        EndReason::Denied => "denied",
-        EndReason::Rejected => "rejected",
-        EndReason::PromptExpired => "prompt_expired",
-        EndReason::Cancelled => "cancelled",
-        EndReason::TimedOut => "timed_out",
-        EndReason::ToolError => "tool_error",
-        EndReason::DoomLoop => "doom_loop",
-        EndReason::Quota => "quota",
-        EndReason::Drained => "drained",
-        EndReason::Lost => "lost",
-        EndReason::Internal => "internal",
-    }
 }
 
 /// Of each reason, this many refusals are recorded one by one in each window.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::live::{LiveCall, lock};
 use super::{AdmitError, Engine, Rank};
-use crate::call::{CallRecord, CallState, EndReason, Ending, Outcome};
+use crate::call::{CallRecord, CallState, Ending, Outcome};
 use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
 impl Engine {
@@ -73,24 +73,10 @@ pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
 
 /// Returns the word for why a call failed; none if it did not.
 pub(super) fn failure(ending: &Ending) -> Option<&'static str> {
-    let reason = match &ending.outcome {
-        Outcome::Completed { .. } => return None,
-        Outcome::Failed { reason, .. } => reason,
-    };
-    Some(match reason {
-        EndReason::InvalidArguments => "invalid_arguments",
-        EndReason::Denied => "denied",
-        EndReason::Rejected => "rejected",
-        EndReason::PromptExpired => "prompt_expired",
-        EndReason::Cancelled => "cancelled",
-        EndReason::TimedOut => "timed_out",
-        EndReason::ToolError => "tool_error",
-        EndReason::DoomLoop => "doom_loop",
-        EndReason::Quota => "quota",
-        EndReason::Drained => "drained",
-        EndReason::Lost => "lost",
-        EndReason::Internal => "internal",
-    })
+    match &ending.outcome {
+        Outcome::Completed { .. } => None,
+        Outcome::Failed { reason, .. } => Some(reason.as_str()),
+    }
 }
 
 fn source(rank: Rank) -> &'static str {

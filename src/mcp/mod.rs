@@ -5,6 +5,7 @@
 //! programs included, are gone when [`Servers::stop`] returns.
 
 mod client;
+mod dialogue;
 mod events;
 mod http;
 mod inbox;

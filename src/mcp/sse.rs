@@ -9,22 +9,21 @@ use std::io;
 use futures_util::StreamExt as _;
 use reqwest::Url;
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 
+use super::dialogue::Dialogue;
 use super::events;
 use super::http::Endpoint;
 use super::inbox::chain;
-use super::wire::{self, Incoming};
 
 /// The two directions of a server.
 pub(super) struct Sse {
     endpoint: Endpoint,
     messages_to: Url,
     events: BoxedSseResponse,
-    /// Whether the answer to `initialize` is due.
-    initializes: bool,
+    dialogue: Dialogue,
 }
 
 impl Sse {
@@ -44,10 +43,10 @@ impl Sse {
             }
         };
         Ok(Self {
+            dialogue: Dialogue::new(endpoint.inbox.clone()),
             endpoint,
             messages_to,
             events,
-            initializes: false,
         })
     }
 }
@@ -67,14 +66,7 @@ impl Transport<RoleClient> for Sse {
     type Error = io::Error;
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &message
-            && matches!(request.request, ClientRequest::InitializeRequest(_))
-        {
-            self.initializes = true;
-        }
-        if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
-            self.endpoint.inbox.answered();
-        }
+        self.dialogue.say(&message);
         let (endpoint, url) = (self.endpoint.clone(), self.messages_to.clone());
         async move {
             let make = || endpoint.client.post(url.clone()).json(&message);
@@ -103,17 +95,9 @@ impl Transport<RoleClient> for Sse {
             if event.event.as_deref().is_some_and(|kind| kind != "message") {
                 continue;
             }
-            match wire::decode(event.data.unwrap_or_default().as_bytes(), self.initializes) {
-                Ok(Incoming::Message(message)) => {
-                    self.initializes &= !matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-                    if matches!(*message, JsonRpcMessage::Request(_)) {
-                        self.endpoint.inbox.asked();
-                    }
-                    return Some(*message);
-                }
-                Ok(Incoming::Progress(progress)) => self.endpoint.inbox.progressed(progress),
-                Ok(Incoming::ToolsChanged) => self.endpoint.inbox.tools_changed.notify_one(),
-                Ok(Incoming::Unneeded) => {}
+            match self.dialogue.hear(event.data.unwrap_or_default().as_bytes()) {
+                Ok(None) => {}
+                Ok(message) => return message,
                 Err(problem) => tracing::debug!(problem, "not a message"),
             }
         }

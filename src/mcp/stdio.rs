@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Mutex;
 
+use super::dialogue::Dialogue;
 use super::inbox::{DOES_NOT_READ, Inbox, Loss, cut};
-use super::wire::{self, Incoming, KEPT};
+use super::wire::{self, KEPT};
 
 /// Bytes of the longest line that is taken.
 const MAX_LINE: usize = 16 << 20;
@@ -41,8 +42,7 @@ pub(super) struct Stdio {
     input: Arc<Mutex<Option<Sender>>>,
     waiting: Arc<Backlog>,
     inbox: Arc<Inbox>,
-    /// Whether the answer to `initialize` is due.
-    initializes: bool,
+    dialogue: Dialogue,
     /// Lines that were no messages.
     strange: u32,
 }
@@ -61,8 +61,8 @@ impl Stdio {
             overlong: None,
             input: Arc::new(Mutex::new(Some(input))),
             waiting: Arc::default(),
+            dialogue: Dialogue::new(Arc::clone(&inbox)),
             inbox,
-            initializes: false,
             strange: 0,
         }
     }
@@ -100,20 +100,11 @@ impl Stdio {
         if line.trim_ascii().is_empty() {
             return None;
         }
-        match wire::decode(&line, self.initializes) {
-            Ok(Incoming::Message(message)) => {
-                self.initializes &= !matches!(*message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-                if matches!(*message, JsonRpcMessage::Request(_)) {
-                    self.inbox.asked();
-                }
-                return Some(*message);
-            }
-            Ok(Incoming::Progress(progress)) => self.inbox.progressed(progress),
-            Ok(Incoming::ToolsChanged) => self.inbox.tools_changed.notify_one(),
-            Ok(Incoming::Unneeded) => {}
-            Err(problem) => self.passed_over(&line, &problem),
-        }
-        None
+        let heard = self.dialogue.hear(&line);
+        heard.unwrap_or_else(|problem| {
+            self.passed_over(&line, &problem);
+            None
+        })
     }
 
     /// Many servers print what belongs into a log; the first lines are worth knowing of.
@@ -124,7 +115,7 @@ impl Stdio {
             let start = &line[..line.len().min(KEPT)];
             tracing::warn!(line = %cut(&String::from_utf8_lossy(start)), problem, "not a message");
         }
-        if self.initializes {
+        if self.dialogue.initializes() {
             self.inbox
                 .note(format!("The server does not speak the protocol: {problem}"));
         }
@@ -149,14 +140,7 @@ impl Transport<RoleClient> for Stdio {
     type Error = io::Error;
 
     fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        if let JsonRpcMessage::Request(request) = &message
-            && matches!(request.request, ClientRequest::InitializeRequest(_))
-        {
-            self.initializes = true;
-        }
-        if matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)) {
-            self.inbox.answered();
-        }
+        self.dialogue.say(&message);
         let text = serde_json::to_vec(&message);
         let input = Arc::clone(&self.input);
         let waiting = Waiting::new(&self.waiting, text.as_ref().map_or(0, Vec::len));

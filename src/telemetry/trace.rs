@@ -213,10 +213,7 @@ impl CallTrace {
 
     /// Runs what the call does, so that the calls that it makes are traced below it.
     pub fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        match self.0.as_deref() {
-            Some(traced) => Either::Left(work.with_context(traced.context.clone())),
-            None => Either::Right(work),
-        }
+        below(self.0.as_deref().map(|traced| traced.context.clone()), work)
     }
 }
 
@@ -227,10 +224,7 @@ pub struct Span(
 
 /// Takes the trace of the moment along into another task, if traces are on.
 pub fn carried<F: Future>(traces: Option<&Traces>, work: F) -> impl Future<Output = F::Output> + use<F> {
-    match traces {
-        Some(_) => Either::Left(work.with_current_context()),
-        None => Either::Right(work),
-    }
+    below(traces.map(|_| Context::current()), work)
 }
 
 /// Runs a future below a span, if there is one.
