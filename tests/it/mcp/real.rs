@@ -91,7 +91,12 @@ async fn uses_the_sdk(server: &Server, name: &str, tells: bool) {
     let id = format!("{name}-wait");
     let waiting = kept(&id, request(&format!("{name}_wait"), json!({})));
     let mut stream = server.tools().execute_tool(waiting).await.unwrap().into_inner();
-    next_such(&mut stream, |event| matches!(event, call_event::Event::Running(_))).await;
+    next_such(&mut stream, |event| match event {
+        // What has not begun cannot say that it is cancelled.
+        call_event::Event::Metadata(patch) => format!("{patch:?}").contains("waiting"),
+        event => !tells && matches!(event, call_event::Event::Running(_)),
+    })
+    .await;
     let cancel = CancelCallRequest { call_id: id.clone() };
     server.tools().cancel_call(cancel).await.unwrap();
     assert_eq!(failed(&server.get(&id).await).reason(), FailureReason::Cancelled);

@@ -40,8 +40,9 @@ async def more(ctx: Context) -> str:
 
 @server.tool()
 async def wait(ctx: Context) -> str:
-    """Waits without end, and says when it is told not to."""
+    """Waits without end, and says when it begins and when it is told not to."""
     try:
+        await ctx.report_progress(1, 2, "waiting")
         await asyncio.sleep(600)
     except asyncio.CancelledError:
         print("cancelled", file=sys.stderr, flush=True)
