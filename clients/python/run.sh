@@ -93,7 +93,7 @@ run_tests() {
     setup || return 1
     export TOOLGATE_BIN="${TOOLGATE_BIN:-$root/target/debug/toolgate}"
     "$venv/bin/python" -m pytest -o cache_dir="$target/pytest" "$@" && return 0
-    # An interrupt at an unlucky moment, on a busy machine: what fails twice is a fault.
+    # What is late on a busy machine is in time when it runs alone; what fails twice is a fault.
     echo "Those that failed are run once more." >&2
     "$venv/bin/python" -m pytest -o cache_dir="$target/pytest" --last-failed --last-failed-no-failures none "$@"
 }

@@ -11,7 +11,7 @@ import concurrent.futures
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 # How long an interrupted program waits for its call to be cancelled.
 _LEAVE_TIMEOUT = 12.0
+
+# How often a waiting thread looks whether it was interrupted.
+_LOOK = 0.5
 
 
 class _Portal:
@@ -83,24 +86,52 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread() is portal.thread:
         work.close()
         raise RuntimeError("this waits for the event loop that it runs in; use AsyncClient in `async` functions")
-    ended = threading.Event()
+    return _Work(work).run(portal.loop)
 
-    async def noted() -> T:
+
+class _Work(Generic[T]):
+    """A coroutine that runs in the loop while another thread waits for it.
+
+    The thread waits on a plain lock: an interrupt inside the methods of `Future` or `Event` can leave their inner lock
+    taken, which then stops the loop.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._is_over = False
+        self._running = threading.Lock()
+        self._running.acquire()
+
+    def run(self, loop: asyncio.AbstractEventLoop) -> T:
         try:
-            return await work
-        finally:
-            ended.set()
+            loop.call_soon_threadsafe(self._start)
+            # Not for ever: Python does not see a signal that comes just before it begins to wait.
+            while not self._running.acquire(timeout=_LOOK):
+                pass
+        except BaseException:
+            loop.call_soon_threadsafe(self._cancel)
+            if not self._is_over:
+                self._running.acquire(timeout=_LEAVE_TIMEOUT)
+            raise
+        if self._task is None or self._task.cancelled():
+            raise concurrent.futures.CancelledError
+        return self._task.result()
 
-    future = asyncio.run_coroutine_threadsafe(noted(), portal.loop)
-    try:
-        return future.result()
-    except concurrent.futures.CancelledError:
-        raise
-    except BaseException:
-        if not future.done():
-            future.cancel()
-            ended.wait(_LEAVE_TIMEOUT)
-        raise
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work)
+        self._task.add_done_callback(self._over)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._work.close()
+            self._over()
+
+    def _over(self, _task: object = None) -> None:
+        self._is_over = True
+        self._running.release()
 
 
 def iterate(source: AsyncIterator[T]) -> Iterator[T]:
