@@ -52,7 +52,7 @@ use crate::skills::remote::Remote;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
-use crate::telemetry::{Admin, Traces};
+use crate::telemetry::{Admin, Telemetry};
 use crate::tool::Tool;
 use crate::workspace::atomic;
 
@@ -80,7 +80,7 @@ pub struct App {
     remote_skills: Vec<Remote>,
     network: Network,
     admin: Option<Admin>,
-    traces: Option<Traces>,
+    telemetry: Telemetry,
     drain_grace: Duration,
 }
 
@@ -112,7 +112,7 @@ struct Parts {
     shared: Arc<Shared>,
     services: Services,
     admin: Option<Admin>,
-    traces: Option<Traces>,
+    telemetry: Telemetry,
     drain_grace: Duration,
 }
 
@@ -249,7 +249,7 @@ impl App {
             remote_skills,
             network,
             admin,
-            traces: telemetry.traces,
+            telemetry,
             drain_grace: config.drain_grace,
         })
     }
@@ -311,9 +311,17 @@ impl App {
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
+        let watch = Arc::new(telemetry::Watch {
+            engine: self.engine.clone(),
+            store: self.store.clone(),
+        });
+        servers.spawn(telemetry::observe(
+            self.telemetry.metrics.clone(),
+            watch.clone(),
+            stop_servers.clone(),
+        ));
         if let Some(admin) = &self.admin {
-            let (engine, store) = (self.engine.clone(), self.store.clone());
-            admin.watch(Arc::new(telemetry::Watch { engine, store }));
+            admin.watch(watch);
         }
         let admin = self.admin.as_ref().map(Admin::address);
         let app = Parts {
@@ -327,7 +335,7 @@ impl App {
             shared: self.shared,
             services: self.services,
             admin: self.admin,
-            traces: self.traces,
+            telemetry: self.telemetry,
             drain_grace: self.drain_grace,
         };
         Ok(Running {
@@ -416,7 +424,7 @@ impl Running {
             shared,
             services,
             admin,
-            traces,
+            telemetry,
             drain_grace,
         } = self.app;
         services.stop_serving().await;
@@ -449,9 +457,7 @@ impl Running {
                 "the store could not be closed"
             );
         }
-        if let Some(traces) = traces {
-            traces.close().await;
-        }
+        telemetry.close().await;
         if let Some(admin) = admin {
             admin.close().await;
         }

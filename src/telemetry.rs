@@ -4,6 +4,7 @@
 //! secrets; nothing here can fail a call or make it wait, and what is switched off costs nothing.
 
 mod admin;
+mod collector;
 mod metrics;
 mod process;
 mod rpc;
@@ -12,9 +13,10 @@ mod trace;
 use std::sync::Arc;
 
 pub use admin::{Admin, Watched};
+pub use collector::{Collector, CollectorError};
 pub use metrics::{Metrics, Phases, Snapshot};
 pub use rpc::{Rpc, Rpcs};
-pub use trace::{CallFacts, CallTrace, Span, TraceError, Traces, below, carried};
+pub use trace::{CallFacts, CallTrace, Span, Traces, below, carried};
 
 /// What the parts of one service tell.
 #[derive(Clone, Default)]
@@ -23,4 +25,16 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     /// What is traced; nothing where nobody collects it.
     pub traces: Option<Traces>,
+}
+
+impl Telemetry {
+    /// Sends what is left, for a short time, and stops sending.
+    pub async fn close(self) {
+        let traces = async {
+            if let Some(traces) = self.traces {
+                traces.close().await;
+            }
+        };
+        tokio::join!(traces, self.metrics.close());
+    }
 }

@@ -1,23 +1,34 @@
 //! What the port for operators sees of a running service.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::service::TelemetryConfig;
 use crate::engine::Engine;
+use crate::grpc::ServeError;
 use crate::store::StoreError;
 use crate::store::local::LocalStore;
-use crate::telemetry::{Admin, Snapshot, Telemetry, Traces, Watched};
+use crate::telemetry::{Admin, Collector, Metrics, Snapshot, Telemetry, Traces, Watched};
+
+/// How old the numbers may be that a collector gets of what is not counted as it happens.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens the port, and the way to the collector.
 pub(super) async fn open(config: &TelemetryConfig) -> anyhow::Result<(Telemetry, Option<Admin>)> {
-    let traces = config.traces.as_ref();
-    let traces = traces.map(|traces| Traces::to(&traces.endpoint, &traces.attributes));
+    let collector = |endpoint: &Option<String>| {
+        endpoint.as_ref().map(|endpoint| Collector {
+            endpoint: endpoint.clone(),
+            attributes: config.attributes.clone(),
+        })
+    };
+    let traces = collector(&config.traces);
     let telemetry = Telemetry {
-        traces: traces.transpose()?,
-        ..Telemetry::default()
+        metrics: Arc::new(Metrics::new(collector(&config.metrics).as_ref())?),
+        traces: traces.as_ref().map(Traces::to).transpose()?,
     };
     let Some(address) = config.admin else {
         return Ok((telemetry, None));
@@ -25,6 +36,24 @@ pub(super) async fn open(config: &TelemetryConfig) -> anyhow::Result<(Telemetry,
     let admin = Admin::open(address, telemetry.metrics.clone()).await;
     let admin = admin.with_context(|| format!("cannot listen on {address} (telemetry.admin)"))?;
     Ok((telemetry, Some(admin)))
+}
+
+/// Looks at a service now and then until `stop`, for a collector of metrics if there is one.
+pub(super) async fn observe(
+    metrics: Arc<Metrics>,
+    service: Arc<Watch>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    if !metrics.are_sent() {
+        return Ok(());
+    }
+    while let Some(now) = stop.run_until_cancelled(service.snapshot()).await {
+        metrics.observe(now);
+        if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A running service, as an operator asks for it.

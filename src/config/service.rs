@@ -33,7 +33,7 @@ pub use auth::{
 };
 pub use raw::*;
 pub use search::{ApiKey, SearchConfig};
-pub use telemetry::{TelemetryConfig, TracesConfig};
+pub use telemetry::TelemetryConfig;
 
 /// The configuration in force.
 #[derive(Clone, Debug)]

@@ -27,8 +27,6 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How long an open connection may take when the service ends.
 const CLOSE: Duration = Duration::from_millis(200);
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Looks at the service when somebody asks.
 #[async_trait]
 pub trait Watched: Send + Sync + 'static {
@@ -110,8 +108,9 @@ async fn metrics_text(State(shown): State<Arc<Shown>>) -> Response {
         Some(watched) => tokio::time::timeout(LOOK, watched.snapshot()).await.unwrap_or_default(),
         None => Snapshot::default(),
     };
-    match shown.metrics.text(&now) {
-        Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    shown.metrics.observe(now);
+    match shown.metrics.text() {
+        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }

@@ -1,26 +1,23 @@
-//! What is counted and timed, and its text for Prometheus.
+//! What is counted and timed: its text for Prometheus, and what a collector is sent.
 //!
-//! *Invariant:* whoever counts does not allocate once a label is known, and labels are bounded: a name from outside is
-//! cut, and after so many of them the next one is `other`.
+//! *Invariant:* labels are bounded: a name from outside is cut, and after so many of them the next one is `other`.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _, UpDownCounter};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use prometheus::TextEncoder;
 
-use super::process::Process;
+use super::collector::{Collector, CollectorError, FLUSH, resource};
+use super::process;
 
-/// Tools that have labels of their own; front ends and servers lend as many as they like.
-const MOST_TOOLS: usize = 256;
+/// Tools that have labels of their own; front ends and servers lend as many as they like. With each way to end it stays
+/// below the 2,000 series that the SDK keeps apart.
+const MOST_TOOLS: usize = 128;
 
 /// Bytes of the longest name in a label.
 const LONGEST_NAME: usize = 64;
@@ -43,40 +40,6 @@ const COMMITS: [f64; 11] = [
 
 /// A name that is kept once, however often it is counted.
 type Name = Arc<str>;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfStart {
-    tool: Name,
-    source: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfEnd {
-    tool: Name,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPhase {
-    tool: Name,
-    phase: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRpc {
-    rpc: Name,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfAnswer {
-    rpc: Name,
-    code: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfLimit {
-    limit: &'static str,
-}
 
 /// How a call spent its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,27 +67,22 @@ pub struct Snapshot {
     pub draining: bool,
 }
 
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-type Number = Gauge<u64, AtomicU64>;
-
 /// The metrics of one service.
 pub struct Metrics {
-    registry: Registry,
-    names: RwLock<HashSet<Arc<str>>>,
-    started: Family<OfStart, Counter>,
-    finished: Family<OfEnd, Counter>,
-    durations: Histograms<OfPhase>,
-    prompt_wait: Histogram,
-    streams: Family<OfRpc, Gauge>,
-    rpcs: Histograms<OfAnswer>,
-    refusals: Family<OfLimit, Counter>,
-    output: Counter,
-    store_writes: Histogram,
-    running: Number,
-    queued: Number,
-    prompts_open: Number,
-    free_bytes: Number,
-    draining: Number,
+    provider: SdkMeterProvider,
+    registry: prometheus::Registry,
+    are_sent: bool,
+    names: RwLock<HashSet<Name>>,
+    now: Arc<Mutex<Snapshot>>,
+    started: Counter<u64>,
+    finished: Counter<u64>,
+    durations: Histogram<f64>,
+    prompt_wait: Histogram<f64>,
+    streams: UpDownCounter<i64>,
+    rpcs: Histogram<f64>,
+    refusals: Counter<u64>,
+    output: Counter<u64>,
+    store_writes: Histogram<f64>,
 }
 
 impl fmt::Debug for Metrics {
@@ -133,99 +91,85 @@ impl fmt::Debug for Metrics {
     }
 }
 
-fn work() -> Histogram {
-    Histogram::new(WORK)
-}
-
 impl Default for Metrics {
     fn default() -> Self {
-        let mut metrics = Self {
-            registry: Registry::default(),
-            names: RwLock::default(),
-            started: Family::default(),
-            finished: Family::default(),
-            durations: Family::new_with_constructor(work),
-            prompt_wait: Histogram::new(PEOPLE),
-            streams: Family::default(),
-            rpcs: Family::new_with_constructor(work),
-            refusals: Family::default(),
-            output: Counter::default(),
-            store_writes: Histogram::new(COMMITS),
-            running: Number::default(),
-            queued: Number::default(),
-            prompts_open: Number::default(),
-            free_bytes: Number::default(),
-            draining: Number::default(),
-        };
-        metrics.register();
-        metrics
+        Self::new(None).expect("nothing is connected to")
     }
 }
 
 impl Metrics {
-    /// Names everything; the suffixes `_total`, `_bucket`, `_count` and `_sum` come from the kinds.
-    fn register(&mut self) {
-        let all = &mut self.registry;
-        let calls = "toolgate_calls";
-        all.register(
-            format!("{calls}_started"),
-            "Calls that were admitted",
-            self.started.clone(),
-        );
-        all.register(
-            format!("{calls}_finished"),
-            "Calls that ended, by how",
-            self.finished.clone(),
-        );
-        all.register(
-            "toolgate_call_duration_seconds",
-            "What calls spent queued, waiting for people, and running",
-            self.durations.clone(),
-        );
-        all.register(
-            format!("{calls}_running"),
-            "Calls that have started and not ended",
-            self.running.clone(),
-        );
-        all.register(
-            format!("{calls}_queued"),
-            "Calls that have not started",
-            self.queued.clone(),
-        );
-        all.register(
-            "toolgate_prompts_open",
-            "Prompts that wait for somebody",
-            self.prompts_open.clone(),
-        );
-        all.register(
-            "toolgate_prompt_wait_seconds",
-            "How long calls waited for a decision on a prompt",
-            self.prompt_wait.clone(),
-        );
-        all.register("toolgate_streams", "Streams that are open", self.streams.clone());
-        all.register(
-            "toolgate_rpc_seconds",
-            "RPCs from their request to their status",
-            self.rpcs.clone(),
-        );
-        all.register("toolgate_limit_refusals", "What a limit refused", self.refusals.clone());
-        all.register(
-            "toolgate_output_bytes",
-            "Bytes of output that calls stored",
-            self.output.clone(),
-        );
-        all.register(
-            "toolgate_store_write_seconds",
-            "Transactions of the store",
-            self.store_writes.clone(),
-        );
-        all.register(
-            "toolgate_spool_free_bytes",
-            "Free bytes on the disk where outputs are kept",
-            self.free_bytes.clone(),
-        );
-        all.register("toolgate_draining", "1 while the service stops", self.draining.clone());
-        all.register_collector(Box::new(Process));
+    /// Makes the metrics of a service, which are sent to a collector now and then if there is one. To be called within a
+    /// runtime in that case.
+    ///
+    /// # Errors
+    /// The endpoint is no address.
+    pub fn new(collector: Option<&Collector>) -> Result<Self, CollectorError> {
+        let registry = prometheus::Registry::new();
+        let reader = opentelemetry_prometheus::exporter()
+            .with_registry(registry.clone())
+            .scope_info_enabled(false)
+            .without_target_info()
+            .build()
+            .expect("the registry is new");
+        let mut provider = SdkMeterProvider::builder().with_reader(reader);
+        if let Some(collector) = collector {
+            provider = provider
+                .with_periodic_exporter(collector.metrics()?)
+                .with_resource(resource(&collector.attributes));
+        }
+        let provider = provider.build();
+        let scope = InstrumentationScope::builder("toolgate").with_version(env!("CARGO_PKG_VERSION"));
+        let meter = provider.meter_with_scope(scope.build());
+        let now = Arc::new(Mutex::new(Snapshot::default()));
+        observe_snapshot(&meter, &now);
+        process::observe(&meter);
+        Ok(Self {
+            are_sent: collector.is_some(),
+            ..Self::of(&meter, provider, registry, now)
+        })
+    }
+
+    /// Names everything. Units become suffixes for Prometheus, and counters end with `_total` there.
+    fn of(
+        meter: &Meter,
+        provider: SdkMeterProvider,
+        registry: prometheus::Registry,
+        now: Arc<Mutex<Snapshot>>,
+    ) -> Self {
+        let count = |name, what| meter.u64_counter(name).with_description(what);
+        let time = |name, what, buckets: &[f64]| {
+            let histogram = meter.f64_histogram(name).with_description(what).with_unit("s");
+            histogram.with_boundaries(buckets.to_vec()).build()
+        };
+        Self {
+            started: count("toolgate.calls.started", "Calls that were admitted").build(),
+            finished: count("toolgate.calls.finished", "Calls that ended, by how").build(),
+            durations: time(
+                "toolgate.call.duration",
+                "What calls spent queued, waiting for people, and running",
+                &WORK,
+            ),
+            prompt_wait: time(
+                "toolgate.prompt.wait",
+                "How long calls waited for a decision on a prompt",
+                &PEOPLE,
+            ),
+            streams: meter
+                .i64_up_down_counter("toolgate.streams")
+                .with_description("Streams that are open")
+                .build(),
+            rpcs: time("toolgate.rpc", "RPCs from their request to their status", &WORK),
+            refusals: count("toolgate.limit.refusals", "What a limit refused").build(),
+            output: count("toolgate.output", "Bytes of output that calls stored")
+                .with_unit("By")
+                .build(),
+            store_writes: time("toolgate.store.write", "Transactions of the store", &COMMITS),
+            provider,
+            registry,
+            are_sent: false,
+            names: RwLock::default(),
+            now,
+        }
     }
 
     /// Returns the one copy of a name; it is bounded, whoever chose it.
@@ -248,76 +192,119 @@ impl Metrics {
 
     /// Counts a call that was admitted. Its tool is a registered one.
     pub fn call_started(&self, tool: &str, source: &'static str) {
-        let tool = self.name(tool);
-        self.started.get_or_create(&OfStart { tool, source }).inc();
+        let labels = [KeyValue::new("tool", self.name(tool)), KeyValue::new("source", source)];
+        self.started.add(1, &labels);
     }
 
     /// Counts a call that ended, and what it spent its time with.
     pub fn call_finished(&self, tool: &str, outcome: &'static str, phases: Phases) {
-        let tool = self.name(tool);
+        let tool = KeyValue::new("tool", self.name(tool));
         let Phases { queued, waited, ran } = phases;
         for (phase, time) in [("queued", queued), ("waited", waited), ("ran", ran)] {
-            let labels = OfPhase {
-                tool: tool.clone(),
-                phase,
-            };
-            self.durations.get_or_create(&labels).observe(time.as_secs_f64());
+            let labels = [tool.clone(), KeyValue::new("phase", phase)];
+            self.durations.record(time.as_secs_f64(), &labels);
         }
-        self.finished.get_or_create(&OfEnd { tool, outcome }).inc();
+        self.finished.add(1, &[tool, KeyValue::new("outcome", outcome)]);
     }
 
     /// Times how long a call waited for a prompt.
     pub fn prompt_waited(&self, time: Duration) {
-        self.prompt_wait.observe(time.as_secs_f64());
+        self.prompt_wait.record(time.as_secs_f64(), &[]);
     }
 
     /// Counts what a limit refused; `limit` is its key in the configuration.
     pub fn refused(&self, limit: &'static str) {
-        self.refusals.get_or_create(&OfLimit { limit }).inc();
+        self.refusals.add(1, &[KeyValue::new("limit", limit)]);
     }
 
     /// Counts stored output.
     pub fn output_stored(&self, bytes: u64) {
-        self.output.inc_by(bytes);
+        self.output.add(bytes, &[]);
     }
 
     /// Times a transaction of the store.
     pub fn store_written(&self, time: Duration) {
-        self.store_writes.observe(time.as_secs_f64());
+        self.store_writes.record(time.as_secs_f64(), &[]);
     }
 
-    /// Counts a stream that is open until the guard is dropped. `rpc` is a name of the contract.
-    pub(super) fn stream(&self, rpc: &Arc<str>) -> Gauge {
-        let rpc = rpc.clone();
-        let open = self.streams.get_or_create(&OfRpc { rpc }).clone();
-        open.inc();
-        open
+    /// Counts streams that are opened, or closed. `rpc` is a name of the contract.
+    pub(super) fn stream(&self, rpc: &Name, change: i64) {
+        self.streams.add(change, &[KeyValue::new("rpc", rpc.clone())]);
     }
 
     /// Times an RPC. `rpc` is a name of the contract.
-    pub(super) fn rpc_ended(&self, rpc: &Arc<str>, code: &'static str, time: Duration) {
-        let rpc = rpc.clone();
-        self.rpcs
-            .get_or_create(&OfAnswer { rpc, code })
-            .observe(time.as_secs_f64());
+    pub(super) fn rpc_ended(&self, rpc: &Name, code: &'static str, time: Duration) {
+        let labels = [KeyValue::new("rpc", rpc.clone()), KeyValue::new("code", code)];
+        self.rpcs.record(time.as_secs_f64(), &labels);
     }
 
-    /// Returns everything as OpenMetrics text.
+    /// Says whether a collector is sent them.
+    pub fn are_sent(&self) -> bool {
+        self.are_sent
+    }
+
+    /// Notes what the service looks like now: what is told of it until the next time.
+    pub fn observe(&self, now: Snapshot) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    /// Returns everything as text for Prometheus.
     ///
     /// # Errors
     /// Never in practice: a text takes what is written to it.
-    pub fn text(&self, now: &Snapshot) -> Result<String, fmt::Error> {
-        self.running.set(now.running);
-        self.queued.set(now.queued);
-        self.prompts_open.set(now.prompts_open);
-        if let Some(bytes) = now.free_bytes {
-            self.free_bytes.set(bytes);
-        }
-        self.draining.set(u64::from(now.draining));
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    pub fn text(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
     }
+
+    /// Sends the last numbers, for a short time, and stops sending.
+    pub(super) async fn close(&self) {
+        if !self.are_sent {
+            return;
+        }
+        let provider = self.provider.clone();
+        let closing = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH));
+        let closed = tokio::time::timeout(FLUSH * 2, closing).await;
+        if !matches!(closed, Ok(Ok(Ok(())))) {
+            tracing::warn!("the last metrics may not have been sent");
+        }
+    }
+}
+
+/// Has a meter tell what was looked at last.
+fn observe_snapshot(meter: &Meter, now: &Arc<Mutex<Snapshot>>) {
+    let gauge = |name, what, unit, value: fn(Snapshot) -> Option<u64>| {
+        let now = Arc::clone(now);
+        let gauge = meter.u64_observable_gauge(name).with_description(what).with_unit(unit);
+        gauge
+            .with_callback(move |observer| {
+                let now = *now.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(value) = value(now) {
+                    observer.observe(value, &[]);
+                }
+            })
+            .build();
+    };
+    gauge(
+        "toolgate.calls.running",
+        "Calls that have started and not ended",
+        "",
+        |now| Some(now.running),
+    );
+    gauge("toolgate.calls.queued", "Calls that have not started", "", |now| {
+        Some(now.queued)
+    });
+    gauge("toolgate.prompts.open", "Prompts that wait for somebody", "", |now| {
+        Some(now.prompts_open)
+    });
+    gauge(
+        "toolgate.spool.free",
+        "Free bytes on the disk where outputs are kept",
+        "By",
+        |now| now.free_bytes,
+    );
+    gauge("toolgate.draining", "1 while the service stops", "", |now| {
+        Some(u64::from(now.draining))
+    });
 }
 
 #[cfg(test)]
@@ -325,7 +312,7 @@ mod tests {
     use super::*;
 
     fn text(metrics: &Metrics) -> String {
-        metrics.text(&Snapshot::default()).unwrap()
+        metrics.text().unwrap()
     }
 
     #[test]
@@ -342,29 +329,29 @@ mod tests {
         metrics.output_stored(7);
         metrics.store_written(Duration::from_micros(70));
         let rpc: Arc<str> = "toolgate.v1.ToolService/ExecuteTool".into();
-        metrics.stream(&rpc);
+        metrics.stream(&rpc, 3);
+        metrics.stream(&rpc, -2);
         metrics.rpc_ended(&rpc, "OK", Duration::from_millis(1));
-        let text = metrics
-            .text(&Snapshot {
-                running: 3,
-                queued: 4,
-                prompts_open: 5,
-                free_bytes: Some(6),
-                draining: true,
-            })
-            .unwrap();
+        metrics.observe(Snapshot {
+            running: 3,
+            queued: 4,
+            prompts_open: 5,
+            free_bytes: Some(6),
+            draining: true,
+        });
+        let text = text(&metrics);
         for line in [
-            "toolgate_calls_started_total{tool=\"bash\",source=\"builtin\"} 1",
-            "toolgate_calls_finished_total{tool=\"bash\",outcome=\"completed\"} 1",
-            "toolgate_call_duration_seconds_sum{tool=\"bash\",phase=\"ran\"} 2.0",
-            "toolgate_call_duration_seconds_bucket{le=\"0.001\",tool=\"bash\",phase=\"queued\"} 1",
-            "toolgate_call_duration_seconds_count{tool=\"bash\",phase=\"waited\"} 1",
+            "toolgate_calls_started_total{source=\"builtin\",tool=\"bash\"} 1",
+            "toolgate_calls_finished_total{outcome=\"completed\",tool=\"bash\"} 1",
+            "toolgate_call_duration_seconds_sum{phase=\"ran\",tool=\"bash\"} 2",
+            "toolgate_call_duration_seconds_bucket{phase=\"queued\",tool=\"bash\",le=\"0.001\"} 1",
+            "toolgate_call_duration_seconds_count{phase=\"waited\",tool=\"bash\"} 1",
             "toolgate_calls_running 3",
             "toolgate_calls_queued 4",
             "toolgate_prompts_open 5",
             "toolgate_prompt_wait_seconds_count 1",
             "toolgate_streams{rpc=\"toolgate.v1.ToolService/ExecuteTool\"} 1",
-            "toolgate_rpc_seconds_count{rpc=\"toolgate.v1.ToolService/ExecuteTool\",code=\"OK\"} 1",
+            "toolgate_rpc_seconds_count{code=\"OK\",rpc=\"toolgate.v1.ToolService/ExecuteTool\"} 1",
             "toolgate_limit_refusals_total{limit=\"limits.max_running_calls\"} 1",
             "toolgate_output_bytes_total 7",
             "toolgate_store_write_seconds_bucket{le=\"0.0001\"} 1",
@@ -379,14 +366,13 @@ mod tests {
                 "{name:?} is not in\n{text}"
             );
         }
-        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
     #[test]
     fn names_from_outside_are_bounded() {
         let metrics = Metrics::default();
         metrics.call_started(&"ü".repeat(100), "hosted");
-        assert!(text(&metrics).contains(&format!("{{tool=\"{}\",", "ü".repeat(32))));
+        assert!(text(&metrics).contains(&format!(",tool=\"{}\"}}", "ü".repeat(32))));
         for number in 0..2 * MOST_TOOLS {
             metrics.call_started(&format!("lent-{number}"), "hosted");
         }
@@ -399,16 +385,16 @@ mod tests {
         assert_eq!(series, MOST_TOOLS + 1);
         let other = 2 * MOST_TOOLS - (MOST_TOOLS - 1);
         assert!(
-            text.contains(&format!("{{tool=\"other\",source=\"hosted\"}} {other}\n")),
+            text.contains(&format!("{{source=\"hosted\",tool=\"other\"}} {other}\n")),
             "{text}"
         );
-        assert!(text.contains("{tool=\"lent-0\",source=\"hosted\"} 2\n"), "{text}");
+        assert!(text.contains("{source=\"hosted\",tool=\"lent-0\"} 2\n"), "{text}");
     }
 
     #[test]
     fn a_name_cannot_break_the_text() {
         let metrics = Metrics::default();
         metrics.call_started("a\"} 1\nb\\", "mcp");
-        assert!(text(&metrics).contains("{tool=\"a\\\"} 1\\nb\\\\\",source=\"mcp\"} 1\n"));
+        assert!(text(&metrics).contains("{source=\"mcp\",tool=\"a\\\"} 1\\nb\\\\\"} 1\n"));
     }
 }

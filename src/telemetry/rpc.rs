@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use axum::http::HeaderMap;
 use opentelemetry::Context;
-use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::trace::{RpcTrace, Traces};
@@ -83,11 +82,14 @@ impl Rpcs {
     pub fn begin(&self, path: &str, headers: &HeaderMap) -> Rpc {
         let known = self.known.get(path).unwrap_or(&self.other);
         let traces = self.traces.as_ref().filter(|_| known.traced);
+        if known.streams {
+            self.metrics.stream(&known.name, 1);
+        }
         Rpc {
             metrics: self.metrics.clone(),
             name: known.name.clone(),
             from: Instant::now(),
-            open: known.streams.then(|| self.metrics.stream(&known.name)),
+            streams: known.streams,
             trace: traces.map(|traces| traces.rpc(&known.name, headers)),
             code: LEFT,
         }
@@ -99,7 +101,7 @@ pub struct Rpc {
     metrics: Arc<Metrics>,
     name: Arc<str>,
     from: Instant,
-    open: Option<Gauge>,
+    streams: bool,
     trace: Option<RpcTrace>,
     code: usize,
 }
@@ -119,8 +121,8 @@ impl Rpc {
 
 impl Drop for Rpc {
     fn drop(&mut self) {
-        if let Some(open) = &self.open {
-            open.dec();
+        if self.streams {
+            self.metrics.stream(&self.name, -1);
         }
         let code = CODES[self.code];
         self.metrics.rpc_ended(&self.name, code, self.from.elapsed());

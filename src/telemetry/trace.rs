@@ -9,8 +9,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::http::HeaderMap;
 use futures_util::future::Either;
@@ -18,28 +17,13 @@ use opentelemetry::context::FutureExt as _;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _};
 use opentelemetry::{Context, InstrumentationScope, KeyValue};
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::resource::TelemetryResourceDetector;
-use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
-/// How long the end of the service waits until the last spans are sent.
-const FLUSH: Duration = Duration::from_secs(2);
+use super::collector::{Collector, CollectorError, FLUSH, resource};
 
 /// Bytes of the longest name in an attribute.
 const LONGEST_NAME: usize = 256;
-
-/// Why traces cannot be sent.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot send traces to {endpoint}")]
-pub struct TraceError {
-    /// Where to.
-    pub endpoint: String,
-    /// Why.
-    pub source: ExporterBuildError,
-}
 
 /// The traces of one service.
 #[derive(Clone)]
@@ -49,24 +33,14 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Sends traces to a collector, by OTLP over gRPC, with these attributes of the service. Connects when there is
-    /// something to send. To be called within a runtime.
+    /// Sends traces to a collector. To be called within a runtime.
     ///
     /// # Errors
     /// The endpoint is no address.
-    pub fn to(endpoint: &str, attributes: &[(String, String)]) -> Result<Self, TraceError> {
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).build();
-        let exporter = exporter.map_err(|source| TraceError {
-            endpoint: endpoint.to_owned(),
-            source,
-        })?;
-        let attributes = attributes.iter().cloned().map(|(key, value)| KeyValue::new(key, value));
-        let resource = Resource::builder_empty()
-            .with_detector(Box::new(TelemetryResourceDetector))
-            .with_attributes(attributes);
+    pub fn to(collector: &Collector) -> Result<Self, CollectorError> {
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(Complaining::new(exporter))
-            .with_resource(resource.build())
+            .with_batch_exporter(collector.traces()?)
+            .with_resource(resource(&collector.attributes))
             .build();
         let scope = InstrumentationScope::builder("toolgate").with_version(env!("CARGO_PKG_VERSION"));
         let tracer = provider.tracer_with_scope(scope.build());
@@ -74,7 +48,7 @@ impl Traces {
     }
 
     /// Sends what is left, for a short time, and stops.
-    pub async fn close(self) {
+    pub(super) async fn close(self) {
         let closing = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH));
         let closed = tokio::time::timeout(FLUSH * 2, closing).await;
         if !matches!(closed, Ok(Ok(Ok(())))) {
@@ -244,45 +218,5 @@ impl Extractor for Headers<'_> {
 
     fn keys(&self) -> Vec<&str> {
         self.0.keys().map(|name| name.as_str()).collect()
-    }
-}
-
-/// Says in the log when sending begins to fail, and when it works again.
-#[derive(Debug)]
-struct Complaining {
-    exporter: SpanExporter,
-    fails: AtomicBool,
-}
-
-impl Complaining {
-    fn new(exporter: SpanExporter) -> Self {
-        Self {
-            exporter,
-            fails: AtomicBool::new(false),
-        }
-    }
-}
-
-impl opentelemetry_sdk::trace::SpanExporter for Complaining {
-    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let sent = self.exporter.export(batch).await;
-        match (&sent, self.fails.swap(sent.is_err(), Ordering::Relaxed)) {
-            (Err(error), false) => tracing::warn!(%error, "traces cannot be sent"),
-            (Ok(()), true) => tracing::info!("traces are sent again"),
-            (Err(_), true) | (Ok(()), false) => {}
-        }
-        sent
-    }
-
-    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.exporter.shutdown_with_timeout(timeout)
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        self.exporter.force_flush()
-    }
-
-    fn set_resource(&mut self, resource: &Resource) {
-        self.exporter.set_resource(resource);
     }
 }

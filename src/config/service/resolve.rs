@@ -222,8 +222,11 @@ impl<'a> Pick<'a> {
         Ok(value)
     }
 
+    /// Says something once.
     pub(super) fn warn(&mut self, text: String) {
-        self.warnings.push(text);
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
     }
 
     pub(super) fn note(&mut self, key: &str, value: String, source: Source) {

@@ -8,22 +8,21 @@ use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::net::Url;
 
-const ENDPOINT: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// What is sent, with the standard variables that switch it off and name a collector of its own.
+const TRACES: [&str; 2] = ["OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const METRICS: [&str; 2] = ["OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"];
 
 /// What operators see of the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryConfig {
     /// Where `/metrics`, `/healthz` and `/readyz` are served, without encryption and to anybody.
     pub admin: Option<SocketAddr>,
-    /// Where traces go.
-    pub traces: Option<TracesConfig>,
-}
-
-/// Where traces go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TracesConfig {
-    /// The collector, which takes OTLP over gRPC without encryption.
-    pub endpoint: String,
+    /// The collector of traces, which takes OTLP over gRPC.
+    pub traces: Option<String>,
+    /// The collector of metrics, likewise.
+    pub metrics: Option<String>,
     /// What is said of the service in all of them; its name is among that.
     pub attributes: Vec<(String, String)>,
 }
@@ -37,47 +36,66 @@ impl Pick<'_> {
             || None,
             |address| address.map_or_else(|| "none".to_owned(), |address| address.to_string()),
         )?;
-        let endpoint = self.endpoint()?;
-        let env = self.env;
+        const KEY: &str = "telemetry.otlp_endpoint";
+        let [traces, metrics] = if self.said(|raw| &raw.telemetry.otlp_endpoint).is_some() {
+            let endpoint = self.value(
+                KEY,
+                |raw| &raw.telemetry.otlp_endpoint,
+                |text, _| endpoint(text),
+                || None,
+                shown,
+            )?;
+            [TRACES, METRICS].map(|[switch, _]| endpoint.clone().filter(|_| !self.is_off(switch)))
+        } else {
+            let found = [TRACES, METRICS].map(|[switch, own]| self.standard(switch, own));
+            self.note_standard(KEY, &found);
+            found.map(|found| found.map(|(_, endpoint)| endpoint))
+        };
         Ok(TelemetryConfig {
             admin,
-            traces: endpoint.map(|endpoint| TracesConfig {
-                endpoint,
-                attributes: attributes(env),
-            }),
+            traces,
+            metrics,
+            attributes: attributes(self.env),
         })
     }
 
-    fn endpoint(&mut self) -> Result<Option<String>, ConfigError> {
-        const KEY: &str = "telemetry.otlp_endpoint";
-        let show = |endpoint: &Option<String>| endpoint.clone().unwrap_or_else(|| "none".to_owned());
-        let env = self.env;
-        let standard = ENDPOINT.into_iter().find_map(|name| Some((name, env.get(name)?)));
-        let standard = standard.filter(|(_, text)| !text.is_empty());
-        let is_off = env
-            .get("OTEL_SDK_DISABLED")
-            .is_some_and(|text| text.eq_ignore_ascii_case("true"));
-        match standard {
-            Some((name, text)) if self.said(|raw| &raw.telemetry.otlp_endpoint).is_none() && !is_off => {
-                match endpoint(text) {
-                    Ok(endpoint) => {
-                        self.note(KEY, show(&endpoint), Source::Variable(name.to_owned()));
-                        return Ok(endpoint);
-                    }
-                    // Perhaps meant for other programs.
-                    Err(why) => self.warn(format!("the variable {name} has no effect: {why}")),
-                }
-            }
-            Some(_) | None => {}
-        }
-        self.value(
-            KEY,
-            |raw| &raw.telemetry.otlp_endpoint,
-            |text, _| endpoint(text),
-            || None,
-            show,
-        )
+    fn is_off(&self, switch: &str) -> bool {
+        self.env.get(switch).is_some_and(|text| text == "none")
     }
+
+    /// Returns the endpoint that the standard variables name for one kind of telemetry, and the variable that does.
+    fn standard(&mut self, switch: &str, own: &'static str) -> Option<(&'static str, String)> {
+        let env = self.env;
+        let disabled = env.get("OTEL_SDK_DISABLED");
+        if self.is_off(switch) || disabled.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+            return None;
+        }
+        let set = |name| Some((name, env.get(name).filter(|text| !text.is_empty())?));
+        let (name, text) = [own, ENDPOINT].into_iter().find_map(set)?;
+        match endpoint(text) {
+            Ok(endpoint) => Some((name, endpoint?)),
+            Err(why) => {
+                // Perhaps meant for other programs.
+                self.warn(format!("the variable {name} has no effect: {why}"));
+                None
+            }
+        }
+    }
+
+    fn note_standard(&mut self, key: &str, found: &[Option<(&str, String)>; 2]) {
+        let (name, value) = match found {
+            [None, None] => return self.note(key, shown(&None), Source::Default),
+            [Some((name, traces)), Some((_, metrics))] if traces == metrics => (name, traces.clone()),
+            [Some((name, traces)), Some((_, metrics))] => (name, format!("{traces} for traces, {metrics} for metrics")),
+            [Some((name, traces)), None] => (name, format!("{traces} for traces")),
+            [None, Some((name, metrics))] => (name, format!("{metrics} for metrics")),
+        };
+        self.note(key, value, Source::Variable((*name).to_owned()));
+    }
+}
+
+fn shown(endpoint: &Option<String>) -> String {
+    endpoint.clone().unwrap_or_else(|| "none".to_owned())
 }
 
 fn address(text: &str) -> Result<Option<SocketAddr>, String> {
@@ -96,10 +114,10 @@ fn endpoint(text: &str) -> Result<Option<String>, String> {
     }
     let url = Url::parse(text).ok().filter(|url| {
         let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-        url.scheme() == "http" && url.has_host() && is_plain
+        matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain
     });
     // Not repeated: it may hold a secret.
-    let expected = "expected the address of a collector without TLS, such as \"http://127.0.0.1:4317\", or \"none\"";
+    let expected = "expected the address of a collector, such as \"http://127.0.0.1:4317\", or \"none\"";
     url.map(|url| Some(url.into())).ok_or_else(|| expected.to_owned())
 }
 
@@ -164,7 +182,11 @@ mod tests {
     #[test]
     fn everything_is_off_until_it_is_asked_for() {
         let config = load("", &[]).unwrap();
-        assert_eq!(config.telemetry, TelemetryConfig::default());
+        assert_eq!(config.telemetry.admin, None);
+        assert_eq!(
+            (config.telemetry.traces.clone(), config.telemetry.metrics.clone()),
+            (None, None)
+        );
         assert_eq!(source(&config, "telemetry.admin"), "none from default");
         let text = "[telemetry]\nadmin = \"localhost:9464\"\notlp_endpoint = \"http://c:4317\"";
         let config = load(text, &[("TOOLGATE_TELEMETRY_ADMIN", "[::1]:1")]).unwrap();
@@ -172,12 +194,19 @@ mod tests {
             source(&config, "telemetry.admin"),
             "[::1]:1 from TOOLGATE_TELEMETRY_ADMIN"
         );
-        assert_eq!(config.telemetry.traces.unwrap().endpoint, "http://c:4317/");
+        let collector = Some("http://c:4317/".to_owned());
+        assert_eq!(
+            (&config.telemetry.traces, &config.telemetry.metrics),
+            (&collector, &collector)
+        );
         let off = [
             ("TOOLGATE_TELEMETRY_ADMIN", "none"),
             ("TOOLGATE_TELEMETRY_OTLP_ENDPOINT", "none"),
         ];
-        assert_eq!(load(text, &off).unwrap().telemetry, TelemetryConfig::default());
+        let off = load(text, &off).unwrap().telemetry;
+        assert_eq!((off.admin, off.traces, off.metrics), (None, None, None));
+        let half = load(text, &[("OTEL_METRICS_EXPORTER", "none")]).unwrap().telemetry;
+        assert_eq!((half.traces, half.metrics), (collector, None));
     }
 
     #[test]
@@ -195,7 +224,7 @@ mod tests {
             source(&config, "telemetry.otlp_endpoint"),
             "http://standard:4317/ from OTEL_EXPORTER_OTLP_ENDPOINT"
         );
-        let traces = config.telemetry.traces.unwrap();
+        assert_eq!(config.telemetry.metrics, config.telemetry.traces);
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let expected = [
             ("team", "a,b"),
@@ -203,11 +232,19 @@ mod tests {
             ("half", "%4"),
             ("service.name", "gate"),
         ];
-        assert_eq!(traces.attributes, expected.iter().map(pair).collect::<Vec<_>>());
+        assert_eq!(
+            config.telemetry.attributes,
+            expected.iter().map(pair).collect::<Vec<_>>()
+        );
         let own = load("[telemetry]\notlp_endpoint = \"http://own:1\"", &vars).unwrap();
-        assert_eq!(own.telemetry.traces.unwrap().endpoint, "http://own:1/");
+        assert_eq!(own.telemetry.traces.as_deref(), Some("http://own:1/"));
         let off = [vars[0], ("OTEL_SDK_DISABLED", "true")];
         assert_eq!(load("", &off).unwrap().telemetry.traces, None);
+        let apart = [vars[0], ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://numbers")];
+        assert_eq!(
+            source(&load("", &apart).unwrap(), "telemetry.otlp_endpoint"),
+            "http://standard:4317/ for traces, https://numbers/ for metrics from OTEL_EXPORTER_OTLP_ENDPOINT"
+        );
         let other = load("", &[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://u:secret@c")]).unwrap();
         assert_eq!(other.telemetry.traces, None);
         let warned = |text: &String| text.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && !text.contains("secret");
@@ -219,7 +256,7 @@ mod tests {
         for (file, expected) in [
             ("admin = \"9464\"", "telemetry.admin"),
             ("otlp_endpoint = \"collector:4317\"", "telemetry.otlp_endpoint"),
-            ("otlp_endpoint = \"https://u:secret@c\"", "without TLS"),
+            ("otlp_endpoint = \"https://u:secret@c\"", "expected the address"),
             ("metrics = true", "unknown field `metrics`"),
         ] {
             let error = load(&format!("[telemetry]\n{file}"), &[]).unwrap_err();
