@@ -23,7 +23,8 @@ import java.util.function.Consumer;
  * A call that is being executed, or watched.
  *
  * <p>Iterating gives its events as they come and ends with the call; {@link #result()} waits for the end, whether anybody
- * iterates or not. A lost connection is taken up again where it broke. A loop that falls behind slows nothing but itself.
+ * iterates or not. A lost connection is taken up again where it broke, by whoever iterates or waits: while nobody does,
+ * nothing is done about it. A loop that falls behind slows nothing but itself.
  *
  * <p>Closing an execution before its end cancels the call, and so do interrupting a thread that waits for it and cancelling
  * its {@link #future()}, unless it was said that the call should go on ({@link ToolCall#onDisconnect}, {@link #detach()}),

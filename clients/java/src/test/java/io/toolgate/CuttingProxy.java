@@ -54,13 +54,18 @@ final class CuttingProxy implements AutoCloseable {
         }
     }
 
+    /** A service that does not listen yet, or no longer, cuts the one connection. */
     private void connect(SocketChannel client) throws IOException {
-        SocketChannel service = SocketChannel.open(StandardProtocolFamily.UNIX);
         connections.add(client);
-        connections.add(service);
-        service.connect(UnixDomainSocketAddress.of(socket));
-        daemon(() -> copy(client, service, Long.MAX_VALUE));
-        daemon(() -> copy(service, client, bytesEach));
+        try {
+            SocketChannel service = SocketChannel.open(StandardProtocolFamily.UNIX);
+            connections.add(service);
+            service.connect(UnixDomainSocketAddress.of(socket));
+            daemon(() -> copy(client, service, Long.MAX_VALUE));
+            daemon(() -> copy(service, client, bytesEach));
+        } catch (IOException unreachable) {
+            client.close();
+        }
     }
 
     private void copy(SocketChannel source, SocketChannel target, long most) {

@@ -2,6 +2,9 @@ package io.toolgate;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
@@ -50,6 +53,19 @@ final class TestServer implements AutoCloseable {
                 .redirectOutput(
                         ProcessBuilder.Redirect.appendTo(folder.resolve("log").toFile()));
         process = builder.start();
+        awaitListening();
+    }
+
+    private void awaitListening() throws IOException, InterruptedException {
+        for (long left = 60_000 / 20; left > 0 && process.isAlive(); left--) {
+            try (SocketChannel probe = SocketChannel.open(StandardProtocolFamily.UNIX)) {
+                probe.connect(UnixDomainSocketAddress.of(socket()));
+                return;
+            } catch (IOException notYet) {
+                Thread.sleep(20);
+            }
+        }
+        throw new IOException("the service does not listen:\n" + Files.readString(folder.resolve("log")));
     }
 
     /** Ends the service as a crash would. */
