@@ -158,7 +158,10 @@ enum Command {
 impl Cli {
     /// Runs the command and reports its failure; what is left to do is to exit.
     pub async fn run(self) -> Exit {
-        let terminal = Terminal::new(self.globals.json, self.globals.color, self.globals.verbose);
+        let terminal = Terminal {
+            logs_notes: self.log().0 == LogFormat::Json,
+            ..Terminal::new(self.globals.json, self.globals.color, self.globals.verbose)
+        };
         match self.command.run(&self.globals, &terminal).await {
             Ok(exit) => exit,
             Err(Failure::BrokenPipe) => Exit::Completed,

@@ -83,6 +83,8 @@ pub(super) struct Terminal {
     pub(super) shows_output: bool,
     /// Whether a person looks at standard error.
     pub(super) shows_notes: bool,
+    /// Whether a program reads the log: notes are messages of it.
+    pub(super) logs_notes: bool,
 }
 
 impl Terminal {
@@ -96,6 +98,7 @@ impl Terminal {
             err: Paint(colour.applies_to(err)),
             shows_output: out,
             shows_notes: err,
+            logs_notes: false,
         }
     }
 
@@ -124,12 +127,20 @@ impl Terminal {
 
     /// Tells a person something on standard error, which may be closed.
     pub(super) fn note(&self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        if self.logs_notes {
+            tracing::info!("{text}");
+        } else {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
     }
 
     /// Tells a person what failed.
     pub(super) fn error(&self, text: &str) {
-        self.note(&format!("{} {text}", self.err.text(Look::Red, "error:")));
+        if self.logs_notes {
+            tracing::error!("{text}");
+        } else {
+            self.note(&format!("{} {text}", self.err.text(Look::Red, "error:")));
+        }
     }
 
     /// Writes rows below their headings, columns aligned.

@@ -503,9 +503,11 @@ fn one_trace_tells_of_one_call() {
         }
         let log = server.log();
         assert!(!log.contains(SECRET), "{log}");
-        // Beside the log there are notes for whoever started the service.
-        let logged = log.lines().filter(|line| line.starts_with('{'));
-        let lines: Vec<Value> = logged.map(|line| serde_json::from_str(line).expect(line)).collect();
+        let lines: Vec<Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect();
+        assert!(log.contains("listening on unix:"), "{log}");
         let of_call =
             |line: &&Value| line["fields"]["message"] == "the call has ended" && line["span"]["id"] == "call-1";
         let ended = lines.iter().find(of_call).unwrap_or_else(|| panic!("{log}"));
