@@ -137,6 +137,10 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNET,
 ];
 
+/// By number, since libraries of C do not agree on their type.
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+
 /// The bit that marks calls of the x32 interface on x86_64, which has numbers of its own. No other numbers are so large.
 const X32: u32 = 0x4000_0000;
 
@@ -158,7 +162,7 @@ pub(super) fn filters(mode: Mode, network: bool, has_landlock: bool) -> Result<F
     let with_time = new_namespace().chain([has_bit(0, CLONE_NEWTIME.cast_unsigned())]);
     calls.insert(libc::SYS_unshare, with_time.collect::<Result<_, _>>()?);
     // Typing into the terminal of somebody else.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
+    let typing = [TIOCSTI, TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
     calls.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
     if !network {
         // By what is allowed: each kernel brings new families, and TCP is not all that leads out of TCP's (fast open,
