@@ -42,3 +42,5 @@ for folder in "home/$NAME" "var/lib/$NAME" "run/$NAME" workspace; do
     chown "$ID:0" "$root/$folder"
     chmod 0770 "$root/$folder"
 done
+# Whom a socket there is for, its own mode says; they have to get to it.
+chmod 0771 "$root/run/$NAME"

@@ -33,8 +33,10 @@ var devices = map[string]uint64{
 // spec says how a program is boxed. It travels to the process that boxes itself and becomes the program.
 type spec struct {
 	Root        string            // the root file system
+	Loose       bool              // whether the root is left writable, for those whom its modes let write
 	Volumes     map[string]string // folders of the host, by where they are mounted
 	UID, GID    int
+	Groups      []int // more of them
 	Environment []string
 	Directory   string
 	Arguments   []string // the program, by its path, and its arguments
@@ -87,7 +89,11 @@ func (s spec) enter() error {
 	if err := makeDevices(s.Root); err != nil {
 		return err
 	}
-	for _, folder := range []string{"/dev", ""} {
+	folders := []string{"/dev", ""}
+	if s.Loose {
+		folders = folders[:1]
+	}
+	for _, folder := range folders {
 		if err := unix.Mount("", s.Root+folder, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
 			return fmt.Errorf("cannot make %s read-only: %w", folder, err)
 		}
@@ -111,7 +117,7 @@ func (s spec) restrict() error {
 			return fmt.Errorf("cannot drop capabilities: %w", err)
 		}
 	}
-	if err := errors.Join(syscall.Setgroups(nil), syscall.Setresgid(s.GID, s.GID, s.GID), syscall.Setresuid(s.UID, s.UID, s.UID)); err != nil {
+	if err := errors.Join(syscall.Setgroups(s.Groups), syscall.Setresgid(s.GID, s.GID, s.GID), syscall.Setresuid(s.UID, s.UID, s.UID)); err != nil {
 		return fmt.Errorf("cannot become %d:%d: %w", s.UID, s.GID, err)
 	}
 	unix.Umask(0o022)
@@ -139,23 +145,24 @@ type box struct {
 	health    []string // the health check of the image
 }
 
-// volume makes a folder that the box can write: a user's, or its group's if there is no user.
-func (b *box) volume(target string, uid, gid int) (string, error) {
-	source := filepath.Join(b.work, strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "-"))
-	// What engines do for a place to mount at, before the root is read-only.
-	for _, folder := range []string{source, b.Root + target} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return "", err
-		}
+// volume makes a folder and mounts it. Where the image has one, the new one is like it, as in a volume that an engine
+// makes; else it is the user's.
+func (b *box) volume(target string) (string, error) {
+	source, place := filepath.Join(b.work, strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "-")), b.Root+target
+	uid, gid, mode := b.UID, b.GID, os.FileMode(0o770)
+	if there, err := os.Stat(place); err == nil {
+		owner := there.Sys().(*syscall.Stat_t)
+		uid, gid, mode = int(owner.Uid), int(owner.Gid), there.Mode().Perm()
 	}
-	if err := errors.Join(os.Chown(source, uid, gid), os.Chmod(source, 0o770|os.ModeSetgid)); err != nil {
+	// A place to mount at, which engines make before the root is read-only.
+	if err := errors.Join(os.MkdirAll(source, 0o755), os.MkdirAll(place, 0o755)); err != nil {
 		return "", err
 	}
 	if b.Volumes == nil {
 		b.Volumes = map[string]string{}
 	}
 	b.Volumes[target] = source
-	return source, nil
+	return source, errors.Join(os.Chown(source, uid, gid), os.Chmod(source, mode))
 }
 
 // command returns what starts a program in the box.

@@ -64,16 +64,25 @@ func (at paths) checkDockerfile(report *report) (images, error) {
 	}
 	images := images{}
 	for _, target := range []string{alone, workspace} {
-		result, err := dockerfile2llb.Dockerfile2LLB(context.Background(), text, dockerfile2llb.ConvertOpt{
-			Config: dockerui.Config{Target: target}, MetaResolver: blank{},
-		})
+		config, err := convert(text, target)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", target, err)
 		}
-		images[target] = result.Image.Config
-		report.check("the image "+target+" is configured as it should be", checkConfig(result.Image.Config, version))
+		images[target] = config
+		report.check("the image "+target+" is configured as it should be", checkConfig(config, version))
 	}
 	return images, nil
+}
+
+// convert returns the configuration of the image that a Dockerfile makes.
+func convert(text []byte, target string) (dockerspec.DockerOCIImageConfig, error) {
+	result, err := dockerfile2llb.Dockerfile2LLB(context.Background(), text, dockerfile2llb.ConvertOpt{
+		Config: dockerui.Config{Target: target}, MetaResolver: blank{},
+	})
+	if err != nil {
+		return dockerspec.DockerOCIImageConfig{}, err
+	}
+	return result.Image.Config, nil
 }
 
 func lint(text []byte) error {

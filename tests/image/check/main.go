@@ -53,6 +53,7 @@ func (at paths) run(report *report) {
 	if err != nil {
 		return
 	}
+	report.check("the page about containers is right", at.checkGuide(chart))
 	report.check("the service runs in its images", at.checkService(report, images, chart))
 }
 

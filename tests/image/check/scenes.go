@@ -18,6 +18,9 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 )
 
+// Where a socket is that containers share.
+const socket = "/run/toolgate"
+
 // The volumes of a strict container, beside the temporary folders.
 var writable = []string{"/home/toolgate", "/tmp", "/var/lib/toolgate", "/workspace"}
 
@@ -45,6 +48,7 @@ func (at paths) checkService(report *report, images images, chart chart) error {
 		// As OpenShift does it.
 		{name: "the service as any user", image: alone, run: at.checkAnyUser, uid: 1000680000},
 		{name: "the program in another image", image: alone, run: at.checkInstall(chart.Toolbox.CopyCommand), volumes: []string{"/opt/toolgate"}},
+		{name: "the service of another container", image: alone, run: at.checkShared, volumes: []string{socket}},
 	}
 	for _, one := range checks {
 		box, err := at.box(filepath.Join(at.work, strings.ReplaceAll(one.name, " ", "-")), images[one.image], one.tools)
@@ -137,7 +141,7 @@ func (at paths) box(work string, config dockerspec.DockerOCIImageConfig, tools f
 // prepare makes the volumes that a container gets.
 func (b *box) prepare(volumes []string) error {
 	for _, target := range append(volumes, "/var/lib/toolgate", "/workspace") {
-		if _, err := b.volume(target, b.UID, b.GID); err != nil {
+		if _, err := b.volume(target); err != nil {
 			return err
 		}
 	}
@@ -145,21 +149,21 @@ func (b *box) prepare(volumes []string) error {
 		return err
 	}
 	// Root's, and readable for the group alone, as the kubelet mounts them.
-	folder, err := b.volume(secrets, 0, b.GID)
+	folder, err := b.volume(secrets)
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(folder, 0o750); err != nil {
+	if err := errors.Join(os.Chown(folder, 0, b.GID), os.Chmod(folder, 0o750)); err != nil {
 		return err
 	}
 	if err := b.authority.write(folder, b.GID); err != nil {
 		return err
 	}
-	folder, err = b.volume("/check", 0, 0)
+	folder, err = b.volume("/check")
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Chmod(folder, 0o755), copyFile("/proc/self/exe", filepath.Join(folder, "check")))
+	return errors.Join(os.Chown(folder, 0, 0), os.Chmod(folder, 0o755), copyFile("/proc/self/exe", filepath.Join(folder, "check")))
 }
 
 // files lists what is in the root file system, volumes left out.
@@ -184,8 +188,8 @@ func (b *box) files() (map[string]string, error) {
 	return found, err
 }
 
-// writes checks that nothing can be written but volumes.
-func (b *box) writes() error {
+// writes checks that nothing can be written but these.
+func (b *box) writes(expected ...string) error {
 	text, err := b.run(nil, "/check/check", "probe")
 	if err != nil {
 		return err
@@ -194,7 +198,7 @@ func (b *box) writes() error {
 	if err := json.Unmarshal([]byte(text), &found); err != nil {
 		return err
 	}
-	return wrong(slices.Equal(found, writable), "%q can be written", found)
+	return wrong(slices.Equal(found, expected), "%q can be written", found)
 }
 
 // checkAlone plays the image that has nothing but the service.
@@ -205,7 +209,7 @@ func (at paths) checkAlone(report *report, box *box) error {
 	}
 	said, err := box.run(nil, program, "--version")
 	report.check("it tells its version", errors.Join(err, wrong(said == "toolgate "+version+"\n", "it says %q", said)))
-	report.check("nothing can be written but volumes", box.writes())
+	report.check("nothing can be written but volumes", box.writes(writable...))
 	_, err = box.run(nil, box.health...)
 	report.check("the health check fails where nothing is served", wrong(err != nil, "it passes"))
 
@@ -230,9 +234,21 @@ func (at paths) checkAlone(report *report, box *box) error {
 	if err != nil {
 		return err
 	}
-	answer, err = at.ask(service, "toolgate.v1.ToolService/GetCall", map[string]any{"call_id": "edit"})
-	report.check("its records outlast it", errors.Join(err, wrong(answer.Call.State == "CALL_STATE_COMPLETED", "it says %+v", answer)))
+	report.check("its records outlast it", at.remembers(service))
+	report.check("it can be killed", service.kill())
+	// With the number of the killed one, whose socket and locks are still there.
+	service, err = box.serve()
+	if err != nil {
+		return err
+	}
+	report.check("its records outlast its container", at.remembers(service))
 	return service.stop()
+}
+
+// remembers checks that a service knows what one before it did.
+func (at paths) remembers(service *service) error {
+	answer, err := at.ask(service, "toolgate.v1.ToolService/GetCall", map[string]any{"call_id": "edit"})
+	return errors.Join(err, wrong(answer.Call.State == "CALL_STATE_COMPLETED", "it says %+v", answer))
 }
 
 func (at paths) changesFiles(service *service) error {
@@ -258,7 +274,7 @@ func (at paths) changesFiles(service *service) error {
 
 // checkWorkspace plays the image that has a shell.
 func (at paths) checkWorkspace(report *report, box *box) error {
-	report.check("nothing can be written but volumes, with a shell", box.writes())
+	report.check("nothing can be written but volumes, with a shell", box.writes(writable...))
 	service, err := box.serve("TOOLGATE_SANDBOX_MODE=workspace-write")
 	if err != nil {
 		return err
@@ -285,6 +301,30 @@ func (at paths) checkAnyUser(report *report, box *box) error {
 	report.check("it changes files as any user", at.changesFiles(service))
 	_, err = box.run(nil, box.health...)
 	report.check("the health check passes as any user", err)
+	return service.stop()
+}
+
+// checkShared plays two containers on one machine, with a group for the socket between them.
+func (at paths) checkShared(report *report, box *box) error {
+	const group = 65533
+	loose := *box
+	loose.Loose = true
+	report.check("the modes of the image's files protect them, too", loose.writes("/home/toolgate", socket, "/tmp", "/var/lib/toolgate", "/workspace"))
+	box.Groups = []int{group}
+	service, err := box.serve("TOOLGATE_LISTEN_UNIX="+socket+"/toolgate.sock", fmt.Sprintf("TOOLGATE_AUTH_UNIX_GROUP=%d", group),
+		"TOOLGATE_AUTH_UNIX_SCOPES=calls.execute,calls.read,outputs.read")
+	if err != nil {
+		return err
+	}
+	report.check("it runs without rights and with a group", confined(service))
+	other := *box
+	other.UID, other.GID, other.Groups = 65534, group, nil
+	other.Volumes = map[string]string{socket: box.Volumes[socket]}
+	_, err = other.run(nil, program, "--server", service.unix, "tools")
+	report.check("the group can call it", err)
+	other.GID = 65534
+	_, err = other.run(nil, program, "--server", service.unix, "tools")
+	report.check("nobody else can", wrong(err != nil, "they can"))
 	return service.stop()
 }
 

@@ -82,6 +82,16 @@ func (s *service) stop() error {
 	return nil
 }
 
+// kill ends it as an engine does that has lost patience.
+func (s *service) kill() error {
+	defer s.late.Stop()
+	if err := s.command.Process.Kill(); err != nil {
+		return err
+	}
+	err := s.command.Wait()
+	return wrong(s.command.ProcessState.Sys().(syscall.WaitStatus).Signaled(), "it ended with %v", err)
+}
+
 // answer is a call as the contract has it.
 type answer struct {
 	Call struct {
@@ -172,7 +182,7 @@ func confined(s *service) error {
 	expected := map[string]string{
 		"Uid":    strings.TrimSpace(strings.Repeat(fmt.Sprintf("%d\t", s.box.UID), 4)),
 		"Gid":    strings.TrimSpace(strings.Repeat(fmt.Sprintf("%d\t", s.box.GID), 4)),
-		"Groups": "", "NoNewPrivs": "1",
+		"Groups": strings.Trim(fmt.Sprint(s.box.Groups), "[]"), "NoNewPrivs": "1",
 		// The first process of the container.
 		"NSpid": fmt.Sprintf("%d\t1", s.pid()),
 	}
