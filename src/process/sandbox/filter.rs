@@ -69,7 +69,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fanotify_init,
     // The machine itself.
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -117,6 +117,12 @@ const ATTRIBUTES: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_futimesat,
 ];
+
+// The library lacks it for musl on aarch64, whose numbers are those of most architectures.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
+#[cfg(not(target_arch = "x86_64"))]
+const KEXEC_FILE_LOAD: c_long = 294;
 
 // Newer than the library; the same on both architectures.
 const FCHMODAT2: c_long = 452;
