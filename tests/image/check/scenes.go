@@ -65,12 +65,19 @@ func (at paths) checkService(report *report, images images, chart chart) error {
 		if err != nil {
 			return err
 		}
+		failed := report.failed
 		report.check(one.name, one.run(report, box))
 		after, err := box.files()
 		if err != nil {
 			return err
 		}
 		report.check(one.name+" leaves nothing outside of volumes", same(before, after))
+		// Each has a copy of the program, which is large.
+		if report.failed == failed {
+			if err := os.RemoveAll(box.work); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
