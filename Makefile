@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt clients bench fuzz
+.PHONY: help run test lint fmt clients bench fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -23,6 +23,11 @@ clients: ## Generate the stubs of every client library anew from the contract
 		PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" \
 		sh -c "clients/$$language/run.sh setup && clients/$$language/run.sh generate" || exit 1; \
 	done
+
+image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Docker
+	@version="$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)" && revision="$$(git rev-parse HEAD)" && \
+		docker build --build-arg REVISION="$$revision" --tag toolgate --tag "toolgate:$$version" . && \
+		docker build --build-arg REVISION="$$revision" --target toolgate --tag toolgate:static --tag "toolgate:$$version-static" .
 
 bench: ## Measure the figures that Toolgate is to reach
 	cargo bench --bench ratios

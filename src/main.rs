@@ -11,6 +11,11 @@ use toolgate::cli::{Cli, Exit};
 use toolgate::config::service::LogFormat;
 use tracing_subscriber::EnvFilter;
 
+/// That of musl has one lock for all threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long threads that still wait for a key or a line may take to put the terminal back in order.
 const LEAVE: Duration = Duration::from_millis(200);
 

@@ -12,7 +12,7 @@ export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java)
 suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
-suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart "
+suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
 wanted=" $* "
 summary=()
 not_run=()
@@ -123,7 +123,7 @@ for name in "$@"; do
 done
 
 declare -A missing=()
-if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme || wants conformance; then
+if wants buf-lint || wants buf-format || wants buf-breaking || wants it || wants readme || wants conformance || wants image; then
     while IFS= read -r line; do
         missing["${line%%: *}"]="${line#*: }"
     done < <(tests/setup/tools.sh </dev/null)
@@ -193,7 +193,7 @@ suite conformance cargo test --locked --quiet --test conformance
 
 export TOOLGATE_TARGET="$target" TOOLGATE_BIN="$target/debug/toolgate"
 without=()
-for name in "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart; do
+for name in "${languages[@]/#/client-}" "${languages[@]/#/conformance-}" clients agents console chart image; do
     # Once: what was built before may be older than the sources.
     if wants "$name"; then cargo build --locked --quiet || exit 1; break; fi
 done
@@ -224,6 +224,7 @@ else
 fi
 prepared console clients/console/run.sh && suite console console
 prepared chart tests/chart/run.sh && suite chart tests/chart/run.sh test
+prepared image tests/image/run.sh && suite image tests/image/run.sh test
 suite documentation documentation
 
 printf '\n'

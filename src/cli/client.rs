@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::health_client::HealthClient;
 
 use super::Globals;
 use super::credentials::{Bearer, Credentials};
@@ -102,6 +103,8 @@ impl Client {
         audit: AuditServiceClient;
         /// Returns the client for the server's own facts.
         info: InfoServiceClient;
+        /// Returns the client that asks whether calls are taken.
+        health: HealthClient;
     }
 
     /// Returns the name of the workspace that is meant: a name, or one whose directory this is. Empty means the default.

@@ -99,6 +99,9 @@ pub(super) enum Failure {
     /// A file could not be read.
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
+    /// The program could not be copied.
+    #[error("cannot write {}", .path.display())]
+    Install { path: PathBuf, source: io::Error },
     /// The terminal or its signals are not to be had.
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
@@ -118,7 +121,7 @@ impl Failure {
             Self::Unreachable { .. } | Self::Start(_) | Self::Status(_) | Self::Lost { .. } | Self::Protocol(_) => {
                 Exit::Unreachable
             }
-            Self::Terminal(_) | Self::Write(_) => Exit::Failed,
+            Self::Install { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
         }
     }
@@ -144,6 +147,7 @@ impl Failure {
             | Self::Start(_)
             | Self::Protocol(_)
             | Self::Read { .. }
+            | Self::Install { .. }
             | Self::Terminal(_)
             | Self::BrokenPipe
             | Self::Write(_) => {}

@@ -24,6 +24,8 @@ mod credentials;
 mod events;
 mod exit;
 mod follow;
+mod health;
+mod install;
 mod interrupts;
 mod json;
 mod keyboard;
@@ -153,6 +155,10 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Print the configuration in force and where each value comes from.
     Config(config::ConfigArgs),
+    /// Ask a running server whether it takes calls, for probes that start a program.
+    Health(health::HealthArgs),
+    /// Copy this program to a file, for images that have nothing to copy with.
+    Install(install::InstallArgs),
 }
 
 impl Cli {
@@ -233,6 +239,8 @@ impl Command {
             Self::Events(args) => args.run(globals, terminal).await,
             Self::Audit(args) => args.run(globals, terminal).await,
             Self::Config(args) => args.run(globals, terminal),
+            Self::Health(args) => args.run(globals, terminal).await,
+            Self::Install(args) => args.run(terminal),
         }
     }
 }

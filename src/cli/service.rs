@@ -20,7 +20,7 @@ use crate::redact::Redactor;
 use crate::workspace::Workspace;
 
 /// The file of the running program, even where it has been replaced meanwhile.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// What the command line says about the service itself. What it leaves out, variables, the file and the defaults say.
 #[derive(Clone, Debug, Default)]

@@ -260,8 +260,15 @@ impl Programs {
                 keeper.look();
             }
         }));
+        let shell = spawn::choose_shell(environment);
+        if !spawn::is_program(&shell) {
+            tracing::warn!(
+                "there is no shell: neither `bash` in PATH nor {}; no command can be run",
+                shell.display()
+            );
+        }
         Ok(Self(Arc::new(Inner {
-            shell: spawn::choose_shell(environment),
+            shell,
             path: environment.get(OsStr::new("PATH")).cloned(),
             launcher: Launcher::start(settings.filter.apply(environment), Arc::clone(&undertaker))?,
             undertaker,
@@ -271,9 +278,9 @@ impl Programs {
         })))
     }
 
-    /// Returns the shell that runs command lines.
-    pub fn shell(&self) -> &Path {
-        &self.0.shell
+    /// Returns the shell that runs command lines; none where there is none, as in an image that holds the service alone.
+    pub fn shell(&self) -> Option<&Path> {
+        Some(self.0.shell.as_path()).filter(|shell| spawn::is_program(shell))
     }
 
     /// Finds a program: by its path, relative ones from `directory`, or by its name in the service's `PATH`.

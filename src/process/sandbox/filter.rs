@@ -69,7 +69,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_fanotify_init,
     // The machine itself.
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -118,6 +118,12 @@ const ATTRIBUTES: &[c_long] = &[
     libc::SYS_futimesat,
 ];
 
+// The library lacks it for musl on aarch64, whose numbers are those of most architectures.
+#[cfg(target_arch = "x86_64")]
+const KEXEC_FILE_LOAD: c_long = libc::SYS_kexec_file_load;
+#[cfg(not(target_arch = "x86_64"))]
+const KEXEC_FILE_LOAD: c_long = 294;
+
 // Newer than the library; the same on both architectures.
 const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
@@ -136,6 +142,10 @@ const NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
+
+/// By number, since libraries of C do not agree on their type.
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
 
 /// The bit that marks calls of the x32 interface on x86_64, which has numbers of its own. No other numbers are so large.
 const X32: u32 = 0x4000_0000;
@@ -158,7 +168,7 @@ pub(super) fn filters(mode: Mode, network: bool, has_landlock: bool) -> Result<F
     let with_time = new_namespace().chain([has_bit(0, CLONE_NEWTIME.cast_unsigned())]);
     calls.insert(libc::SYS_unshare, with_time.collect::<Result<_, _>>()?);
     // Typing into the terminal of somebody else.
-    let typing = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
+    let typing = [TIOCSTI, TIOCLINUX].map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
     calls.insert(libc::SYS_ioctl, typing.into_iter().collect::<Result<_, _>>()?);
     if !network {
         // By what is allowed: each kernel brings new families, and TCP is not all that leads out of TCP's (fast open,

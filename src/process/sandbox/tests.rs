@@ -74,7 +74,7 @@ impl Fixture {
             environment: Default::default(),
             stdin: Stdin::Null,
             call: "a call".to_owned(),
-            program: self.programs.shell().to_path_buf(),
+            program: self.programs.shell().unwrap().to_path_buf(),
             arguments: vec!["-c".into(), command.into()],
             directory: demand.workspace.clone(),
             shown_directory: demand.workspace.clone(),

