@@ -114,6 +114,38 @@ func stagesOf(text []byte) ([]instructions.Stage, error) {
 	return stages, err
 }
 
+// unpack writes into a folder what the Dockerfile has in its folder /image: files that stand in it, and the licence.
+func (at paths) unpack(folder string) error {
+	text, err := os.ReadFile(filepath.Join(at.repository, "Dockerfile"))
+	if err != nil {
+		return err
+	}
+	stages, err := stagesOf(text)
+	if err != nil {
+		return err
+	}
+	licence, err := os.ReadFile(filepath.Join(at.repository, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	files := map[string]string{"/image/LICENSE": string(licence)}
+	for _, stage := range stages {
+		for _, command := range stage.Commands {
+			if copied, is := command.(*instructions.CopyCommand); is && len(copied.SourceContents) == 1 {
+				files[copied.DestPath] = copied.SourceContents[0].Data
+			}
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(folder, strings.TrimPrefix(name, "/image/"))
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (at paths) ignored() (*patternmatcher.PatternMatcher, error) {
 	file, err := os.Open(filepath.Join(at.repository, ".dockerignore"))
 	if err != nil {

@@ -129,7 +129,11 @@ func (at paths) box(work string, config dockerspec.DockerOCIImageConfig, tools f
 	}
 	// An umask of the machine must not matter.
 	defer syscall.Umask(syscall.Umask(0o077))
-	script := exec.Command(filepath.Join(at.repository, "container/rootfs.sh"), root, at.program, certificates)
+	scripts := filepath.Join(work, "image")
+	if err := at.unpack(scripts); err != nil {
+		return nil, err
+	}
+	script := exec.Command(filepath.Join(scripts, "rootfs.sh"), root, at.program, certificates)
 	if said, err := script.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("rootfs.sh: %w: %s", err, said)
 	}
