@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use super::live::{LiveCall, lock};
 use super::{AdmitError, Engine, Rank};
 use crate::call::{CallRecord, CallState, Ending, Outcome};
+use crate::permission::Refusal;
 use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
 impl Engine {
@@ -47,7 +48,7 @@ impl Engine {
     pub(super) fn count_refusal(&self, error: &AdmitError) {
         let limit = match error {
             AdmitError::InputTooLarge { .. } => "limits.max_input_bytes",
-            AdmitError::TooManyCalls { .. } => "limits.max_running_calls",
+            AdmitError::TooManyCalls { key, .. } => key,
             AdmitError::Draining
             | AdmitError::UnknownWorkspace { .. }
             | AdmitError::UnknownAgent { .. }
@@ -57,6 +58,13 @@ impl Engine {
             | AdmitError::Store(_) => return,
         };
         self.telemetry.metrics.refused(limit);
+    }
+}
+
+/// Counts a prompt that was too many.
+pub(super) fn count_prompt(engine: &Engine, refusal: Option<&Refusal>) {
+    if let Some(Refusal::TooManyPrompts { key, .. }) = refusal {
+        engine.telemetry.metrics.refused(key);
     }
 }
 

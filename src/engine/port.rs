@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
+use super::run::Returned;
 use super::writer::Command;
 use super::{Engine, measure, recording};
 use crate::call::{
@@ -61,6 +62,16 @@ pub(super) enum Decided {
 }
 
 impl Port {
+    /// Records that the tool starts. Without that a call that has done something would be taken for one that has not.
+    pub(super) async fn start(&self) -> Result<(), Returned> {
+        match self.tell(|stored| Command::Running { stored }).await {
+            Some(true) => Ok(()),
+            Some(false) | None => Err(Returned::Error(ToolError::Internal(
+                "it could not be recorded that the call starts".into(),
+            ))),
+        }
+    }
+
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
@@ -381,6 +392,7 @@ impl CallPort for Port {
             return Err(Refusal::Edited);
         }
         let decided = self.decide(&ask).await;
+        measure::count_prompt(&self.engine, decided.as_ref().err());
         if let Some(fact) = recording::of(&decided, &self.record, &self.rights, &ask) {
             self.store.audit(fact);
         }
@@ -399,8 +411,9 @@ impl CallPort for Port {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let make = |request, expires| self.prompt(request, expires);
-                let opened = self.broker.open(request, &self.rights, make).await?;
-                self.wait(opened).await
+                let opened = self.broker.open(request, &self.rights, make).await;
+                measure::count_prompt(&self.engine, opened.as_ref().err());
+                self.wait(opened?).await
             }
         };
         match replied {
