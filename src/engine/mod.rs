@@ -25,6 +25,7 @@ pub mod outputs;
 mod port;
 mod queue;
 mod recording;
+mod refusal;
 mod registry;
 mod reserve;
 mod row;
@@ -45,12 +46,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use admit::{AdmitError, Started};
+pub use admit::Started;
 pub use catalog::{Catalog, Contribution, Hold, Offered, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use left::LeftRunning;
 pub use live::Attached;
 pub use queue::RunLimits;
+pub use refusal::AdmitError;
 pub use registry::{Registry, SchemaError};
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 

@@ -12,7 +12,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
-use super::run::Returned;
 use super::writer::Command;
 use super::{Engine, measure, recording};
 use crate::call::{
@@ -62,16 +61,6 @@ pub(super) enum Decided {
 }
 
 impl Port {
-    /// Records that the tool starts. Without that a call that has done something would be taken for one that has not.
-    pub(super) async fn start(&self) -> Result<(), Returned> {
-        match self.tell(|stored| Command::Running { stored }).await {
-            Some(true) => Ok(()),
-            Some(false) | None => Err(Returned::Error(ToolError::Internal(
-                "it could not be recorded that the call starts".into(),
-            ))),
-        }
-    }
-
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
@@ -140,7 +129,7 @@ impl Port {
         settled(prompt, self.broker.withdraw(prompt, why).await)
     }
 
-    async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    pub(super) async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (tx, rx) = oneshot::channel();
         self.log.send(command(tx)).await.ok()?;
         rx.await.ok()

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::Engine;
-use super::admit::{AdmitError, Started};
+use super::admit::Started;
 use super::lineage;
 use super::live::{Attached, LiveCall, lock};
 use super::turns::{Above, Turn};
+use super::{AdmitError, Engine};
 use crate::call::{CallId, CallRecord, Queued};
 
 /// The id of a call that is about to be recorded.

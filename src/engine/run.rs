@@ -237,7 +237,7 @@ impl Run {
         if asks_first || self.record.started.is_some() {
             return Ok(());
         }
-        port.start().await
+        record_start(port).await
     }
 
     /// Runs the tool until it returns, or until it was asked to stop and a grace has passed.
@@ -346,7 +346,7 @@ impl Run {
             if let Err(refusal) = port.ask(self.loop_question(&input)).await {
                 return Returned::DoomLoop(refusal);
             }
-            if let Err(returned) = port.start().await {
+            if let Err(returned) = record_start(&port).await {
                 return returned;
             }
         }
@@ -377,6 +377,16 @@ impl Run {
             metadata: json_map([("tool", json!(self.record.tool)), ("input", input.clone())]),
             ..Ask::default()
         }
+    }
+}
+
+/// Records that the tool starts. Without that a call that has done something would be taken for one that has not.
+async fn record_start(port: &Port) -> Result<(), Returned> {
+    match port.tell(|stored| Command::Running { stored }).await {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(Returned::Error(ToolError::Internal(
+            "it could not be recorded that the call starts".into(),
+        ))),
     }
 }
 

@@ -121,11 +121,16 @@ fn never_started(call: &Call, reason: FailureReason) {
     assert!(call.start_time.is_none());
 }
 
+fn http() -> reqwest::Client {
+    // The program does so first thing; here any test may come first.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
 /// How often a limit has refused something.
 async fn refusals(server: &Server, key: &str) -> u64 {
     let url = format!("http://{}/metrics", server.admin.as_deref().unwrap());
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let text = client.get(url).send().await.unwrap().text().await.unwrap();
+    let text = http().get(url).send().await.unwrap().text().await.unwrap();
     let series = format!("toolgate_limit_refusals_total{{limit=\"limits.{key}\"}} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&series));
     line.map_or(0, |count| count.parse().unwrap())

@@ -35,7 +35,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
         for _ in 0..10 {
             server.health().check(HealthCheckRequest::default()).await.unwrap();
         }
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = http();
         let url = format!("http://{}/mcp", server.tcp.as_ref().unwrap());
         let mut status = StatusCode::OK;
         for _ in 0..8 {
@@ -61,7 +61,7 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
 #[test]
 fn streams_are_counted_while_they_are_open() {
     test(async {
-        for (key, others) in [("max_streams", false), ("max_streams_per_principal", false)] {
+        for key in ["max_streams", "max_streams_per_principal"] {
             let server = Server::with(measured([(key, "2")])).await;
             let watch = async || server.sessions().watch_events(WatchEventsRequest::default()).await;
             let first = watch().await.unwrap();
@@ -75,7 +75,6 @@ fn streams_are_counted_while_they_are_open() {
                 .await;
             drop(first);
             eventually("there is room again", async || watch().await.is_ok()).await;
-            assert!(!others);
         }
     });
 }
