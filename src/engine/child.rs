@@ -107,7 +107,6 @@ fn refused(error: AdmitError) -> ToolError {
             reason: EndReason::Drained,
             error: "The service is stopping and starts no more calls.".to_owned(),
         },
-        // The place of its own that it would not find anyway does not count for a call that another makes.
         AdmitError::TooManyCalls { .. } | AdmitError::InputTooLarge { .. } => {
             ToolError::Quota(format!("The call could not be started: {error}."))
         }

@@ -3,7 +3,7 @@
 //! *Invariant:* words and numbers only; nothing here decides, waits or fails.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::live::{LiveCall, lock};
 use super::{AdmitError, Engine, Rank};
@@ -28,14 +28,13 @@ impl Engine {
         let Some(traces) = &self.telemetry.traces else {
             return CallTrace::default();
         };
-        let created = Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default());
         traces.call(&CallFacts {
             tool: &record.tool,
             source: source(rank),
             call: record.id.as_str(),
             session: record.origin.session.as_str(),
             agent: &record.origin.agent,
-            admitted: UNIX_EPOCH + created,
+            admitted: admitted(record),
         })
     }
 
@@ -66,6 +65,16 @@ pub(super) fn count_prompt(engine: &Engine, refusal: Option<&Refusal>) {
     if let Some(Refusal::TooManyPrompts { key, .. }) = refusal {
         engine.telemetry.metrics.refused(key);
     }
+}
+
+/// Begins the part of a call's trace in which it waits for its turn.
+pub(super) fn waits_for_turn(call: &LiveCall, record: &CallRecord) -> Option<Span> {
+    let trace = call.trace.get()?;
+    Some(trace.part_since("queue", admitted(record)))
+}
+
+fn admitted(record: &CallRecord) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default())
 }
 
 /// Counts a call that has ended.

@@ -17,7 +17,7 @@ use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, Place, STOP_GRACE, edit, input, lineage};
+use super::{Engine, Place, STOP_GRACE, edit, input, lineage, measure};
 use crate::call::{
     Ask, CallEvent, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp, ToolOutput,
     json_map,
@@ -224,6 +224,7 @@ impl Run {
 
     /// Waits until the call may run; from then on it counts as running, and its time runs.
     async fn wait_for_turn(&self, turn: Option<&mut Turn>, port: &Port, asks_first: bool) -> Result<(), Returned> {
+        let _part = measure::waits_for_turn(&self.live, &self.record);
         if let Some(turn) = turn
             && turn.queued().is_some()
         {

@@ -102,6 +102,7 @@ pub(crate) fn host(error: &HostError) -> Status {
         HostError::TooMany { .. } => {
             let mut details = details("TOO_MANY_HOSTS");
             details.set_retry_info(Some(Duration::from_secs(10)));
+            details.add_quota_failure_violation("hosts", error.to_string());
             Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
         }
         HostError::Gone => replaced(),
@@ -166,7 +167,9 @@ pub(crate) fn store(error: StoreError) -> Status {
         StoreError::Conflict(problem) => precondition("CONFLICT", "resource", problem),
         StoreError::Full(problem) => {
             let text = format!("no space left: {problem}");
-            Status::with_error_details(Code::ResourceExhausted, text, details("STORAGE_FULL"))
+            let mut details = details("STORAGE_FULL");
+            details.add_quota_failure_violation("storage", problem);
+            Status::with_error_details(Code::ResourceExhausted, text, details)
         }
         StoreError::Failed { .. } => internal("the store failed", &error),
     }
