@@ -236,6 +236,16 @@ impl Queue {
         self.waiting
     }
 
+    /// Says whether nothing is remembered of anybody.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        (self.running, self.waiting, self.waiting_bytes) == (0, 0, 0)
+            && self.entries.is_empty()
+            && self.workspaces.is_empty()
+            && self.principals.is_empty()
+            && self.sessions.is_empty()
+    }
+
     /// Lets a call run, or wait.
     pub(super) fn enter(&mut self, comer: Comer) -> Result<(Ticket, Place), Full> {
         let held = self.held(&comer.who);

@@ -152,3 +152,77 @@ impl Drop for Turn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::call::{Model, SessionId};
+
+    fn origin(index: usize) -> Origin {
+        Origin {
+            workspace: "w".to_owned(),
+            session: SessionId::new(format!("s{}", index % 7)),
+            message_id: String::new(),
+            agent: "build".to_owned(),
+            model: Model::default(),
+            client: "cli".to_owned(),
+            parent: None,
+            requester: format!("p{}", index % 3),
+            on_behalf_of: Vec::new(),
+            extra: Default::default(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        // Whoever gives up does so at any moment, also in the one in which its turn comes.
+        #[test]
+        fn everybody_runs_or_gives_up_and_nothing_stays(
+            max_running in 1..4_usize,
+            gives_up in prop::collection::vec(prop::option::weighted(0.4, 0..400_u64), 1..120),
+        ) {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let ran = runtime.block_on(async {
+                let turns = Turns::new(RunLimits {
+                    max_running,
+                    max_per_workspace: None,
+                    max_per_session: Some(2),
+                    max_per_principal: Some(2),
+                    max_queued: 1000,
+                    max_queued_bytes: 1 << 20,
+                });
+                let running = Arc::new(AtomicUsize::new(0));
+                let mut calls = JoinSet::new();
+                for (index, after) in gives_up.iter().copied().enumerate() {
+                    let (turns, running) = (turns.clone(), running.clone());
+                    calls.spawn(async move {
+                        let mut turn = turns.enter(&origin(index), 1, Above::Nobody).unwrap();
+                        let patience = Duration::from_micros(after.unwrap_or(60_000_000));
+                        if tokio::time::timeout(patience, turn.comes()).await.is_err() {
+                            return false;
+                        }
+                        assert!(turn.queued().is_none());
+                        assert!(running.fetch_add(1, Ordering::SeqCst) < max_running);
+                        tokio::task::yield_now().await;
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        true
+                    });
+                }
+                let ran = calls.join_all().await;
+                let state = lock(&turns.0);
+                assert!(state.wake.is_empty());
+                assert!(state.queue.is_empty());
+                ran
+            });
+            let patient = gives_up.iter().filter(|after| after.is_none()).count();
+            prop_assert!(ran.into_iter().filter(|ran| *ran).count() >= patient);
+        }
+    }
+}
