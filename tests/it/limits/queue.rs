@@ -315,3 +315,35 @@ fn a_name_of_a_command_above_buys_nothing() {
         assert_eq!(completed(&end(&server, "beside").await).output.trim(), "beside");
     });
 }
+
+#[test]
+fn a_loop_is_asked_about_when_its_turn_has_come() {
+    test(async {
+        let setup = Setup::permission(json!({ "doom_loop": "ask", "bash": "allow" }));
+        let server = Server::with(with(setup, ("max_running_calls", "1"))).await;
+        let again = || in_session("s", bash("echo again"));
+        for _ in 0..2 {
+            server.execute(again()).await.unwrap();
+        }
+        let busy = Busy::start(&server, "busy").await;
+        let (mut third, _) = queue_stream(&server, kept("third", again())).await;
+        let prompts = ListPromptsRequest::default();
+        let open = server.permissions().list_prompts(prompts).await.unwrap().into_inner();
+        assert!(open.prompts.is_empty(), "nobody is asked for what may never run");
+        busy.let_go().await;
+        let prompt = waiting(&mut third).await;
+        let once = ReplyPromptRequest {
+            reply: Some(reply(&prompt.prompt_id, PromptDecision::Once)),
+            name: String::new(),
+        };
+        server.permissions().reply_prompt(once).await.unwrap();
+        collect(third).await.unwrap();
+        let log = server.watch("third", 0).await.unwrap();
+        check_log(0, &log);
+        let started = log
+            .iter()
+            .filter(|event| matches!(event.event, Some(Event::Running(_))));
+        assert_eq!(started.count(), 1, "{log:?}");
+        assert_eq!(completed(&server.get("third").await).output.trim(), "again");
+    });
+}

@@ -153,3 +153,35 @@ fn calls_that_wait_for_people_count_again_after_a_restart() {
         assert_eq!(completed(&end(&server, "next").await).output.trim(), "next");
     });
 }
+
+#[test]
+fn a_drain_lets_a_batch_that_runs_come_to_its_last_part() {
+    test(async {
+        let setup = Setup {
+            config: Some(serde_json::json!({ "experimental": { "batch_tool": true } })),
+            ..limited([("max_running_calls", "1")]).env("TOOLGATE_DRAIN_GRACE", "20s")
+        };
+        let mut server = Server::with(setup).await;
+        let part = |n: usize| {
+            let command = format!("echo {n} >> parts; until [ -e go ]; do sleep 0.02; done");
+            serde_json::json!({"tool": "bash", "parameters": {"command": command, "description": "a test"}})
+        };
+        let parts: Vec<Value> = (0..4).map(part).collect();
+        let batch = kept("batch", request("batch", serde_json::json!({ "tool_calls": parts })));
+        let batch = server.tools().execute_tool(batch).await.unwrap().into_inner();
+        eventually("the others wait for the first", async || {
+            queued_calls(&server).await == 3
+        })
+        .await;
+        let (stranger, _) = queue_stream(&server, kept("stranger", bash("touch stranger"))).await;
+        server.signal(Signal::TERM);
+        collect(stranger).await.unwrap();
+        fs::write(server.work().join("go"), "").unwrap();
+        match end_of(&collect(batch).await.unwrap()) {
+            call::Ending::Completed(end) => assert!(end.output.contains("All 4 tools"), "{}", end.output),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(server.ended().await.code(), Some(0), "{}", server.log());
+        assert!(!server.work().join("stranger").exists());
+    });
+}

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
 use toolgate::config::{Config, Environment, RawConfig};
+
+use super::*;
 
 fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -42,4 +43,52 @@ fn the_chart_knows_every_limit() {
     let known: BTreeSet<String> = known.as_object().unwrap().keys().cloned().collect();
     let keys: BTreeSet<String> = keys().into_iter().map(|(key, _)| key).collect();
     assert_eq!(known, keys);
+}
+
+#[test]
+fn clients_are_told_every_limit() {
+    test(async {
+        let server = Server::with(limited([
+            ("max_running_calls", "11"),
+            ("max_running_calls_per_workspace", "12"),
+            ("max_running_calls_per_session", "13"),
+            ("max_running_calls_per_principal", "14"),
+            ("max_queued_calls", "15"),
+            ("max_queued_bytes", "4MiB"),
+            ("max_requests_per_second", "1000"),
+            ("max_request_burst", "2000"),
+            ("max_streams", "18"),
+            ("max_streams_per_principal", "19"),
+            ("max_streams_per_connection", "20"),
+            ("max_message_bytes", "3MiB"),
+            ("max_open_prompts", "22"),
+            ("max_open_prompts_per_session", "23"),
+        ]))
+        .await;
+        let info = server.info().get_server_info(GetServerInfoRequest {}).await.unwrap();
+        let told = info.into_inner().limits.unwrap();
+        let calls = (told.max_running_calls, told.max_queued_calls, told.max_queued_bytes);
+        assert_eq!(calls, (11, 15, 4 << 20));
+        let each = [
+            (told.max_running_calls_per_workspace, 12),
+            (told.max_running_calls_per_session, 13),
+            (told.max_running_calls_per_principal, 14),
+            (told.max_requests_per_second, 1000),
+            (told.max_request_burst, 2000),
+            (told.max_streams_per_principal, 19),
+            (told.max_open_prompts_per_session, 23),
+        ];
+        assert!(each.iter().all(|(found, set)| *found == Some(*set)), "{told:?}");
+        let all = (told.max_streams, told.max_streams_per_connection, told.max_open_prompts);
+        assert_eq!((all, told.max_message_bytes), ((18, 20, 22), 3 << 20));
+
+        let told = Server::start()
+            .await
+            .info()
+            .get_server_info(GetServerInfoRequest {})
+            .await;
+        let told = told.unwrap().into_inner().limits.unwrap();
+        assert_eq!(told.max_running_calls_per_session, None, "absent is no limit");
+        assert_eq!(told.max_requests_per_second, None);
+    });
 }
