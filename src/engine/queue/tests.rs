@@ -285,19 +285,19 @@ fn check(queue: &Queue) {
         .values()
         .filter(|entry| entry.stand == Stand::Runs)
         .count();
-    assert_eq!(running, queue.running);
+    assert_eq!(running, queue.order.running);
     for (name, count) in counts(queue, |who| &who.principal) {
-        assert_eq!(queue.principals[&name].running, count);
+        assert_eq!(queue.order.principals[&name].running, count);
     }
     for (name, count) in counts(queue, |who| &who.session) {
-        assert_eq!(queue.sessions[&name].running, count);
+        assert_eq!(queue.order.sessions[&name].running, count);
     }
     for (name, count) in counts(queue, |who| &who.workspace) {
-        assert_eq!(queue.workspaces[&name].running, count);
+        assert_eq!(queue.order.workspaces[&name].running, count);
     }
     for entry in waiting {
         assert!(
-            queue.held(&entry.who).is_some(),
+            queue.order.held(&entry.who).is_some(),
             "nothing keeps it from running: {entry:?}"
         );
         let lends = entry.below.is_some_and(|below| queue.may_lend(below));
@@ -316,11 +316,11 @@ fn model_next(queue: &Queue) -> Option<Ticket> {
     let eligible = queue
         .entries
         .iter()
-        .filter(|(_, entry)| entry.stand == Stand::Waits && queue.held(&entry.who).is_none());
+        .filter(|(_, entry)| entry.stand == Stand::Waits && queue.order.held(&entry.who).is_none());
     let ranked = eligible.map(|(ticket, entry)| {
         let (principal, session) = (
-            &queue.principals[&entry.who.principal],
-            &queue.sessions[&entry.who.session],
+            &queue.order.principals[&entry.who.principal],
+            &queue.order.sessions[&entry.who.session],
         );
         let rank = (
             principal.running,
@@ -397,10 +397,10 @@ proptest! {
                     queue.release(ticket, &mut Vec::new());
                     loop {
                         let expected = model_next(&queue);
-                        let found = queue.next();
+                        let found = queue.order.next();
                         let rank = |ticket: Option<Ticket>| ticket.map(|ticket| {
                             let who = &queue.entries[&ticket].who;
-                            (queue.principals[&who.principal].running, queue.principals[&who.principal].turn)
+                            (queue.order.principals[&who.principal].running, queue.order.principals[&who.principal].turn)
                         });
                         // A principal that waits in two workspaces has its sessions compared in each.
                         prop_assert_eq!(rank(found), rank(expected));
