@@ -38,8 +38,9 @@ use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::custom::Extensions;
-use crate::engine::{self, Beside, Engine, LeftRunning, Limits, Place};
+use crate::engine::{self, Beside, Engine, LeftRunning, Limits, Place, RunLimits};
 use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
+use crate::grpc::traffic::{Traffic, TrafficLimits};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 use crate::hosted::Hosts;
 use crate::lsp::{self, Fleet};
@@ -192,12 +193,21 @@ impl App {
                 service::Unattended::Refuse => Unattended::Refuse,
                 service::Unattended::Attended => Unattended::Attended(config.permission.attended_within),
             },
+            max_open: config.limits.max_open_prompts as usize,
+            max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
         };
         let broker = Broker::new(dyn_store.clone(), instance.clone(), policy);
         let broker = Arc::new(broker.with_approvals(approvals(config)));
         broker.load().await.context("cannot read the standing approvals")?;
         let limits = Limits {
-            max_running_calls: config.limits.max_running_calls as usize,
+            running: RunLimits {
+                max_running: config.limits.max_running_calls as usize,
+                max_per_workspace: config.limits.max_running_calls_per_workspace.map(|most| most as usize),
+                max_per_session: config.limits.max_running_calls_per_session.map(|most| most as usize),
+                max_per_principal: config.limits.max_running_calls_per_principal.map(|most| most as usize),
+                max_queued: config.limits.max_queued_calls as usize,
+                max_queued_bytes: usize::try_from(config.limits.max_queued_bytes).unwrap_or(usize::MAX),
+            },
             max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
             max_output_bytes: config.limits.max_output_bytes,
             max_undo_bytes: config.limits.max_undo_bytes,
@@ -212,7 +222,8 @@ impl App {
             engine: engine.clone(),
             hosts,
             heartbeat: grpc::HEARTBEAT,
-            max_message_bytes: grpc::MAX_MESSAGE_BYTES.max(limits.max_input_bytes.saturating_mul(4)),
+            max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
+            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
             client: flags.client,
             origins: config.listen.origins.clone().into(),
             console: config.console,
@@ -511,6 +522,17 @@ async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
     };
     let loaded = tokio::task::spawn_blocking(move || Tls::load(settings)).await?;
     loaded.context("cannot set up TLS").map(Some)
+}
+
+fn traffic(config: &Config) -> TrafficLimits {
+    let limits = &config.limits;
+    TrafficLimits {
+        requests_per_second: limits.max_requests_per_second,
+        request_burst: limits.max_request_burst,
+        streams: limits.max_streams as usize,
+        streams_per_principal: limits.max_streams_per_principal.map(|most| most as usize),
+        streams_per_connection: limits.max_streams_per_connection,
+    }
 }
 
 fn approvals(config: &Config) -> ApprovalPolicy {

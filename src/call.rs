@@ -632,6 +632,9 @@ pub enum EventKind {
         tool: String,
         /// The name that was asked for.
         requested_tool: String,
+        /// What the call waits for, if it does not start at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<Queued>,
     },
     /// The tool starts with this frozen input.
     Running {
@@ -686,6 +689,15 @@ pub enum EventKind {
     },
     /// The end; nothing follows.
     Ended(Box<Ending>),
+}
+
+/// Why a call does not start at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queued {
+    /// The limit that holds it, as the configuration names it.
+    pub limit: String,
+    /// Calls that waited already when it came.
+    pub ahead: u64,
 }
 
 /// What a tool returns on success.

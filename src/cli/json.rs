@@ -302,7 +302,14 @@ fn call_event_member(event: &call_event::Event) -> (&'static str, Option<Value>)
     let (name, value) = match event {
         E::Pending(it) => (
             "pending",
-            json!({ "tool": it.tool, "requested_tool": it.requested_tool }),
+            match &it.queued {
+                None => json!({ "tool": it.tool, "requested_tool": it.requested_tool }),
+                Some(queued) => json!({
+                    "tool": it.tool,
+                    "requested_tool": it.requested_tool,
+                    "queued": { "limit": queued.limit, "ahead": queued.ahead },
+                }),
+            },
         ),
         E::Running(it) => (
             "running",

@@ -114,7 +114,12 @@ impl CallView {
         }
         match &event.event {
             None | Some(Event::Heartbeat(_)) => {}
-            Some(Event::Pending(pending)) => self.tool.clone_from(&pending.tool),
+            Some(Event::Pending(pending)) => {
+                self.tool.clone_from(&pending.tool);
+                if let Some(queued) = &pending.queued {
+                    self.status("waits for its turn", &queued.limit);
+                }
+            }
             Some(Event::Running(running)) => self.running(running),
             Some(Event::Metadata(metadata)) => {
                 if let Some(title) = &metadata.title {

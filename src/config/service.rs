@@ -18,6 +18,7 @@ use crate::net;
 use crate::redact::Redactor;
 
 mod auth;
+mod limits;
 mod network;
 mod raw;
 mod resolve;
@@ -31,6 +32,7 @@ pub use auth::{
     AuthConfig, CertificateConfig, ClientAuth, JwtConfig, RawAuth, RawCertificate, RawJwt, RawTls, RawUnix, TlsConfig,
     UnixGroupConfig,
 };
+pub use limits::{DEFAULT_MESSAGE_BYTES, LimitsConfig, RawLimits};
 pub use raw::*;
 pub use search::{ApiKey, SearchConfig};
 pub use telemetry::TelemetryConfig;
@@ -50,7 +52,7 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The root folders in which tools work, the default one first; at least one.
     pub workspaces: Vec<WorkspaceConfig>,
-    /// Bounds on what calls may use.
+    /// Bounds on what everybody and each may use.
     pub limits: LimitsConfig,
     /// How prompts are treated.
     pub permission: PermissionConfig,
@@ -114,23 +116,6 @@ pub struct WorkspaceConfig {
     pub self_approval: Option<bool>,
     /// Whether code that the project brings is run here: its custom tools, plugins and MCP servers.
     pub trust: bool,
-}
-
-/// Bounds on what calls may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitsConfig {
-    /// Calls that run at the same time; more are refused.
-    pub max_running_calls: u32,
-    /// Bytes of one call's input.
-    pub max_input_bytes: u64,
-    /// Bytes of one call's stored output: enough for the log of a long build, too little to fill a disk.
-    pub max_output_bytes: u64,
-    /// Bytes of all stored outputs and kept contents of files together; the oldest outputs go first.
-    pub max_total_output_bytes: u64,
-    /// Bytes that the files that one call changes may have together, before and after, so that it can be reverted.
-    pub max_undo_bytes: u64,
-    /// Bytes that must stay free on the disk: what would leave less is not stored.
-    pub min_free_bytes: u64,
 }
 
 /// How prompts are treated.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -11,10 +12,11 @@ use tracing::Instrument as _;
 use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
+use super::refusal::AdmitError;
 use super::registry::{Entry, Registry};
 use super::reserve::{Claim, Reservation};
 use super::run::{self, Run, Work, running};
-use super::{Engine, Place, ending, lineage, measure, recording};
+use super::{Engine, Place, Rank, ending, lineage, measure, recording};
 use crate::audit::Fact;
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
@@ -27,56 +29,6 @@ use crate::tool::{HookPoint, InputProblem, Offer};
 
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
-
-/// Why a call was not admitted. No record of it exists.
-#[derive(Debug, thiserror::Error)]
-pub enum AdmitError {
-    /// The service is stopping.
-    #[error("the service is stopping")]
-    Draining,
-    /// No such workspace.
-    #[error("there is no workspace named {name:?}; there are {known:?}")]
-    UnknownWorkspace {
-        /// The name asked for.
-        name: String,
-        /// The names that exist.
-        known: Vec<String>,
-    },
-    /// No such agent.
-    #[error("there is no agent named {name:?}; there are {known:?}")]
-    UnknownAgent {
-        /// The name asked for.
-        name: String,
-        /// The names that exist.
-        known: Vec<String>,
-    },
-    /// The parent call is not known.
-    #[error("there is no call {0} that could be the parent")]
-    UnknownParent(CallId),
-    /// The parent is a task that has ended, so that nobody waits for what its subagent does.
-    #[error("the task {0} has ended; its subagent can make no more calls")]
-    TaskEnded(CallId),
-    /// The id belongs to a call of another request.
-    #[error("the call id {0} belongs to a call of another request")]
-    IdTaken(CallId),
-    /// The input is larger than the service allows.
-    #[error("the input has {size} bytes; at most {limit} are allowed")]
-    InputTooLarge {
-        /// Its bytes.
-        size: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// Too many calls run.
-    #[error("{limit} calls are running, which is as many as the service allows; try again when one has ended")]
-    TooManyCalls {
-        /// The limit.
-        limit: usize,
-    },
-    /// The call could not be recorded.
-    #[error("the call could not be recorded")]
-    Store(#[from] StoreError),
-}
 
 /// A call that was started, or found under its id.
 pub struct Started {
@@ -225,7 +177,7 @@ impl Engine {
             is_step: maker != Maker::Call,
             ..self.new_record(&call, place.workspace.directory(), digest)
         };
-        let reserved = match self.claim(record, parent.as_ref()).await? {
+        let reserved = match self.claim(record, parent.as_ref(), size).await? {
             Claim::Reserved(reserved) => reserved,
             Claim::Attached(started) => return Ok(started.into()),
         };
@@ -334,7 +286,7 @@ impl Engine {
     async fn record_and_run(
         self: &Arc<Self>,
         place: &Place,
-        reserved: Reservation,
+        mut reserved: Reservation,
         understood: Understood,
         checked: Checked,
         rights: Rights,
@@ -349,9 +301,15 @@ impl Engine {
         // Remembered even if its arguments do not fit: it is a call of the row all the same.
         let in_a_row = self.asks_doom_loop(&record, &rights).await;
         let asks_first = in_a_row && checked.problem.is_none();
+        let awaits_clients = awaits_clients(&understood.entry);
+        live.awaits_clients.store(awaits_clients, Ordering::Release);
+        let queued = reserved.queued().filter(|_| checked.problem.is_none());
+        let is_queued = queued.is_some();
+        live.clock.hold(is_queued);
         let mut kinds = vec![EventKind::Pending {
             tool: record.tool.clone(),
             requested_tool: record.requested_tool.clone(),
+            queued,
         }];
         if let Some((reason, problem)) = &checked.problem {
             let mut ending = Ending::failed(*reason, self.redactor.text(problem).as_ref());
@@ -359,7 +317,7 @@ impl Engine {
                 ending.metadata.insert("interrupted".to_owned(), json!(true));
             }
             kinds.push(EventKind::Ended(Box::new(ending)));
-        } else if !asks_first {
+        } else if !asks_first && !is_queued {
             kinds.push(running(&record, String::new(), &self.redactor));
         }
         let events = run::apply(&mut record, kinds);
@@ -367,7 +325,7 @@ impl Engine {
             Created::New => {}
             Created::Taken(stored) => return taken(&stored, &record.request_digest),
         }
-        let attached = reserved.keep();
+        let (attached, turn) = reserved.keep();
         self.count_start(&record, understood.entry.rank);
         self.announce(&record);
         if let Some(ending) = &record.ending {
@@ -380,7 +338,7 @@ impl Engine {
             None
         } else {
             let found = (understood.registry, understood.entry);
-            let run = Run::new(self, place, live, record, found, rights);
+            let run = Run::new(self, place, live, record, found, rights).in_turn(turn);
             Some(run.with_input(checked.frozen.value).work(asks_first, Vec::new()))
         };
         let attached = Some(attached);
@@ -425,7 +383,10 @@ impl Engine {
         for prompt in prompts.into_iter().filter(comes_again) {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        let turn = self.turns.enter_anyway(record);
+        let live = LiveCall::new(record.clone(), turn.ticket(), self.stop_all.child_token());
+        let live = Arc::new(live);
+        live.awaits_clients.store(awaits_clients(&entry), Ordering::Release);
         if entry.tool.takes_input() {
             live.take_input();
         }
@@ -434,7 +395,7 @@ impl Engine {
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
         let found = (registry, entry);
-        let run = Run::new(self, place, live, record.clone(), found, rights);
+        let run = Run::new(self, place, live, record.clone(), found, rights).in_turn(Some(turn));
         self.tasks.spawn(run.work(asks_first, earlier));
         Ok(true)
     }
@@ -455,13 +416,20 @@ impl Engine {
     }
 
     pub(super) async fn end_as_lost(&self, mut record: CallRecord) -> Result<(), StoreError> {
-        let mut ending = Ending::failed(
-            EndReason::Lost,
+        // Before a tool starts, that is stored.
+        let has_started = record.started.is_some() || record.state != CallState::Pending;
+        let text = if has_started {
             "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
-             the present state before you repeat it.",
-        );
+             the present state before you repeat it."
+        } else {
+            "The service ended before this call was started. Nothing was done: it can be repeated."
+        };
+        let mut ending = Ending::failed(EndReason::Lost, text);
         ending.title.clone_from(&record.title);
         ending.metadata.insert("interrupted".to_owned(), json!(true));
+        if !has_started {
+            ending.metadata.insert("started".to_owned(), json!(false));
+        }
         // Before the end: a call without an end is looked after again, should this be interrupted.
         let filter = PromptFilter {
             call: Some(record.id.clone()),
@@ -492,6 +460,12 @@ impl Engine {
             },
         });
     }
+}
+
+/// Says whether a call may wait for calls that clients make in its name: its tool hands work to a front end, or is not
+/// known to us.
+fn awaits_clients(entry: &Entry) -> bool {
+    entry.rank != Rank::Builtin || entry.tool.name() == lineage::TASK
 }
 
 /// Returns for whom the tools of a call are listed.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Engine;
-use super::admit::{AdmitError, Admitted, Maker};
+use super::admit::{Admitted, Maker};
 use super::live::{LiveCall, Progress, lock};
 use super::run::Work;
+use super::{AdmitError, Engine};
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, JsonMap, OnDisconnect, Origin, Outcome, RawInput, ToolCall,
 };

@@ -13,7 +13,7 @@ use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
 use super::truncate::{self, Direction, Totals};
 use super::writer::{self, Finished};
-use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timing, Truncation};
+use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timestamp, Timing, Truncation};
 use crate::permission::{Refusal, agents};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
 use crate::tool::{HookPoint, ToolError};
@@ -72,6 +72,10 @@ impl Run {
             }
             Returned::Error(error) => failed(self.explain(error), metadata),
             Returned::DoomLoop(refusal) => failed(self.explain_loop(refusal), metadata),
+            Returned::NotStarted => {
+                metadata.insert("started".to_owned(), json!(false));
+                failed(self.not_started(), metadata)
+            }
             Returned::Dropped => failed(self.stopped(), metadata),
             Returned::Panicked => {
                 tracing::error!("the tool panicked");
@@ -140,9 +144,12 @@ impl Run {
     fn timing(&self) -> Timing {
         let (ran, waited) = self.live.clock.read();
         let record = self.live.record();
-        let queued = record
-            .started
-            .map_or(Duration::ZERO, |started| started.since(record.created));
+        // A call that never started was queued until now, unless it was a person that it waited for.
+        let started = record.started.unwrap_or_else(Timestamp::now);
+        let queued = started.since(record.created).saturating_sub(match record.started {
+            Some(_) => Duration::ZERO,
+            None => waited + ran,
+        });
         Timing { queued, waited, ran }
     }
 
@@ -175,6 +182,7 @@ impl Run {
             Refusal::Denied { .. } => EndReason::Denied,
             Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
             Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
+            Refusal::TooManyPrompts { .. } => EndReason::Quota,
             Refusal::Withdrawn => return self.stopped(),
             Refusal::Unavailable | Refusal::Edited => EndReason::Internal,
         };
@@ -201,6 +209,15 @@ impl Run {
     fn stopped(&self) -> Outcome {
         let (reason, error) = stopped(self.live.stop_reason(), self.record.timeout);
         Outcome::Failed { reason, error }
+    }
+
+    /// The end of a call that somebody stopped before its turn came.
+    fn not_started(&self) -> Outcome {
+        let (reason, error) = stopped(self.live.stop_reason(), self.record.timeout);
+        Outcome::Failed {
+            reason,
+            error: format!("{error}; it was still waiting for its turn, and nothing was done"),
+        }
     }
 
     /// Cuts the text for the model, unless the tool pages its own, and stores the whole of what was cut.

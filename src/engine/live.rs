@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::queue::Ticket;
 use super::stdin::Stdin;
 use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
 use crate::telemetry::{CallTrace, Span};
@@ -59,6 +60,10 @@ pub(crate) struct LiveCall {
     pub(crate) id: CallId,
     pub(crate) request_digest: String,
     pub(crate) on_disconnect: OnDisconnect,
+    /// Its place among the calls that run or wait for their turn.
+    pub(super) ticket: Ticket,
+    /// Calls that clients make in its name are ones that it may wait for.
+    pub(super) awaits_clients: AtomicBool,
     pub(crate) clock: Clock,
     /// The trace, from when the call is run.
     pub(crate) trace: OnceLock<CallTrace>,
@@ -83,12 +88,14 @@ pub(crate) struct LiveCall {
 }
 
 impl LiveCall {
-    pub(crate) fn new(record: CallRecord, stop: CancellationToken) -> Self {
+    pub(super) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken) -> Self {
         let (progress, _) = watch::channel(Progress::default());
         Self {
             id: record.id.clone(),
             request_digest: record.request_digest.clone(),
             on_disconnect: record.on_disconnect,
+            ticket,
+            awaits_clients: AtomicBool::new(false),
             clock: Clock::default(),
             trace: OnceLock::new(),
             stdin: OnceLock::new(),
@@ -275,6 +282,8 @@ struct ClockState {
     since: Instant,
     /// Questions that are open; the clock runs when there is none.
     asking: usize,
+    /// The call waits for its turn: that is neither running nor waiting for people.
+    held: bool,
 }
 
 impl Default for Clock {
@@ -284,6 +293,7 @@ impl Default for Clock {
             waited: Duration::ZERO,
             since: Instant::now(),
             asking: 0,
+            held: false,
         };
         Self {
             state: Mutex::new(state),
@@ -296,6 +306,9 @@ impl ClockState {
     fn settle(&mut self) {
         let passed = self.since.elapsed();
         self.since += passed;
+        if self.held {
+            return;
+        }
         if self.asking == 0 {
             self.ran += passed
         } else {
@@ -313,6 +326,13 @@ impl Clock {
         drop(state);
         self.changed.notify_waiters();
         Pause { clock: self }
+    }
+
+    /// Stands still from now on, or goes on.
+    pub(crate) fn hold(&self, held: bool) {
+        let mut state = lock(&self.state);
+        state.settle();
+        state.held = held;
     }
 
     /// Returns the times run and waited so far.

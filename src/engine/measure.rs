@@ -3,11 +3,12 @@
 //! *Invariant:* words and numbers only; nothing here decides, waits or fails.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::live::{LiveCall, lock};
 use super::{AdmitError, Engine, Rank};
 use crate::call::{CallRecord, CallState, Ending, Outcome};
+use crate::permission::Refusal;
 use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
 impl Engine {
@@ -27,14 +28,13 @@ impl Engine {
         let Some(traces) = &self.telemetry.traces else {
             return CallTrace::default();
         };
-        let created = Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default());
         traces.call(&CallFacts {
             tool: &record.tool,
             source: source(rank),
             call: record.id.as_str(),
             session: record.origin.session.as_str(),
             agent: &record.origin.agent,
-            admitted: UNIX_EPOCH + created,
+            admitted: admitted(record),
         })
     }
 
@@ -47,7 +47,7 @@ impl Engine {
     pub(super) fn count_refusal(&self, error: &AdmitError) {
         let limit = match error {
             AdmitError::InputTooLarge { .. } => "limits.max_input_bytes",
-            AdmitError::TooManyCalls { .. } => "limits.max_running_calls",
+            AdmitError::TooManyCalls { key, .. } => key,
             AdmitError::Draining
             | AdmitError::UnknownWorkspace { .. }
             | AdmitError::UnknownAgent { .. }
@@ -58,6 +58,23 @@ impl Engine {
         };
         self.telemetry.metrics.refused(limit);
     }
+}
+
+/// Counts a prompt that was too many.
+pub(super) fn count_prompt(engine: &Engine, refusal: Option<&Refusal>) {
+    if let Some(Refusal::TooManyPrompts { key, .. }) = refusal {
+        engine.telemetry.metrics.refused(key);
+    }
+}
+
+/// Begins the part of a call's trace in which it waits for its turn.
+pub(super) fn waits_for_turn(call: &LiveCall, record: &CallRecord) -> Option<Span> {
+    let trace = call.trace.get()?;
+    Some(trace.part_since("queue", admitted(record)))
+}
+
+fn admitted(record: &CallRecord) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default())
 }
 
 /// Counts a call that has ended.

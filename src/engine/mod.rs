@@ -23,13 +23,16 @@ mod lossy;
 mod measure;
 pub mod outputs;
 mod port;
+mod queue;
 mod recording;
+mod refusal;
 mod registry;
 mod reserve;
 mod row;
 mod run;
 mod stdin;
 pub mod truncate;
+mod turns;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,15 +46,18 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use admit::{AdmitError, Started};
+pub use admit::Started;
 pub use catalog::{Catalog, Contribution, Hold, Offered, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use left::LeftRunning;
 pub use live::Attached;
+pub use queue::RunLimits;
+pub use refusal::AdmitError;
 pub use registry::{Registry, SchemaError};
 pub use stdin::{InputError, InputState, MAX_WAITING_INPUT};
 
 use self::live::{LiveCall, lock};
+use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
     CallId, CallRecord, CallState, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind,
@@ -132,8 +138,8 @@ impl Place {
 /// What one service allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Calls that run or wait at once.
-    pub max_running_calls: usize,
+    /// Calls that run, and that wait for their turn.
+    pub running: RunLimits,
     /// Bytes of one call's input.
     pub max_input_bytes: usize,
     /// Bytes of one call's output.
@@ -167,6 +173,8 @@ pub struct Engine {
     door: Door,
     /// Calls that run in this process, or are about to.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
+    /// Which of them may run.
+    turns: Arc<Turns>,
     /// The last calls of each session; the loop question reads it.
     recent_calls: Mutex<HashMap<SessionId, row::Row>>,
     tasks: TaskTracker,
@@ -207,6 +215,7 @@ impl Engine {
             telemetry,
             door: Door::default(),
             live: Mutex::default(),
+            turns: Turns::new(limits.running),
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
             stop_all: CancellationToken::new(),
@@ -261,6 +270,11 @@ impl Engine {
     /// Returns how many calls run or wait.
     pub fn running(&self) -> usize {
         lock(&self.live).len()
+    }
+
+    /// Returns how many of them wait for their turn.
+    pub fn queued(&self) -> usize {
+        self.turns.waiting()
     }
 
     /// Returns the record of a call, as far as it is known at this moment.
@@ -423,6 +437,7 @@ impl Engine {
             let _calls = lock(&self.live);
             self.draining.store(true, Ordering::Release);
         }
+        self.stop_queued();
         self.tasks.close();
         self.leaving.cancel();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
@@ -432,6 +447,18 @@ impl Engine {
         self.broker.finish().await;
         self.flush_refusals(true);
         self.stop_all.cancel();
+    }
+
+    /// Asks the calls that wait for their turn to stop, because the service does. What calls that run have made goes on
+    /// with them.
+    fn stop_queued(&self) {
+        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
+        let waits = |record: &CallRecord| record.state == CallState::Pending && !record.made_by_call;
+        for call in calls.iter().filter(|call| waits(&call.record())) {
+            if self.turns.is_waiting(call.ticket) {
+                call.stop(EndReason::Drained);
+            }
+        }
     }
 
     /// Asks every call to stop, because the service does.

@@ -129,7 +129,7 @@ impl Port {
         settled(prompt, self.broker.withdraw(prompt, why).await)
     }
 
-    async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    pub(super) async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (tx, rx) = oneshot::channel();
         self.log.send(command(tx)).await.ok()?;
         rx.await.ok()
@@ -381,6 +381,7 @@ impl CallPort for Port {
             return Err(Refusal::Edited);
         }
         let decided = self.decide(&ask).await;
+        measure::count_prompt(&self.engine, decided.as_ref().err());
         if let Some(fact) = recording::of(&decided, &self.record, &self.rights, &ask) {
             self.store.audit(fact);
         }
@@ -399,8 +400,9 @@ impl CallPort for Port {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let make = |request, expires| self.prompt(request, expires);
-                let opened = self.broker.open(request, &self.rights, make).await?;
-                self.wait(opened).await
+                let opened = self.broker.open(request, &self.rights, make).await;
+                measure::count_prompt(&self.engine, opened.as_ref().err());
+                self.wait(opened?).await
             }
         };
         match replied {

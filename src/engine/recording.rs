@@ -81,6 +81,7 @@ pub(super) fn of(decided: &Result<Decided, Refusal>, record: &CallRecord, rights
         Err(Refusal::Denied { .. }) => denied("rule"),
         Err(Refusal::Unattended) => denied("unattended"),
         Err(Refusal::Unavailable) => denied("unavailable"),
+        Err(Refusal::TooManyPrompts { .. }) => denied("too_many_prompts"),
         Err(
             Refusal::Rejected
             | Refusal::Corrected { .. }

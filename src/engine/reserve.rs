@@ -5,20 +5,23 @@
 //! nothing behind.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::Engine;
-use super::admit::{AdmitError, Started};
+use super::admit::Started;
 use super::lineage;
 use super::live::{Attached, LiveCall, lock};
-use crate::call::{CallId, CallRecord};
+use super::turns::{Above, Turn};
+use super::{AdmitError, Engine};
+use crate::call::{CallId, CallRecord, Queued};
 
 /// The id of a call that is about to be recorded.
 pub(super) struct Reservation {
     engine: Arc<Engine>,
     live: Arc<LiveCall>,
+    /// None once the call is there.
+    turn: Option<Turn>,
     /// From the beginning, so that another client of the same call cannot be the last one that leaves.
     _attached: Attached,
-    is_kept: bool,
 }
 
 /// What became of the wish to have an id.
@@ -34,16 +37,20 @@ impl Reservation {
         &self.live
     }
 
-    /// Notes that the call has come into being.
-    pub(super) fn keep(mut self) -> Attached {
-        self.is_kept = true;
-        self.live.attach()
+    /// Returns what the call waits for before it may run, if it must.
+    pub(super) fn queued(&mut self) -> Option<Queued> {
+        self.turn.as_mut().and_then(Turn::queued)
+    }
+
+    /// Notes that the call has come into being. What is returned with it is to be kept until its tool is done.
+    pub(super) fn keep(mut self) -> (Attached, Option<Turn>) {
+        (self.live.attach(), self.turn.take())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.is_kept {
+        if self.turn.is_none() {
             return;
         }
         lock(&self.engine.live).remove(&self.live.id);
@@ -60,17 +67,18 @@ impl Engine {
         self: &Arc<Self>,
         record: CallRecord,
         parent: Option<&CallRecord>,
+        bytes: usize,
     ) -> Result<Claim, AdmitError> {
         loop {
             if let Some(started) = self.attach_live(&record.id, &record.request_digest).await? {
                 return Ok(Claim::Attached(started));
             }
-            if let Some(live) = self.reserve(&record, parent)? {
+            if let Some((live, turn)) = self.reserve(&record, parent, bytes)? {
                 return Ok(Claim::Reserved(Reservation {
                     engine: self.clone(),
+                    turn: Some(turn),
                     _attached: live.attach(),
                     live,
-                    is_kept: false,
                 }));
             }
         }
@@ -97,8 +105,13 @@ impl Engine {
         }
     }
 
-    /// Takes the id for a call that is about to be recorded; `None` if another one came first.
-    fn reserve(&self, record: &CallRecord, parent: Option<&CallRecord>) -> Result<Option<Arc<LiveCall>>, AdmitError> {
+    /// Takes the id and a place for a call that is about to be recorded; `None` if another one came first.
+    fn reserve(
+        &self,
+        record: &CallRecord,
+        parent: Option<&CallRecord>,
+        bytes: usize,
+    ) -> Result<Option<(Arc<LiveCall>, Turn)>, AdmitError> {
         let mut calls = lock(&self.live);
         // Under the lock: a call is either here when the drain or the end of its task looks, or refused.
         if self.is_draining() {
@@ -116,13 +129,17 @@ impl Engine {
                 return Err(AdmitError::TaskEnded(parent.id.clone()));
             }
         }
-        if calls.len() >= self.limits.max_running_calls {
-            return Err(AdmitError::TooManyCalls {
-                limit: self.limits.max_running_calls,
-            });
-        }
-        let live = Arc::new(LiveCall::new(record.clone(), self.stop_all.child_token()));
+        let above = parent.and_then(|parent| calls.get(&parent.id));
+        let above = match above {
+            Some(above) if record.made_by_call => Above::Made(above.ticket),
+            Some(above) if above.awaits_clients.load(Ordering::Acquire) => Above::Waits(above.ticket),
+            Some(_) | None => Above::Nobody,
+        };
+        let turn = self.turns.enter(&record.origin, bytes, above);
+        let turn = turn.map_err(|full| AdmitError::too_many(full.limit, self.limits.running.most(full.limit)))?;
+        let live = LiveCall::new(record.clone(), turn.ticket(), self.stop_all.child_token());
+        let live = Arc::new(live);
         calls.insert(record.id.clone(), live.clone());
-        Ok(Some(live))
+        Ok(Some((live, turn)))
     }
 }

@@ -15,8 +15,9 @@ use super::lossy::{self};
 use super::port::Port;
 use super::registry::{Entry, Registry};
 use super::truncate::{self};
+use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, Place, STOP_GRACE, edit, input, lineage};
+use super::{Engine, Place, STOP_GRACE, edit, input, lineage, measure};
 use crate::call::{
     Ask, CallEvent, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp, ToolOutput,
     json_map,
@@ -41,6 +42,8 @@ pub(super) struct Run {
     pub(super) registry: Arc<Registry>,
     entry: Entry,
     pub(super) rights: Rights,
+    /// Kept until the tool is done.
+    turn: Option<Turn>,
     /// The input with its keys in the order in which they were written, which is known until a restart: some tools show
     /// it as they get it.
     written: Option<Value>,
@@ -53,6 +56,8 @@ pub(super) enum Returned {
     /// It refused to go on with a third identical call.
     DoomLoop(Refusal),
     Panicked,
+    /// It was stopped before its turn came.
+    NotStarted,
     /// It did not come back in the grace after it was asked to stop.
     Dropped,
 }
@@ -75,8 +80,15 @@ impl Run {
             registry,
             entry,
             rights,
+            turn: None,
             written: None,
         }
+    }
+
+    /// Lets the call run when its turn comes, and keeps that until it is done.
+    pub(super) fn in_turn(mut self, turn: Option<Turn>) -> Self {
+        self.turn = turn;
+        self
     }
 
     /// Gives the input as it was written to the tool, in the place of its canonical form.
@@ -139,7 +151,7 @@ impl Run {
         Box::pin(work.instrument(span))
     }
 
-    async fn execute(self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
+    async fn execute(mut self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
         let record = Arc::new(self.record.clone());
         let port = Arc::new(Port {
             engine: self.engine.clone(),
@@ -156,7 +168,11 @@ impl Run {
             editable: self.entry.tool.is_editable() && self.record.original.is_none(),
             edit: Mutex::default(),
         });
-        let mut returned = self.supervise(&port, asks_first).await;
+        let mut turn = self.turn.take();
+        let mut returned = match self.wait_for_turn(turn.as_mut(), &port, asks_first).await {
+            Ok(()) => self.supervise(&port, asks_first).await,
+            Err(stopped) => stopped,
+        };
         if self.record.tool == lineage::TASK {
             self.engine.stop_below(&self.live).await;
         }
@@ -184,6 +200,8 @@ impl Run {
         if let Outcome::Failed { error, .. } = &mut ending.outcome {
             self.engine.redactor.string(error);
         }
+        // Who sees the end may count on the room.
+        drop(turn);
         let _ = log
             .send(Command::End {
                 ending: Box::new(ending),
@@ -202,6 +220,25 @@ impl Run {
             .attachments
             .iter_mut()
             .for_each(|attachment| redactor.attachment(attachment));
+    }
+
+    /// Waits until the call may run; from then on it counts as running, and its time runs.
+    async fn wait_for_turn(&self, turn: Option<&mut Turn>, port: &Port, asks_first: bool) -> Result<(), Returned> {
+        let _part = measure::waits_for_turn(&self.live, &self.record);
+        if let Some(turn) = turn
+            && turn.queued().is_some()
+        {
+            tokio::select! {
+                biased;
+                () = self.live.stopping().cancelled() => return Err(Returned::NotStarted),
+                () = turn.comes() => {}
+            }
+        }
+        self.live.clock.hold(false);
+        if asks_first || self.record.started.is_some() {
+            return Ok(());
+        }
+        record_start(port).await
     }
 
     /// Runs the tool until it returns, or until it was asked to stop and a grace has passed.
@@ -240,6 +277,7 @@ impl Run {
             Returned::Output(_)
             | Returned::Error(_)
             | Returned::DoomLoop(_)
+            | Returned::NotStarted
             | Returned::Panicked
             | Returned::Dropped => {
                 let fault = "the tool went on though its input was replaced";
@@ -309,7 +347,9 @@ impl Run {
             if let Err(refusal) = port.ask(self.loop_question(&input)).await {
                 return Returned::DoomLoop(refusal);
             }
-            let _ = port.log.send(Command::Running { title: String::new() }).await;
+            if let Err(returned) = record_start(&port).await {
+                return returned;
+            }
         }
         let origin = Arc::new(self.record.origin.clone());
         let stopping = self.live.stopping().clone();
@@ -338,6 +378,16 @@ impl Run {
             metadata: json_map([("tool", json!(self.record.tool)), ("input", input.clone())]),
             ..Ask::default()
         }
+    }
+}
+
+/// Records that the tool starts. Without that a call that has done something would be taken for one that has not.
+async fn record_start(port: &Port) -> Result<(), Returned> {
+    match port.tell(|stored| Command::Running { stored }).await {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(Returned::Error(ToolError::Internal(
+            "it could not be recorded that the call starts".into(),
+        ))),
     }
 }
 

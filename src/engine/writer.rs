@@ -51,8 +51,8 @@ const LATER: Duration = Duration::from_secs(5);
 
 /// What the writer is told.
 pub(crate) enum Command {
-    /// The tool starts.
-    Running { title: String },
+    /// The tool starts; answered with whether that is durable: what is recorded as not started has done nothing.
+    Running { stored: oneshot::Sender<bool> },
     /// Title or metadata changed.
     Metadata { title: Option<String>, patch: JsonMap },
     /// Output to store; answered once it is stored.
@@ -177,13 +177,13 @@ impl LogWriter {
     /// Handles a command; true after the end.
     async fn handle(&mut self, command: Command) -> bool {
         match command {
-            Command::Running { title } => {
+            Command::Running { stored } => {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
-                self.record.title.clone_from(&title);
-                let running = running(&self.record, title, &self.redactor);
-                self.append(vec![running]).await;
+                let running = running(&self.record, self.record.title.clone(), &self.redactor);
+                let durable = self.append(vec![running]).await;
                 self.announce_state();
+                let _ = stored.send(durable);
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
             Command::Output { bytes, stored } => {

@@ -14,7 +14,7 @@ use tonic::metadata::MetadataMap;
 use super::convert::{self, duration, int, int32, timestamp};
 use super::proto::{self, call_event::Event};
 use super::status;
-use crate::call::{CallId, EventKind, Timestamp};
+use crate::call::{CallId, EventKind, Queued, Timestamp};
 use crate::engine::{Attached, Cursor, Item};
 use crate::permission::broker::Broker;
 
@@ -132,7 +132,18 @@ fn to_event(id: &CallId, item: Item, broker: &Broker) -> proto::CallEvent {
 
 fn to_kind(kind: &EventKind, data: Bytes, broker: &Broker) -> Event {
     match kind.clone() {
-        EventKind::Pending { tool, requested_tool } => Event::Pending(proto::CallPending { tool, requested_tool }),
+        EventKind::Pending {
+            tool,
+            requested_tool,
+            queued,
+        } => Event::Pending(proto::CallPending {
+            tool,
+            requested_tool,
+            queued: queued.map(|Queued { limit, ahead }| proto::CallQueued {
+                limit,
+                ahead: i32::try_from(ahead).unwrap_or(i32::MAX),
+            }),
+        }),
         EventKind::Running {
             input_json,
             input_digest,

@@ -43,15 +43,29 @@ impl InfoService for Info {
             .first()
             .map(|place| place.truncation)
             .unwrap_or_default();
+        let (traffic, prompts) = (self.0.traffic.limits(), engine.broker().policy());
+        let wide = |count: u32| int32(count as usize);
         let limits = Limits {
-            max_running_calls: int32(allowed.max_running_calls),
+            max_running_calls: int32(allowed.running.max_running),
+            max_running_calls_per_workspace: allowed.running.max_per_workspace.map(int32),
+            max_running_calls_per_session: allowed.running.max_per_session.map(int32),
+            max_running_calls_per_principal: allowed.running.max_per_principal.map(int32),
+            max_queued_calls: int32(allowed.running.max_queued),
+            max_queued_bytes: int(allowed.running.max_queued_bytes as u64),
+            max_requests_per_second: traffic.requests_per_second.map(wide),
+            max_request_burst: traffic.request_burst.map(wide),
+            max_streams: int32(traffic.streams),
+            max_streams_per_principal: traffic.streams_per_principal.map(int32),
+            max_streams_per_connection: wide(traffic.streams_per_connection),
+            max_open_prompts: int32(prompts.max_open),
+            max_open_prompts_per_session: prompts.max_open_per_session.map(int32),
             max_input_bytes: int(allowed.max_input_bytes as u64),
             max_output_bytes: int(allowed.max_output_bytes),
             max_message_bytes: int(self.0.max_message_bytes as u64),
             truncate_lines: int32(truncation.max_lines),
             truncate_bytes: int32(truncation.max_bytes),
             heartbeat: Some(duration(self.0.heartbeat)),
-            prompt_timeout: engine.broker().policy().timeout.map(duration),
+            prompt_timeout: prompts.timeout.map(duration),
             output_retention: Some(duration(self.0.output_retention)),
             call_retention: Some(duration(self.0.call_retention)),
         };
@@ -64,6 +78,7 @@ impl InfoService for Info {
             sandbox: in_force(&self.0.sandbox).into(),
             sandbox_info: Some(sandbox_info(&self.0.sandbox)),
             running_calls: int32(engine.running()),
+            queued_calls: int32(engine.queued()),
         }))
     }
 }

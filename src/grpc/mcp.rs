@@ -30,6 +30,7 @@ use tonic::body::Body;
 use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
 use self::handler::Handler;
@@ -63,7 +64,7 @@ pub(crate) struct McpLayer(Gate<Mcp>);
 impl McpLayer {
     /// Makes the service, which ends when the streams of the server do.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let gate = GateLayer::refusing(shared.authenticator.clone(), refused);
+        let gate = GateLayer::refusing(shared.authenticator.clone(), shared.traffic.clone(), refused);
         Self(gate.layer(Mcp::new(shared)))
     }
 
@@ -285,9 +286,16 @@ fn refused(status: Status) -> Response<Body> {
         Code::NotFound => StatusCode::NOT_FOUND,
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let mut response = plain(code, &format!("{}\n", status.message()));
+    let retry = status.get_details_retry_info().and_then(|retry| retry.retry_delay);
+    if let Some(wait) = retry {
+        // In whole seconds, and never too early.
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
     if code == StatusCode::UNAUTHORIZED {
         let bearer = HeaderValue::from_static("Bearer realm=\"toolgate\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, bearer);

@@ -47,7 +47,7 @@ impl MeasureLayer {
 }
 
 /// Returns the RPCs of encoded descriptors, and whether they stream. What cannot be read has none: then all are `other`.
-fn names(descriptors: &[u8]) -> BTreeSet<(String, bool)> {
+pub(super) fn names(descriptors: &[u8]) -> BTreeSet<(String, bool)> {
     let files = FileDescriptorSet::decode(descriptors).unwrap_or_default().file;
     let methods = files.into_iter().flat_map(|file| {
         let package = file.package().to_owned();

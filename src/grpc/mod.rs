@@ -17,6 +17,7 @@ pub mod proto;
 mod session_service;
 mod status;
 mod tool_service;
+pub mod traffic;
 mod values;
 
 use std::path::PathBuf;
@@ -47,14 +48,11 @@ use self::proto::output_service_server::OutputServiceServer;
 use self::proto::permission_service_server::PermissionServiceServer;
 use self::proto::session_service_server::SessionServiceServer;
 use self::proto::tool_service_server::ToolServiceServer;
+use self::traffic::Traffic;
 use crate::call::Timestamp;
 use crate::engine::Engine;
 use crate::hosted::Hosts;
 use crate::telemetry::Telemetry;
-
-/// The largest gRPC message that is accepted, unless the limit on a call's input asks for more. It is well above that
-/// limit, so that a large input gets an error that says what to do.
-pub const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// The longest silence on a stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -89,6 +87,8 @@ pub struct Shared {
     pub console: bool,
     /// Knows who may call.
     pub authenticator: Arc<Authenticator>,
+    /// Knows how much may come from whom.
+    pub traffic: Arc<Traffic>,
     /// When this run began.
     pub started: Timestamp,
     /// What confines programs.
@@ -168,6 +168,7 @@ pub struct Services {
     origins: Arc<[String]>,
     console: bool,
     authenticator: Arc<Authenticator>,
+    traffic: Arc<Traffic>,
 }
 
 impl Services {
@@ -181,6 +182,7 @@ impl Services {
             origins: shared.origins.clone(),
             console: shared.console,
             authenticator: shared.authenticator.clone(),
+            traffic: shared.traffic.clone(),
             mcp: McpLayer::new(shared.clone()),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
@@ -220,7 +222,7 @@ impl Services {
             listed: self.origins.clone(),
             console: self.console,
         });
-        let router = server()
+        let router = server(self.traffic.limits().streams_per_connection)
             .layer(only_origins)
             .layer(cors(&self.origins))
             // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
@@ -228,7 +230,7 @@ impl Services {
             .layer(self.mcp.clone())
             .layer(tonic_web::GrpcWebLayer::new())
             .layer(self.measure)
-            .layer(GateLayer::new(self.authenticator))
+            .layer(GateLayer::new(self.authenticator, self.traffic))
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
         match listener {
@@ -248,8 +250,9 @@ impl Services {
     }
 }
 
-fn server() -> Server {
+fn server(streams_per_connection: u32) -> Server {
     Server::builder()
+        .max_concurrent_streams(streams_per_connection)
         .accept_http1(true)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

@@ -15,6 +15,9 @@ use crate::store::StoreError;
 
 const DOMAIN: &str = "toolgate";
 
+/// After how long to look again for room that a call, a stream or a prompt may leave at any moment.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
 /// The text for whoever answers a prompt of a call in its own name.
 pub(crate) const SELF_APPROVAL: &str =
     "this call is made in your own name, so somebody else has to answer (permission.self_approval)";
@@ -46,6 +49,24 @@ pub(crate) fn precondition(reason: &str, subject: &str, problem: impl Into<Strin
     let mut details = details(reason);
     details.add_precondition_failure_violation(reason, subject, problem.clone());
     Status::with_error_details(Code::FailedPrecondition, problem, details)
+}
+
+/// Details of a refusal for a limit; `key` is its name in the configuration.
+fn quota(reason: &str, key: &str, limit: u64, problem: &str) -> ErrorDetails {
+    let mut details = ErrorDetails::new();
+    let metadata = [("limit", key.to_owned()), ("value", limit.to_string())];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+    details.set_error_info(reason, DOMAIN, HashMap::from(metadata));
+    details.add_quota_failure_violation(key, problem);
+    details
+}
+
+/// A limit is reached that has room again after some time.
+pub(crate) fn exhausted(reason: &str, key: &str, limit: u64, retry: Duration, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = quota(reason, key, limit, &problem);
+    details.set_retry_info(Some(retry));
+    Status::with_error_details(Code::ResourceExhausted, problem, details)
 }
 
 /// The service is stopping.
@@ -81,6 +102,7 @@ pub(crate) fn host(error: &HostError) -> Status {
         HostError::TooMany { .. } => {
             let mut details = details("TOO_MANY_HOSTS");
             details.set_retry_info(Some(Duration::from_secs(10)));
+            details.add_quota_failure_violation("hosts", error.to_string());
             Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
         }
         HostError::Gone => replaced(),
@@ -145,7 +167,9 @@ pub(crate) fn store(error: StoreError) -> Status {
         StoreError::Conflict(problem) => precondition("CONFLICT", "resource", problem),
         StoreError::Full(problem) => {
             let text = format!("no space left: {problem}");
-            Status::with_error_details(Code::ResourceExhausted, text, details("STORAGE_FULL"))
+            let mut details = details("STORAGE_FULL");
+            details.add_quota_failure_violation("storage", problem);
+            Status::with_error_details(Code::ResourceExhausted, text, details)
         }
         StoreError::Failed { .. } => internal("the store failed", &error),
     }
@@ -169,18 +193,12 @@ pub(crate) fn admit(error: AdmitError) -> Status {
             details.set_resource_info("call", id.as_str(), "", message.clone());
             Status::with_error_details(Code::AlreadyExists, message, details)
         }
-        AdmitError::InputTooLarge { .. } => {
-            let mut details = details("INPUT_TOO_LARGE");
+        AdmitError::InputTooLarge { limit, .. } => {
+            let mut details = quota("INPUT_TOO_LARGE", "limits.max_input_bytes", limit as u64, &message);
             details.add_bad_request_violation("input_json", message.clone());
-            details.add_quota_failure_violation("limits.max_input_bytes", message.clone());
             Status::with_error_details(Code::ResourceExhausted, message, details)
         }
-        AdmitError::TooManyCalls { .. } => {
-            let mut details = details("TOO_MANY_CALLS");
-            details.set_retry_info(Some(Duration::from_secs(1)));
-            details.add_quota_failure_violation("limits.max_running_calls", message.clone());
-            Status::with_error_details(Code::ResourceExhausted, message, details)
-        }
+        AdmitError::TooManyCalls { key, limit, .. } => exhausted("TOO_MANY_CALLS", key, limit as u64, SOON, message),
         AdmitError::Store(error) => store(error),
     }
 }

@@ -212,6 +212,7 @@ impl Broker {
         if !is_attended {
             return Err(Refusal::Unattended);
         }
+        self.check_room(&prompt)?;
         let (broker, rights, id) = (self.clone(), rights.clone(), prompt.id.clone());
         let opening = async move {
             let _gate = gate;
@@ -220,6 +221,25 @@ impl Broker {
         };
         let opened = self.to_its_end(opening).await;
         opened.map_err(|error| unavailable(&id, &error))
+    }
+
+    /// Refuses a prompt that would be too many. What an earlier run left open counts too. The gate is passed.
+    fn check_room(&self, prompt: &Prompt) -> Result<(), Refusal> {
+        let state = self.state();
+        let limit = self.policy.max_open;
+        if state.waiting.len() >= limit {
+            let key = "limits.max_open_prompts";
+            return Err(Refusal::TooManyPrompts { key, limit });
+        }
+        let Some(limit) = self.policy.max_open_per_session else {
+            return Ok(());
+        };
+        let is_of_session = |waiting: &&Waiting| waiting.prompt.session == prompt.session;
+        if state.waiting.values().filter(is_of_session).count() >= limit {
+            let key = "limits.max_open_prompts_per_session";
+            return Err(Refusal::TooManyPrompts { key, limit });
+        }
+        Ok(())
     }
 
     /// Passes the gate and does `change` to its end, even if the future that waits for it is dropped: a client may be

@@ -9,12 +9,27 @@ use std::time::Duration;
 use crate::call::{Origin, Principal, Prompt, PromptId, Reply, Rule, SessionId};
 
 /// What happens to prompts when nobody answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptPolicy {
     /// How long a prompt waits; for ever if none.
     pub timeout: Option<Duration>,
     /// What happens while no approver is connected.
     pub unattended: Unattended,
+    /// Prompts that may be open at once.
+    pub max_open: usize,
+    /// Those of one session.
+    pub max_open_per_session: Option<usize>,
+}
+
+impl Default for PromptPolicy {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            unattended: Unattended::default(),
+            max_open: usize::MAX,
+            max_open_per_session: None,
+        }
+    }
 }
 
 /// What happens to prompts that no approver sees.

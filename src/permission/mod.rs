@@ -49,6 +49,17 @@ pub enum Refusal {
     /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
     #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
     Unattended,
+    /// Too many prompts wait for an answer.
+    #[error(
+        "This tool call needs a person's answer, and {limit} prompts are waiting for one already, which is as many as \
+         {key} allows. Go on without it, or try again when some of them have been answered."
+    )]
+    TooManyPrompts {
+        /// The limit, as the configuration names it.
+        key: &'static str,
+        /// Its value.
+        limit: usize,
+    },
     /// A person put another input in the place of the call's: the tool runs anew with that one. No model reads this.
     #[error("The user replaced the input of this tool call.")]
     Edited,

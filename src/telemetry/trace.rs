@@ -89,10 +89,6 @@ impl Traces {
             ])
             .start_with_context(&self.tracer, &parent);
         let context = parent.with_span(span);
-        // It is over: whoever traces the call has just taken it up.
-        SpanBuilder::from_name("queue")
-            .with_start_time(facts.admitted)
-            .start_with_context(&self.tracer, &context);
         CallTrace(Some(Arc::new(Traced {
             tracer: self.tracer.clone(),
             context,
@@ -162,6 +158,16 @@ struct Traced {
 pub struct CallTrace(Option<Arc<Traced>>);
 
 impl CallTrace {
+    /// Begins a part of the call that goes on since an earlier moment.
+    pub fn part_since(&self, name: &'static str, from: SystemTime) -> Span {
+        let begin = |traced: &Traced| {
+            SpanBuilder::from_name(name)
+                .with_start_time(from)
+                .start_with_context(&traced.tracer, &traced.context)
+        };
+        Span(self.0.as_deref().map(begin))
+    }
+
     /// Begins a part of the call, which ends when the guard is dropped.
     pub fn part(&self, name: &'static str) -> Span {
         let traced = self.0.as_deref();

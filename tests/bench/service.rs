@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
-use toolgate::grpc::MAX_MESSAGE_BYTES;
+use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
 use toolgate::grpc::proto::call_event::Event;
 use toolgate::grpc::proto::execute_tool_request::Arguments;
 use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
@@ -179,7 +179,7 @@ impl Service {
 
 /// Makes a client for calls.
 pub(crate) fn tools(channel: Channel) -> ToolServiceClient<Channel> {
-    ToolServiceClient::new(channel).max_decoding_message_size(2 * MAX_MESSAGE_BYTES)
+    ToolServiceClient::new(channel).max_decoding_message_size(2 * DEFAULT_MESSAGE_BYTES)
 }
 
 /// What a process occupies, in bytes.

@@ -461,7 +461,8 @@ fn a_page_token_of_the_tool_list_cannot_overflow() {
 #[test]
 fn too_large_and_too_many() {
     test(async {
-        let server = Server::with(Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2")).await;
+        let setup = Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2");
+        let server = Server::with(setup.env("TOOLGATE_LIMITS_MAX_QUEUED_CALLS", "0")).await;
         let limits = server
             .info()
             .get_server_info(GetServerInfoRequest {})

@@ -29,6 +29,7 @@ mod hooks;
 mod hostile;
 mod hosts;
 mod interactive;
+mod limits;
 mod lsp;
 mod mcp;
 mod mcp_server;

@@ -1,6 +1,6 @@
 //! What the messages look like as JSON.
 
-use crate::grpc::proto::{CallHeartbeat, CallMetadata, CallOutput, CallPending, PromptEnded, TodosUpdated};
+use crate::grpc::proto::{CallHeartbeat, CallMetadata, CallOutput, CallPending, CallQueued, PromptEnded, TodosUpdated};
 
 use super::*;
 
@@ -32,8 +32,24 @@ fn events_have_the_names_of_the_contract() {
         E::Pending(CallPending {
             tool: "invalid".into(),
             requested_tool: "x".into(),
+            queued: None,
         }),
         json!({ "pending": { "tool": "invalid", "requested_tool": "x" } }),
+    );
+    check(
+        E::Pending(CallPending {
+            tool: "bash".into(),
+            requested_tool: "bash".into(),
+            queued: Some(CallQueued {
+                limit: "limits.max_running_calls".into(),
+                ahead: 2,
+            }),
+        }),
+        json!({ "pending": {
+            "tool": "bash",
+            "requested_tool": "bash",
+            "queued": { "limit": "limits.max_running_calls", "ahead": 2 },
+        } }),
     );
     check(
         E::Metadata(CallMetadata {

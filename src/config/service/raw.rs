@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::auth::{RawAuth, RawTls};
+use super::limits::RawLimits;
 
 /// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -84,24 +85,6 @@ pub struct RawWorkspace {
     /// Whether code that the project brings is run here.
     #[serde(default)]
     pub trust: Option<bool>,
-}
-
-/// The part `limits`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawLimits {
-    /// Calls that run at the same time.
-    pub max_running_calls: Option<u32>,
-    /// Size of one call's input.
-    pub max_input_bytes: Option<RawSize>,
-    /// Size of one call's stored output.
-    pub max_output_bytes: Option<RawSize>,
-    /// Size of all stored outputs together.
-    pub max_total_output_bytes: Option<RawSize>,
-    /// Size of what is kept of the files of one call, so that it can be reverted.
-    pub max_undo_bytes: Option<RawSize>,
-    /// Free space that storing outputs leaves on the disk.
-    pub min_free_bytes: Option<RawSize>,
 }
 
 /// A size: an integer, or a text such as `8MiB`.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::variables;
 use super::{
-    AuthConfig, Config, LimitsConfig, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig,
-    RawSize, RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+    AuthConfig, Config, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig, RawSize,
+    RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -281,7 +281,7 @@ impl<'a> Pick<'a> {
         self.value(key, get, |on, _| Ok(*on), || false, bool::to_string)
     }
 
-    fn size(
+    pub(super) fn size(
         &mut self,
         key: &str,
         get: impl Fn(&RawConfig) -> &Option<RawSize>,
@@ -381,44 +381,6 @@ impl<'a> Pick<'a> {
         let shown: Vec<String> = shown.collect();
         self.note("workspaces", shown.join(","), source);
         Ok(workspaces)
-    }
-
-    fn limits(&mut self) -> Result<LimitsConfig, ConfigError> {
-        let positive = |count: &u32, _: &Path| match count {
-            0 => Err("expected a positive number, found 0".to_owned()),
-            count => Ok(*count),
-        };
-        let limits = LimitsConfig {
-            max_running_calls: self.value(
-                "limits.max_running_calls",
-                |raw| &raw.limits.max_running_calls,
-                positive,
-                || 1000,
-                u32::to_string,
-            )?,
-            max_input_bytes: self.size("limits.max_input_bytes", |raw| &raw.limits.max_input_bytes, 2 << 20)?,
-            max_output_bytes: self.size("limits.max_output_bytes", |raw| &raw.limits.max_output_bytes, 1 << 30)?,
-            max_total_output_bytes: self.size(
-                "limits.max_total_output_bytes",
-                |raw| &raw.limits.max_total_output_bytes,
-                16 << 30,
-            )?,
-            max_undo_bytes: self.size("limits.max_undo_bytes", |raw| &raw.limits.max_undo_bytes, 64 << 20)?,
-            min_free_bytes: self.size("limits.min_free_bytes", |raw| &raw.limits.min_free_bytes, 256 << 20)?,
-        };
-        if limits.max_total_output_bytes < limits.max_output_bytes {
-            let message = format!(
-                "expected at least limits.max_output_bytes, {}, found {}",
-                units::show_size(limits.max_output_bytes),
-                units::show_size(limits.max_total_output_bytes)
-            );
-            return Err(self.conflict(
-                "limits.max_total_output_bytes",
-                |raw| &raw.limits.max_total_output_bytes,
-                message,
-            ));
-        }
-        Ok(limits)
     }
 
     fn permission(&mut self, is_local: bool, auth: &AuthConfig) -> Result<PermissionConfig, ConfigError> {

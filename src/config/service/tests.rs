@@ -82,6 +82,19 @@ unix = "none"
 origins = ["HTTP://localhost:3000"]
 [limits]
 max_running_calls = 5
+max_running_calls_per_workspace = 4
+max_running_calls_per_session = 3
+max_running_calls_per_principal = 2
+max_queued_calls = 0
+max_queued_bytes = "2KiB"
+max_requests_per_second = 100
+max_request_burst = 200
+max_streams = 50
+max_streams_per_principal = 40
+max_streams_per_connection = 30
+max_message_bytes = "1MiB"
+max_open_prompts = 20
+max_open_prompts_per_session = 10
 max_input_bytes = 1024
 max_output_bytes = "2MiB"
 max_total_output_bytes = "1GiB"
@@ -142,6 +155,9 @@ trust = false
     assert_eq!(config.listen.unix, None);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert!(config.console);
+    assert_eq!(config.limits.max_queued_calls, 0);
+    assert_eq!(config.limits.max_requests_per_second, Some(100));
+    assert_eq!(config.limits.max_message_bytes, 1 << 20);
     assert_eq!(config.limits.max_output_bytes, 2 << 20);
     assert_eq!(config.limits.max_undo_bytes, 3 << 20);
     assert_eq!(config.limits.min_free_bytes, 1 << 20);
@@ -206,6 +222,19 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LISTEN_ORIGINS", "https://a.example, http://b"),
         ("TOOLGATE_WORKSPACES", "a=/a, b=/b"),
         ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1"),
+        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS_PER_WORKSPACE", "1"),
+        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS_PER_SESSION", "1"),
+        ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS_PER_PRINCIPAL", "1"),
+        ("TOOLGATE_LIMITS_MAX_QUEUED_CALLS", "1"),
+        ("TOOLGATE_LIMITS_MAX_QUEUED_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MAX_REQUESTS_PER_SECOND", "1"),
+        ("TOOLGATE_LIMITS_MAX_REQUEST_BURST", "1"),
+        ("TOOLGATE_LIMITS_MAX_STREAMS", "1"),
+        ("TOOLGATE_LIMITS_MAX_STREAMS_PER_PRINCIPAL", "1"),
+        ("TOOLGATE_LIMITS_MAX_STREAMS_PER_CONNECTION", "1"),
+        ("TOOLGATE_LIMITS_MAX_MESSAGE_BYTES", "1"),
+        ("TOOLGATE_LIMITS_MAX_OPEN_PROMPTS", "1"),
+        ("TOOLGATE_LIMITS_MAX_OPEN_PROMPTS_PER_SESSION", "1"),
         ("TOOLGATE_LIMITS_MAX_INPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_OUTPUT_BYTES", "1"),
         ("TOOLGATE_LIMITS_MAX_TOTAL_OUTPUT_BYTES", "1"),
@@ -430,11 +459,39 @@ fn errors_name_file_line_key_and_expectation() {
         ),
         (
             "[limits]\nmax_running_calls = 0",
-            &["limits.max_running_calls", "positive"],
+            &["limits.max_running_calls", "from 1 to 1000000, found 0"],
+        ),
+        (
+            "[limits]\nmax_queued_calls = -1",
+            &["line 2", "limits.max_queued_calls", "from 0 to 1000000, found -1"],
+        ),
+        (
+            "[limits]\nmax_streams = 1000001",
+            &["limits.max_streams", "from 1 to 1000000"],
+        ),
+        (
+            "[limits]\nmax_running_calls_per_session = 0",
+            &["limits.max_running_calls_per_session", "from 1 to 1000000"],
+        ),
+        (
+            "[limits]\nmax_request_burst = 5",
+            &["limits.max_request_burst", "limits.max_requests_per_second"],
+        ),
+        (
+            "[limits]\nmax_message_bytes = \"1MiB\"",
+            &["limits.max_message_bytes", "limits.max_input_bytes, 2MiB"],
+        ),
+        (
+            "[limits]\nmax_queued_bytes = \"1MiB\"",
+            &["limits.max_queued_bytes", "limits.max_input_bytes, 2MiB"],
+        ),
+        (
+            "[limits]\nmax_input_bytes = \"3GiB\"",
+            &["line 2", "limits.max_input_bytes", "at most 2147483647B"],
         ),
         (
             "[limits]\nmax_running_calls = \"x\"",
-            &["line 2", "limits.max_running_calls", "expected u32"],
+            &["line 2", "limits.max_running_calls", "expected i64"],
         ),
         (
             "[limits]\nmax_total_output_bytes = 1",

@@ -19,6 +19,7 @@ pub(super) fn name_of(key: &str) -> String {
 /// Reads all variables.
 pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     let text = |key: &str| env.get(&name_of(key)).map(str::to_owned);
+    let count = |key: &str| parsed(env, key, "a number");
     let size = |key: &str| text(key).map(RawSize::Text);
     let list = |key: &str| -> Option<Vec<String>> {
         text(key).map(|list| list.split(',').map(|one| one.trim().to_owned()).collect())
@@ -60,7 +61,20 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
         },
         workspaces: workspaces(env)?,
         limits: RawLimits {
-            max_running_calls: parsed(env, "limits.max_running_calls", "a number")?,
+            max_running_calls: count("limits.max_running_calls")?,
+            max_running_calls_per_workspace: count("limits.max_running_calls_per_workspace")?,
+            max_running_calls_per_session: count("limits.max_running_calls_per_session")?,
+            max_running_calls_per_principal: count("limits.max_running_calls_per_principal")?,
+            max_queued_calls: count("limits.max_queued_calls")?,
+            max_queued_bytes: size("limits.max_queued_bytes"),
+            max_requests_per_second: count("limits.max_requests_per_second")?,
+            max_request_burst: count("limits.max_request_burst")?,
+            max_streams: count("limits.max_streams")?,
+            max_streams_per_principal: count("limits.max_streams_per_principal")?,
+            max_streams_per_connection: count("limits.max_streams_per_connection")?,
+            max_message_bytes: size("limits.max_message_bytes"),
+            max_open_prompts: count("limits.max_open_prompts")?,
+            max_open_prompts_per_session: count("limits.max_open_prompts_per_session")?,
             max_input_bytes: size("limits.max_input_bytes"),
             max_output_bytes: size("limits.max_output_bytes"),
             max_total_output_bytes: size("limits.max_total_output_bytes"),

@@ -18,6 +18,7 @@ use tower::{Layer, Service};
 
 use super::Authenticator;
 use super::caller::Caller;
+use crate::grpc::traffic::{Counted, Stream, Traffic};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -28,18 +29,23 @@ type Refuse = fn(Status) -> Response<Body>;
 #[derive(Clone)]
 pub(crate) struct GateLayer {
     authenticator: Arc<Authenticator>,
+    traffic: Arc<Traffic>,
     refuse: Refuse,
 }
 
 impl GateLayer {
     /// Makes the gate of gRPC services.
-    pub(crate) fn new(authenticator: Arc<Authenticator>) -> Self {
-        Self::refusing(authenticator, Status::into_http)
+    pub(crate) fn new(authenticator: Arc<Authenticator>, traffic: Arc<Traffic>) -> Self {
+        Self::refusing(authenticator, traffic, Status::into_http)
     }
 
     /// Makes the gate of another protocol, which has its own way to refuse.
-    pub(crate) fn refusing(authenticator: Arc<Authenticator>, refuse: Refuse) -> Self {
-        Self { authenticator, refuse }
+    pub(crate) fn refusing(authenticator: Arc<Authenticator>, traffic: Arc<Traffic>, refuse: Refuse) -> Self {
+        Self {
+            authenticator,
+            traffic,
+            refuse,
+        }
     }
 }
 
@@ -49,6 +55,7 @@ impl<S> Layer<S> for GateLayer {
     fn layer(&self, inner: S) -> Self::Service {
         Gate {
             authenticator: self.authenticator.clone(),
+            traffic: self.traffic.clone(),
             refuse: self.refuse,
             inner,
         }
@@ -59,6 +66,7 @@ impl<S> Layer<S> for GateLayer {
 #[derive(Clone)]
 pub(crate) struct Gate<S> {
     authenticator: Arc<Authenticator>,
+    traffic: Arc<Traffic>,
     refuse: Refuse,
     inner: S,
 }
@@ -88,16 +96,35 @@ where
             Ok(caller) => caller,
             Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
         };
+        // Nobody is known where anybody may ask, and then nothing is counted: probes must be answered.
+        let id = caller.as_ref().map(|caller| caller.principal.id());
+        let stream = id.map_or(Ok(None), |id| self.traffic.admit(&id, &request));
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(status) => return Box::pin(std::future::ready(Ok((self.refuse)(status)))),
+        };
         let ends = caller.as_ref().filter(|caller| caller.bearer.is_some()).cloned();
         if let Some(caller) = caller {
             request.extensions_mut().insert(caller);
         }
-        let response = self.inner.call(request);
+        let response = counted(self.inner.call(request), stream);
         match ends {
             None => Box::pin(response),
             Some(caller) => Box::pin(bounded(response, self.authenticator.clone(), caller, self.refuse)),
         }
     }
+}
+
+/// Counts a stream until it is over.
+async fn counted(
+    response: impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+    stream: Option<Stream>,
+) -> Result<Response<Body>, Infallible> {
+    let response = response.await?;
+    Ok(match stream {
+        None => response,
+        Some(stream) => response.map(|body| Body::new(Counted { body, _stream: stream })),
+    })
 }
 
 async fn bounded(

@@ -260,6 +260,7 @@ impl Active {
             }
             Err(Refusal::Expired) => Ok("nobody answered"),
             Err(Refusal::Unattended) => Ok("nobody is there to allow it"),
+            Err(Refusal::TooManyPrompts { .. }) => Ok("not asked: too many prompts wait for an answer"),
             Err(Refusal::Withdrawn) => Err(ToolError::Cancelled),
             Err(Refusal::Edited) => Err(Refusal::Edited.into()),
             Err(Refusal::Unavailable) => Err(Refusal::Unavailable.into()),

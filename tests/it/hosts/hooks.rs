@@ -167,7 +167,8 @@ fn starting(server: &Server, request: ExecuteToolRequest) -> tokio::task::JoinHa
 #[test]
 fn a_call_that_waits_for_a_hook_counts_and_can_be_cancelled() {
     test(async {
-        let mut server = Server::with(Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1")).await;
+        let setup = Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1");
+        let mut server = Server::with(setup.env("TOOLGATE_LIMITS_MAX_QUEUED_CALLS", "0")).await;
         let mut host = LendingHost::open(server.channel(), with_hooks(&["tool.execute.before"]))
             .await
             .unwrap();

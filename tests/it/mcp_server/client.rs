@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use toolgate::call::Timestamp;
+use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
 use toolgate::grpc::auth::{AuthSettings, Authenticator};
-use toolgate::grpc::{
-    HEARTBEAT, LanguageServerFacts, Languages, Listener, MAX_MESSAGE_BYTES, SandboxFacts, Services, Shared,
-};
+use toolgate::grpc::traffic::{Traffic, TrafficLimits};
+use toolgate::grpc::{HEARTBEAT, LanguageServerFacts, Languages, Listener, SandboxFacts, Services, Shared};
 
 use crate::support::{Inside, Server};
 
@@ -250,7 +250,8 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         heartbeat: HEARTBEAT,
         output_retention: Duration::from_secs(60),
         call_retention: Duration::from_secs(60),
-        max_message_bytes: MAX_MESSAGE_BYTES,
+        max_message_bytes: DEFAULT_MESSAGE_BYTES,
+        traffic: Traffic::new(TrafficLimits::default(), Arc::default()),
         client: "cli".to_owned(),
         origins: Arc::new([]),
         console: false,

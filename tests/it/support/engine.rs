@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use toolgate::call::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
 };
-use toolgate::engine::{Catalog, Engine, Limits, Place};
+use toolgate::engine::{Catalog, Engine, Limits, Place, RunLimits};
 use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate::permission::broker::{Broker, PromptPolicy};
 use toolgate::store::Store;
@@ -132,7 +132,14 @@ impl Inside {
             packages: Default::default(),
         };
         let limits = Limits {
-            max_running_calls: 8,
+            running: RunLimits {
+                max_running: 8,
+                max_per_workspace: None,
+                max_per_session: None,
+                max_per_principal: None,
+                max_queued: 0,
+                max_queued_bytes: 1024,
+            },
             max_input_bytes: 1024,
             max_output_bytes: 1 << 20,
             max_undo_bytes: 1 << 20,

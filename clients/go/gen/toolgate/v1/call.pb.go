@@ -354,11 +354,14 @@ const (
 	// It was the third identical call in a row, and the question whether to go on was refused.
 	FailureReason_FAILURE_REASON_DOOM_LOOP FailureReason = 8
 	// A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-	// had room is kept: `truncation` says where, and the metadata key `quota` how much.
+	// had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+	// many prompts are open.
 	FailureReason_FAILURE_REASON_QUOTA FailureReason = 9
-	// The service was stopping.
+	// The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+	// false.
 	FailureReason_FAILURE_REASON_DRAINED FailureReason = 10
-	// The service ended while the call ran. What the tool did is not known: look before you repeat it.
+	// The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+	// `started` false, it still waited for its turn, and has done nothing.
 	FailureReason_FAILURE_REASON_LOST FailureReason = 11
 	// A fault of the service; its log has the cause under the call's id.
 	FailureReason_FAILURE_REASON_INTERNAL FailureReason = 12
@@ -1709,6 +1712,9 @@ type CallPending struct {
 	Tool string `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
 	// The name that was asked for.
 	RequestedTool string `protobuf:"bytes,2,opt,name=requested_tool,json=requestedTool,proto3" json:"requested_tool,omitempty"`
+	// Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+	// comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+	Queued        *CallQueued `protobuf:"bytes,3,opt,name=queued,proto3" json:"queued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1757,6 +1763,70 @@ func (x *CallPending) GetRequestedTool() string {
 	return ""
 }
 
+func (x *CallPending) GetQueued() *CallQueued {
+	if x != nil {
+		return x.Queued
+	}
+	return nil
+}
+
+// Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
+// was. Whoever has the fewest calls running is next: first among principals, then among the sessions of one, then the
+// call that came first.
+type CallQueued struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on.
+	Limit string `protobuf:"bytes,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	// How many calls waited already, of everybody. Not all of them need be served before this one, nor only they.
+	Ahead         int32 `protobuf:"varint,2,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallQueued) Reset() {
+	*x = CallQueued{}
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallQueued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallQueued) ProtoMessage() {}
+
+func (x *CallQueued) ProtoReflect() protoreflect.Message {
+	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallQueued.ProtoReflect.Descriptor instead.
+func (*CallQueued) Descriptor() ([]byte, []int) {
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CallQueued) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *CallQueued) GetAhead() int32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
 // The tool starts. Nothing changes the input after this.
 type CallRunning struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1772,7 +1842,7 @@ type CallRunning struct {
 
 func (x *CallRunning) Reset() {
 	*x = CallRunning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1854,7 @@ func (x *CallRunning) String() string {
 func (*CallRunning) ProtoMessage() {}
 
 func (x *CallRunning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[12]
+	mi := &file_toolgate_v1_call_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1867,7 @@ func (x *CallRunning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRunning.ProtoReflect.Descriptor instead.
 func (*CallRunning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{12}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CallRunning) GetInputJson() string {
@@ -1839,7 +1909,7 @@ type CallMetadata struct {
 
 func (x *CallMetadata) Reset() {
 	*x = CallMetadata{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1921,7 @@ func (x *CallMetadata) String() string {
 func (*CallMetadata) ProtoMessage() {}
 
 func (x *CallMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[13]
+	mi := &file_toolgate_v1_call_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1934,7 @@ func (x *CallMetadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallMetadata.ProtoReflect.Descriptor instead.
 func (*CallMetadata) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{13}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallMetadata) GetTitle() string {
@@ -1896,7 +1966,7 @@ type CallOutput struct {
 
 func (x *CallOutput) Reset() {
 	*x = CallOutput{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1978,7 @@ func (x *CallOutput) String() string {
 func (*CallOutput) ProtoMessage() {}
 
 func (x *CallOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[14]
+	mi := &file_toolgate_v1_call_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +1991,7 @@ func (x *CallOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOutput.ProtoReflect.Descriptor instead.
 func (*CallOutput) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{14}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallOutput) GetOutputId() string {
@@ -1958,7 +2028,7 @@ type CallWaiting struct {
 
 func (x *CallWaiting) Reset() {
 	*x = CallWaiting{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2040,7 @@ func (x *CallWaiting) String() string {
 func (*CallWaiting) ProtoMessage() {}
 
 func (x *CallWaiting) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[15]
+	mi := &file_toolgate_v1_call_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2053,7 @@ func (x *CallWaiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWaiting.ProtoReflect.Descriptor instead.
 func (*CallWaiting) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{15}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CallWaiting) GetPrompt() *Prompt {
@@ -2015,7 +2085,7 @@ type CallResumed struct {
 
 func (x *CallResumed) Reset() {
 	*x = CallResumed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2097,7 @@ func (x *CallResumed) String() string {
 func (*CallResumed) ProtoMessage() {}
 
 func (x *CallResumed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[16]
+	mi := &file_toolgate_v1_call_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2110,7 @@ func (x *CallResumed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallResumed.ProtoReflect.Descriptor instead.
 func (*CallResumed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{16}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallResumed) GetPromptId() string {
@@ -2079,7 +2149,7 @@ type CallChild struct {
 
 func (x *CallChild) Reset() {
 	*x = CallChild{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2161,7 @@ func (x *CallChild) String() string {
 func (*CallChild) ProtoMessage() {}
 
 func (x *CallChild) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[17]
+	mi := &file_toolgate_v1_call_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2174,7 @@ func (x *CallChild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallChild.ProtoReflect.Descriptor instead.
 func (*CallChild) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{17}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallChild) GetCallId() string {
@@ -2134,7 +2204,7 @@ type CallWarning struct {
 
 func (x *CallWarning) Reset() {
 	*x = CallWarning{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2216,7 @@ func (x *CallWarning) String() string {
 func (*CallWarning) ProtoMessage() {}
 
 func (x *CallWarning) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[18]
+	mi := &file_toolgate_v1_call_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2229,7 @@ func (x *CallWarning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallWarning.ProtoReflect.Descriptor instead.
 func (*CallWarning) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{18}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CallWarning) GetKind() string {
@@ -2181,7 +2251,7 @@ type CallHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the last event sent on this stream.
 	LastSequence int64 `protobuf:"varint,1,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
-	// Where the call is.
+	// Where the call is. CALL_STATE_PENDING: it still waits for its turn.
 	State CallState `protobuf:"varint,2,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
 	// Since it was admitted.
 	Elapsed       *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
@@ -2191,7 +2261,7 @@ type CallHeartbeat struct {
 
 func (x *CallHeartbeat) Reset() {
 	*x = CallHeartbeat{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2203,7 +2273,7 @@ func (x *CallHeartbeat) String() string {
 func (*CallHeartbeat) ProtoMessage() {}
 
 func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[19]
+	mi := &file_toolgate_v1_call_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2216,7 +2286,7 @@ func (x *CallHeartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallHeartbeat.ProtoReflect.Descriptor instead.
 func (*CallHeartbeat) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{19}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CallHeartbeat) GetLastSequence() int64 {
@@ -2255,7 +2325,7 @@ type CallGap struct {
 
 func (x *CallGap) Reset() {
 	*x = CallGap{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2337,7 @@ func (x *CallGap) String() string {
 func (*CallGap) ProtoMessage() {}
 
 func (x *CallGap) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[20]
+	mi := &file_toolgate_v1_call_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2350,7 @@ func (x *CallGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallGap.ProtoReflect.Descriptor instead.
 func (*CallGap) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{20}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CallGap) GetFirstSequence() int64 {
@@ -2325,7 +2395,7 @@ type CallCompleted struct {
 
 func (x *CallCompleted) Reset() {
 	*x = CallCompleted{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2407,7 @@ func (x *CallCompleted) String() string {
 func (*CallCompleted) ProtoMessage() {}
 
 func (x *CallCompleted) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[21]
+	mi := &file_toolgate_v1_call_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2420,7 @@ func (x *CallCompleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCompleted.ProtoReflect.Descriptor instead.
 func (*CallCompleted) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{21}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CallCompleted) GetTitle() string {
@@ -2418,7 +2488,7 @@ type CallFailed struct {
 
 func (x *CallFailed) Reset() {
 	*x = CallFailed{}
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2500,7 @@ func (x *CallFailed) String() string {
 func (*CallFailed) ProtoMessage() {}
 
 func (x *CallFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_toolgate_v1_call_proto_msgTypes[22]
+	mi := &file_toolgate_v1_call_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2513,7 @@ func (x *CallFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallFailed.ProtoReflect.Descriptor instead.
 func (*CallFailed) Descriptor() ([]byte, []int) {
-	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{22}
+	return file_toolgate_v1_call_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CallFailed) GetReason() FailureReason {
@@ -2604,10 +2674,15 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\tcompleted\x18\r \x01(\v2\x1a.toolgate.v1.CallCompletedH\x00R\tcompleted\x121\n" +
 	"\x06failed\x18\x0e \x01(\v2\x17.toolgate.v1.CallFailedH\x00R\x06failed\x12.\n" +
 	"\x05child\x18\x0f \x01(\v2\x16.toolgate.v1.CallChildH\x00R\x05childB\a\n" +
-	"\x05event\"H\n" +
+	"\x05event\"y\n" +
 	"\vCallPending\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12%\n" +
-	"\x0erequested_tool\x18\x02 \x01(\tR\rrequestedTool\"e\n" +
+	"\x0erequested_tool\x18\x02 \x01(\tR\rrequestedTool\x12/\n" +
+	"\x06queued\x18\x03 \x01(\v2\x17.toolgate.v1.CallQueuedR\x06queued\"8\n" +
+	"\n" +
+	"CallQueued\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\tR\x05limit\x12\x14\n" +
+	"\x05ahead\x18\x02 \x01(\x05R\x05ahead\"e\n" +
 	"\vCallRunning\x12\x1d\n" +
 	"\n" +
 	"input_json\x18\x01 \x01(\tR\tinputJson\x12!\n" +
@@ -2728,7 +2803,7 @@ func file_toolgate_v1_call_proto_rawDescGZIP() []byte {
 }
 
 var file_toolgate_v1_call_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_toolgate_v1_call_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_toolgate_v1_call_proto_goTypes = []any{
 	(ToolSource)(0),               // 0: toolgate.v1.ToolSource
 	(ToolEffect)(0),               // 1: toolgate.v1.ToolEffect
@@ -2748,76 +2823,78 @@ var file_toolgate_v1_call_proto_goTypes = []any{
 	(*FileVersion)(nil),           // 15: toolgate.v1.FileVersion
 	(*CallEvent)(nil),             // 16: toolgate.v1.CallEvent
 	(*CallPending)(nil),           // 17: toolgate.v1.CallPending
-	(*CallRunning)(nil),           // 18: toolgate.v1.CallRunning
-	(*CallMetadata)(nil),          // 19: toolgate.v1.CallMetadata
-	(*CallOutput)(nil),            // 20: toolgate.v1.CallOutput
-	(*CallWaiting)(nil),           // 21: toolgate.v1.CallWaiting
-	(*CallResumed)(nil),           // 22: toolgate.v1.CallResumed
-	(*CallChild)(nil),             // 23: toolgate.v1.CallChild
-	(*CallWarning)(nil),           // 24: toolgate.v1.CallWarning
-	(*CallHeartbeat)(nil),         // 25: toolgate.v1.CallHeartbeat
-	(*CallGap)(nil),               // 26: toolgate.v1.CallGap
-	(*CallCompleted)(nil),         // 27: toolgate.v1.CallCompleted
-	(*CallFailed)(nil),            // 28: toolgate.v1.CallFailed
-	(*structpb.Struct)(nil),       // 29: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*Prompt)(nil),                // 32: toolgate.v1.Prompt
-	(PromptState)(0),              // 33: toolgate.v1.PromptState
-	(*PromptResolution)(nil),      // 34: toolgate.v1.PromptResolution
+	(*CallQueued)(nil),            // 18: toolgate.v1.CallQueued
+	(*CallRunning)(nil),           // 19: toolgate.v1.CallRunning
+	(*CallMetadata)(nil),          // 20: toolgate.v1.CallMetadata
+	(*CallOutput)(nil),            // 21: toolgate.v1.CallOutput
+	(*CallWaiting)(nil),           // 22: toolgate.v1.CallWaiting
+	(*CallResumed)(nil),           // 23: toolgate.v1.CallResumed
+	(*CallChild)(nil),             // 24: toolgate.v1.CallChild
+	(*CallWarning)(nil),           // 25: toolgate.v1.CallWarning
+	(*CallHeartbeat)(nil),         // 26: toolgate.v1.CallHeartbeat
+	(*CallGap)(nil),               // 27: toolgate.v1.CallGap
+	(*CallCompleted)(nil),         // 28: toolgate.v1.CallCompleted
+	(*CallFailed)(nil),            // 29: toolgate.v1.CallFailed
+	(*structpb.Struct)(nil),       // 30: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*Prompt)(nil),                // 33: toolgate.v1.Prompt
+	(PromptState)(0),              // 34: toolgate.v1.PromptState
+	(*PromptResolution)(nil),      // 35: toolgate.v1.PromptResolution
 }
 var file_toolgate_v1_call_proto_depIdxs = []int32{
 	0,  // 0: toolgate.v1.ToolDefinition.source:type_name -> toolgate.v1.ToolSource
 	1,  // 1: toolgate.v1.ToolDefinition.effects:type_name -> toolgate.v1.ToolEffect
 	6,  // 2: toolgate.v1.CallContext.model:type_name -> toolgate.v1.ModelRef
-	29, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
-	30, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
-	30, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
-	30, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
+	30, // 3: toolgate.v1.CallContext.extra:type_name -> google.protobuf.Struct
+	31, // 4: toolgate.v1.Timing.queued:type_name -> google.protobuf.Duration
+	31, // 5: toolgate.v1.Timing.waited:type_name -> google.protobuf.Duration
+	31, // 6: toolgate.v1.Timing.ran:type_name -> google.protobuf.Duration
 	8,  // 7: toolgate.v1.Call.context:type_name -> toolgate.v1.CallContext
 	4,  // 8: toolgate.v1.Call.state:type_name -> toolgate.v1.CallState
-	31, // 9: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
-	31, // 10: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
-	31, // 11: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
-	27, // 12: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
-	28, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
+	32, // 9: toolgate.v1.Call.create_time:type_name -> google.protobuf.Timestamp
+	32, // 10: toolgate.v1.Call.start_time:type_name -> google.protobuf.Timestamp
+	32, // 11: toolgate.v1.Call.end_time:type_name -> google.protobuf.Timestamp
+	28, // 12: toolgate.v1.Call.completed:type_name -> toolgate.v1.CallCompleted
+	29, // 13: toolgate.v1.Call.failed:type_name -> toolgate.v1.CallFailed
 	14, // 14: toolgate.v1.Call.changes:type_name -> toolgate.v1.FileChange
 	13, // 15: toolgate.v1.Call.background_processes:type_name -> toolgate.v1.BackgroundProcess
 	15, // 16: toolgate.v1.FileChange.before:type_name -> toolgate.v1.FileVersion
 	15, // 17: toolgate.v1.FileChange.after:type_name -> toolgate.v1.FileVersion
-	31, // 18: toolgate.v1.CallEvent.time:type_name -> google.protobuf.Timestamp
+	32, // 18: toolgate.v1.CallEvent.time:type_name -> google.protobuf.Timestamp
 	17, // 19: toolgate.v1.CallEvent.pending:type_name -> toolgate.v1.CallPending
-	18, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
-	19, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
-	20, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
-	21, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
-	22, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
-	24, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
-	25, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
-	26, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
-	27, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
-	28, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
-	23, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
-	29, // 31: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
-	32, // 32: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
-	33, // 33: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
-	34, // 34: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
-	4,  // 35: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
-	30, // 36: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
-	29, // 37: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
-	9,  // 38: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
-	10, // 39: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
-	11, // 40: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
-	5,  // 41: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
-	29, // 42: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
-	9,  // 43: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
-	10, // 44: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
-	11, // 45: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	19, // 20: toolgate.v1.CallEvent.running:type_name -> toolgate.v1.CallRunning
+	20, // 21: toolgate.v1.CallEvent.metadata:type_name -> toolgate.v1.CallMetadata
+	21, // 22: toolgate.v1.CallEvent.output:type_name -> toolgate.v1.CallOutput
+	22, // 23: toolgate.v1.CallEvent.waiting:type_name -> toolgate.v1.CallWaiting
+	23, // 24: toolgate.v1.CallEvent.resumed:type_name -> toolgate.v1.CallResumed
+	25, // 25: toolgate.v1.CallEvent.warning:type_name -> toolgate.v1.CallWarning
+	26, // 26: toolgate.v1.CallEvent.heartbeat:type_name -> toolgate.v1.CallHeartbeat
+	27, // 27: toolgate.v1.CallEvent.gap:type_name -> toolgate.v1.CallGap
+	28, // 28: toolgate.v1.CallEvent.completed:type_name -> toolgate.v1.CallCompleted
+	29, // 29: toolgate.v1.CallEvent.failed:type_name -> toolgate.v1.CallFailed
+	24, // 30: toolgate.v1.CallEvent.child:type_name -> toolgate.v1.CallChild
+	18, // 31: toolgate.v1.CallPending.queued:type_name -> toolgate.v1.CallQueued
+	30, // 32: toolgate.v1.CallMetadata.metadata:type_name -> google.protobuf.Struct
+	33, // 33: toolgate.v1.CallWaiting.prompt:type_name -> toolgate.v1.Prompt
+	34, // 34: toolgate.v1.CallResumed.state:type_name -> toolgate.v1.PromptState
+	35, // 35: toolgate.v1.CallResumed.resolution:type_name -> toolgate.v1.PromptResolution
+	4,  // 36: toolgate.v1.CallHeartbeat.state:type_name -> toolgate.v1.CallState
+	31, // 37: toolgate.v1.CallHeartbeat.elapsed:type_name -> google.protobuf.Duration
+	30, // 38: toolgate.v1.CallCompleted.metadata:type_name -> google.protobuf.Struct
+	9,  // 39: toolgate.v1.CallCompleted.attachments:type_name -> toolgate.v1.Attachment
+	10, // 40: toolgate.v1.CallCompleted.truncation:type_name -> toolgate.v1.Truncation
+	11, // 41: toolgate.v1.CallCompleted.timing:type_name -> toolgate.v1.Timing
+	5,  // 42: toolgate.v1.CallFailed.reason:type_name -> toolgate.v1.FailureReason
+	30, // 43: toolgate.v1.CallFailed.metadata:type_name -> google.protobuf.Struct
+	9,  // 44: toolgate.v1.CallFailed.attachments:type_name -> toolgate.v1.Attachment
+	10, // 45: toolgate.v1.CallFailed.truncation:type_name -> toolgate.v1.Truncation
+	11, // 46: toolgate.v1.CallFailed.timing:type_name -> toolgate.v1.Timing
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_toolgate_v1_call_proto_init() }
@@ -2849,14 +2926,14 @@ func file_toolgate_v1_call_proto_init() {
 		(*CallEvent_Failed)(nil),
 		(*CallEvent_Child)(nil),
 	}
-	file_toolgate_v1_call_proto_msgTypes[13].OneofWrappers = []any{}
+	file_toolgate_v1_call_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_toolgate_v1_call_proto_rawDesc), len(file_toolgate_v1_call_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -214,7 +214,9 @@ type GetServerInfoResponse struct {
 	// How many calls run or wait.
 	RunningCalls int32 `protobuf:"varint,7,opt,name=running_calls,json=runningCalls,proto3" json:"running_calls,omitempty"`
 	// What could confine programs here, and what is configured.
-	SandboxInfo   *SandboxInfo `protobuf:"bytes,8,opt,name=sandbox_info,json=sandboxInfo,proto3" json:"sandbox_info,omitempty"`
+	SandboxInfo *SandboxInfo `protobuf:"bytes,8,opt,name=sandbox_info,json=sandboxInfo,proto3" json:"sandbox_info,omitempty"`
+	// How many of them wait for their turn.
+	QueuedCalls   int32 `protobuf:"varint,9,opt,name=queued_calls,json=queuedCalls,proto3" json:"queued_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +305,13 @@ func (x *GetServerInfoResponse) GetSandboxInfo() *SandboxInfo {
 		return x.SandboxInfo
 	}
 	return nil
+}
+
+func (x *GetServerInfoResponse) GetQueuedCalls() int32 {
+	if x != nil {
+		return x.QueuedCalls
+	}
+	return 0
 }
 
 // What could confine programs on this machine, and what is configured. The metadata of each call's result says what
@@ -397,10 +406,10 @@ func (x *SandboxInfo) GetRequired() bool {
 	return false
 }
 
-// What the service allows.
+// What the service allows. An absent value is no limit.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Calls that may run or wait at once.
+	// Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
 	MaxRunningCalls int32 `protobuf:"varint,1,opt,name=max_running_calls,json=maxRunningCalls,proto3" json:"max_running_calls,omitempty"`
 	// Bytes of one call's input.
 	MaxInputBytes int64 `protobuf:"varint,2,opt,name=max_input_bytes,json=maxInputBytes,proto3" json:"max_input_bytes,omitempty"`
@@ -420,8 +429,32 @@ type Limits struct {
 	OutputRetention *durationpb.Duration `protobuf:"bytes,9,opt,name=output_retention,json=outputRetention,proto3" json:"output_retention,omitempty"`
 	// How long records of ended calls are kept.
 	CallRetention *durationpb.Duration `protobuf:"bytes,10,opt,name=call_retention,json=callRetention,proto3" json:"call_retention,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Calls of one workspace that may run at once.
+	MaxRunningCallsPerWorkspace *int32 `protobuf:"varint,11,opt,name=max_running_calls_per_workspace,json=maxRunningCallsPerWorkspace,proto3,oneof" json:"max_running_calls_per_workspace,omitempty"`
+	// Calls of one session that may run at once.
+	MaxRunningCallsPerSession *int32 `protobuf:"varint,12,opt,name=max_running_calls_per_session,json=maxRunningCallsPerSession,proto3,oneof" json:"max_running_calls_per_session,omitempty"`
+	// Calls of one principal that may run at once.
+	MaxRunningCallsPerPrincipal *int32 `protobuf:"varint,13,opt,name=max_running_calls_per_principal,json=maxRunningCallsPerPrincipal,proto3,oneof" json:"max_running_calls_per_principal,omitempty"`
+	// Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+	MaxQueuedCalls int32 `protobuf:"varint,14,opt,name=max_queued_calls,json=maxQueuedCalls,proto3" json:"max_queued_calls,omitempty"`
+	// Bytes of the inputs of the calls that wait for their turn.
+	MaxQueuedBytes int64 `protobuf:"varint,15,opt,name=max_queued_bytes,json=maxQueuedBytes,proto3" json:"max_queued_bytes,omitempty"`
+	// Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+	MaxRequestsPerSecond *int32 `protobuf:"varint,16,opt,name=max_requests_per_second,json=maxRequestsPerSecond,proto3,oneof" json:"max_requests_per_second,omitempty"`
+	// Requests that one principal may make at once, if there is such a rate.
+	MaxRequestBurst *int32 `protobuf:"varint,17,opt,name=max_request_burst,json=maxRequestBurst,proto3,oneof" json:"max_request_burst,omitempty"`
+	// Streams that may be open at once.
+	MaxStreams int32 `protobuf:"varint,18,opt,name=max_streams,json=maxStreams,proto3" json:"max_streams,omitempty"`
+	// Streams of one principal that may be open at once.
+	MaxStreamsPerPrincipal *int32 `protobuf:"varint,19,opt,name=max_streams_per_principal,json=maxStreamsPerPrincipal,proto3,oneof" json:"max_streams_per_principal,omitempty"`
+	// RPCs that may be under way on one connection at once; clients hold more back.
+	MaxStreamsPerConnection int32 `protobuf:"varint,20,opt,name=max_streams_per_connection,json=maxStreamsPerConnection,proto3" json:"max_streams_per_connection,omitempty"`
+	// Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+	MaxOpenPrompts int32 `protobuf:"varint,21,opt,name=max_open_prompts,json=maxOpenPrompts,proto3" json:"max_open_prompts,omitempty"`
+	// Prompts of one session that may wait for an answer at once.
+	MaxOpenPromptsPerSession *int32 `protobuf:"varint,22,opt,name=max_open_prompts_per_session,json=maxOpenPromptsPerSession,proto3,oneof" json:"max_open_prompts_per_session,omitempty"`
+	unknownFields            protoimpl.UnknownFields
+	sizeCache                protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -522,6 +555,90 @@ func (x *Limits) GetCallRetention() *durationpb.Duration {
 		return x.CallRetention
 	}
 	return nil
+}
+
+func (x *Limits) GetMaxRunningCallsPerWorkspace() int32 {
+	if x != nil && x.MaxRunningCallsPerWorkspace != nil {
+		return *x.MaxRunningCallsPerWorkspace
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRunningCallsPerSession() int32 {
+	if x != nil && x.MaxRunningCallsPerSession != nil {
+		return *x.MaxRunningCallsPerSession
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRunningCallsPerPrincipal() int32 {
+	if x != nil && x.MaxRunningCallsPerPrincipal != nil {
+		return *x.MaxRunningCallsPerPrincipal
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxQueuedCalls() int32 {
+	if x != nil {
+		return x.MaxQueuedCalls
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxQueuedBytes() int64 {
+	if x != nil {
+		return x.MaxQueuedBytes
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRequestsPerSecond() int32 {
+	if x != nil && x.MaxRequestsPerSecond != nil {
+		return *x.MaxRequestsPerSecond
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxRequestBurst() int32 {
+	if x != nil && x.MaxRequestBurst != nil {
+		return *x.MaxRequestBurst
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxStreams() int32 {
+	if x != nil {
+		return x.MaxStreams
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxStreamsPerPrincipal() int32 {
+	if x != nil && x.MaxStreamsPerPrincipal != nil {
+		return *x.MaxStreamsPerPrincipal
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxStreamsPerConnection() int32 {
+	if x != nil {
+		return x.MaxStreamsPerConnection
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxOpenPrompts() int32 {
+	if x != nil {
+		return x.MaxOpenPrompts
+	}
+	return 0
+}
+
+func (x *Limits) GetMaxOpenPromptsPerSession() int32 {
+	if x != nil && x.MaxOpenPromptsPerSession != nil {
+		return *x.MaxOpenPromptsPerSession
+	}
+	return 0
 }
 
 // A workspace.
@@ -849,7 +966,7 @@ var File_toolgate_v1_info_service_proto protoreflect.FileDescriptor
 const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1etoolgate/v1/info_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\x88\x03\n" +
+	"\x14GetServerInfoRequest\"\xab\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -862,14 +979,15 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"workspaces\x12.\n" +
 	"\asandbox\x18\x06 \x01(\x0e2\x14.toolgate.v1.SandboxR\asandbox\x12#\n" +
 	"\rrunning_calls\x18\a \x01(\x05R\frunningCalls\x12;\n" +
-	"\fsandbox_info\x18\b \x01(\v2\x18.toolgate.v1.SandboxInfoR\vsandboxInfo\"\xd0\x01\n" +
+	"\fsandbox_info\x18\b \x01(\v2\x18.toolgate.v1.SandboxInfoR\vsandboxInfo\x12!\n" +
+	"\fqueued_calls\x18\t \x01(\x05R\vqueuedCalls\"\xd0\x01\n" +
 	"\vSandboxInfo\x122\n" +
 	"\tavailable\x18\x01 \x01(\x0e2\x14.toolgate.v1.SandboxR\tavailable\x12)\n" +
 	"\x10landlock_version\x18\x02 \x01(\x05R\x0flandlockVersion\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x18\n" +
 	"\anetwork\x18\x05 \x01(\tR\anetwork\x12\x1a\n" +
-	"\brequired\x18\x06 \x01(\bR\brequired\"\x83\x04\n" +
+	"\brequired\x18\x06 \x01(\bR\brequired\"\x89\v\n" +
 	"\x06Limits\x12*\n" +
 	"\x11max_running_calls\x18\x01 \x01(\x05R\x0fmaxRunningCalls\x12&\n" +
 	"\x0fmax_input_bytes\x18\x02 \x01(\x03R\rmaxInputBytes\x12(\n" +
@@ -881,7 +999,27 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x0eprompt_timeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\rpromptTimeout\x12D\n" +
 	"\x10output_retention\x18\t \x01(\v2\x19.google.protobuf.DurationR\x0foutputRetention\x12@\n" +
 	"\x0ecall_retention\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\rcallRetention\"\xb3\x02\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\rcallRetention\x12I\n" +
+	"\x1fmax_running_calls_per_workspace\x18\v \x01(\x05H\x00R\x1bmaxRunningCallsPerWorkspace\x88\x01\x01\x12E\n" +
+	"\x1dmax_running_calls_per_session\x18\f \x01(\x05H\x01R\x19maxRunningCallsPerSession\x88\x01\x01\x12I\n" +
+	"\x1fmax_running_calls_per_principal\x18\r \x01(\x05H\x02R\x1bmaxRunningCallsPerPrincipal\x88\x01\x01\x12(\n" +
+	"\x10max_queued_calls\x18\x0e \x01(\x05R\x0emaxQueuedCalls\x12(\n" +
+	"\x10max_queued_bytes\x18\x0f \x01(\x03R\x0emaxQueuedBytes\x12:\n" +
+	"\x17max_requests_per_second\x18\x10 \x01(\x05H\x03R\x14maxRequestsPerSecond\x88\x01\x01\x12/\n" +
+	"\x11max_request_burst\x18\x11 \x01(\x05H\x04R\x0fmaxRequestBurst\x88\x01\x01\x12\x1f\n" +
+	"\vmax_streams\x18\x12 \x01(\x05R\n" +
+	"maxStreams\x12>\n" +
+	"\x19max_streams_per_principal\x18\x13 \x01(\x05H\x05R\x16maxStreamsPerPrincipal\x88\x01\x01\x12;\n" +
+	"\x1amax_streams_per_connection\x18\x14 \x01(\x05R\x17maxStreamsPerConnection\x12(\n" +
+	"\x10max_open_prompts\x18\x15 \x01(\x05R\x0emaxOpenPrompts\x12C\n" +
+	"\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06R\x18maxOpenPromptsPerSession\x88\x01\x01B\"\n" +
+	" _max_running_calls_per_workspaceB \n" +
+	"\x1e_max_running_calls_per_sessionB\"\n" +
+	" _max_running_calls_per_principalB\x1a\n" +
+	"\x18_max_requests_per_secondB\x14\n" +
+	"\x12_max_request_burstB\x1c\n" +
+	"\x1a_max_streams_per_principalB\x1f\n" +
+	"\x1d_max_open_prompts_per_session\"\xb3\x02\n" +
 	"\rWorkspaceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x1a\n" +
@@ -985,6 +1123,7 @@ func file_toolgate_v1_info_service_proto_init() {
 	}
 	file_toolgate_v1_call_proto_init()
 	file_toolgate_v1_options_proto_init()
+	file_toolgate_v1_info_service_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -209,12 +209,17 @@ class _FailureReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Failure
     """It was the third identical call in a row, and the question whether to go on was refused."""
     FAILURE_REASON_QUOTA: _FailureReason.ValueType  # 9
     """A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-    had room is kept: `truncation` says where, and the metadata key `quota` how much.
+    had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+    many prompts are open.
     """
     FAILURE_REASON_DRAINED: _FailureReason.ValueType  # 10
-    """The service was stopping."""
+    """The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+    false.
+    """
     FAILURE_REASON_LOST: _FailureReason.ValueType  # 11
-    """The service ended while the call ran. What the tool did is not known: look before you repeat it."""
+    """The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+    `started` false, it still waited for its turn, and has done nothing.
+    """
     FAILURE_REASON_INTERNAL: _FailureReason.ValueType  # 12
     """A fault of the service; its log has the cause under the call's id."""
 
@@ -241,12 +246,17 @@ FAILURE_REASON_DOOM_LOOP: FailureReason.ValueType  # 8
 """It was the third identical call in a row, and the question whether to go on was refused."""
 FAILURE_REASON_QUOTA: FailureReason.ValueType  # 9
 """A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-had room is kept: `truncation` says where, and the metadata key `quota` how much.
+had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+many prompts are open.
 """
 FAILURE_REASON_DRAINED: FailureReason.ValueType  # 10
-"""The service was stopping."""
+"""The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+false.
+"""
 FAILURE_REASON_LOST: FailureReason.ValueType  # 11
-"""The service ended while the call ran. What the tool did is not known: look before you repeat it."""
+"""The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+`started` false, it still waited for its turn, and has done nothing.
+"""
 FAILURE_REASON_INTERNAL: FailureReason.ValueType  # 12
 """A fault of the service; its log has the cause under the call's id."""
 Global___FailureReason: _TypeAlias = FailureReason  # noqa: Y015
@@ -845,23 +855,60 @@ class CallPending(_message.Message):
 
     TOOL_FIELD_NUMBER: _builtins.int
     REQUESTED_TOOL_FIELD_NUMBER: _builtins.int
+    QUEUED_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     """The tool that will run."""
     requested_tool: _builtins.str
     """The name that was asked for."""
+    @_builtins.property
+    def queued(self) -> Global___CallQueued:
+        """Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+        comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+        """
+
     def __init__(
         self,
         *,
         tool: _builtins.str = ...,
         requested_tool: _builtins.str = ...,
+        queued: Global___CallQueued | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["requested_tool", b"requested_tool", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queued", b"queued", "requested_tool", b"requested_tool", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CallPending: _TypeAlias = CallPending  # noqa: Y015
+
+@_typing.final
+class CallQueued(_message.Message):
+    """Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
+    was. Whoever has the fewest calls running is next: first among principals, then among the sessions of one, then the
+    call that came first.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: _builtins.int
+    AHEAD_FIELD_NUMBER: _builtins.int
+    limit: _builtins.str
+    """The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on."""
+    ahead: _builtins.int
+    """How many calls waited already, of everybody. Not all of them need be served before this one, nor only they."""
+    def __init__(
+        self,
+        *,
+        limit: _builtins.str = ...,
+        ahead: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallQueued: _TypeAlias = CallQueued  # noqa: Y015
 
 @_typing.final
 class CallRunning(_message.Message):
@@ -1086,7 +1133,7 @@ class CallHeartbeat(_message.Message):
     last_sequence: _builtins.int
     """The number of the last event sent on this stream."""
     state: Global___CallState.ValueType
-    """Where the call is."""
+    """Where the call is. CALL_STATE_PENDING: it still waits for its turn."""
     @_builtins.property
     def elapsed(self) -> _duration_pb2.Duration:
         """Since it was admitted."""

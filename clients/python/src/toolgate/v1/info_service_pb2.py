@@ -28,7 +28,7 @@ from toolgate.v1 import call_pb2 as toolgate_dot_v1_dot_call__pb2
 from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/info_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x16\n\x14GetServerInfoRequest\"\xb0\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Limits\x12.\n\nworkspaces\x18\x05 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12%\n\x07sandbox\x18\x06 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x15\n\rrunning_calls\x18\x07 \x01(\x05\x12.\n\x0csandbox_info\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.SandboxInfo\"\x92\x01\n\x0bSandboxInfo\x12\'\n\tavailable\x18\x01 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x18\n\x10landlock_version\x18\x02 \x01(\x05\x12\x0f\n\x07missing\x18\x03 \x03(\t\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12\x0f\n\x07network\x18\x05 \x01(\t\x12\x10\n\x08required\x18\x06 \x01(\x08\"\xea\x02\n\x06Limits\x12\x19\n\x11max_running_calls\x18\x01 \x01(\x05\x12\x17\n\x0fmax_input_bytes\x18\x02 \x01(\x03\x12\x18\n\x10max_output_bytes\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x03\x12\x16\n\x0etruncate_lines\x18\x05 \x01(\x05\x12\x16\n\x0etruncate_bytes\x18\x06 \x01(\x05\x12,\n\theartbeat\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprompt_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10output_retention\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x63\x61ll_retention\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\"\xe9\x01\n\rWorkspaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x10\n\x08worktree\x18\x03 \x01(\t\x12&\n\x06\x61gents\x18\x04 \x03(\x0b\x32\x16.toolgate.v1.AgentInfo\x12\x0f\n\x07trusted\x18\x05 \x01(\x08\x12\x31\n\x0ctool_sources\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.ToolSourceInfo\x12\x39\n\x10language_servers\x18\x07 \x03(\x0b\x32\x1f.toolgate.v1.LanguageServerInfo\"S\n\x12LanguageServerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x0f\n\x07running\x18\x04 \x01(\x05\"\x94\x01\n\x0eToolSourceInfo\x12\'\n\x06source\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.toolgate.v1.ToolSourceState\x12\x0f\n\x07problem\x18\x04 \x01(\t\x12\r\n\x05tools\x18\x05 \x01(\x05\"<\n\tAgentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0c\n\x04mode\x18\x03 \x01(\t*\xa5\x02\n\x0fToolSourceState\x12!\n\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n\x17TOOL_SOURCE_STATE_READY\x10\x02\x12\x1e\n\x1aTOOL_SOURCE_STATE_DISABLED\x10\x03\x12\x1c\n\x18TOOL_SOURCE_STATE_FAILED\x10\x04\x12 \n\x1cTOOL_SOURCE_STATE_NEEDS_AUTH\x10\x05\x12/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION\x10\x06\x12\x1f\n\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\x07*}\n\x07Sandbox\x12\x17\n\x13SANDBOX_UNSPECIFIED\x10\x00\x12\x10\n\x0cSANDBOX_NONE\x10\x01\x12\x14\n\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n\x18SANDBOX_LANDLOCK_SECCOMP\x10\x04\x32k\n\x0bInfoService\x12\\\n\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x04\xb8\xd7\x18\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etoolgate/v1/info_service.proto\x12\x0btoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x16\n\x14GetServerInfoRequest\"\xc6\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12#\n\x06limits\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Limits\x12.\n\nworkspaces\x18\x05 \x03(\x0b\x32\x1a.toolgate.v1.WorkspaceInfo\x12%\n\x07sandbox\x18\x06 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x15\n\rrunning_calls\x18\x07 \x01(\x05\x12.\n\x0csandbox_info\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.SandboxInfo\x12\x14\n\x0cqueued_calls\x18\t \x01(\x05\"\x92\x01\n\x0bSandboxInfo\x12\'\n\tavailable\x18\x01 \x01(\x0e\x32\x14.toolgate.v1.Sandbox\x12\x18\n\x10landlock_version\x18\x02 \x01(\x05\x12\x0f\n\x07missing\x18\x03 \x03(\t\x12\x0c\n\x04mode\x18\x04 \x01(\t\x12\x0f\n\x07network\x18\x05 \x01(\t\x12\x10\n\x08required\x18\x06 \x01(\x08\"\xed\x07\n\x06Limits\x12\x19\n\x11max_running_calls\x18\x01 \x01(\x05\x12\x17\n\x0fmax_input_bytes\x18\x02 \x01(\x03\x12\x18\n\x10max_output_bytes\x18\x03 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x04 \x01(\x03\x12\x16\n\x0etruncate_lines\x18\x05 \x01(\x05\x12\x16\n\x0etruncate_bytes\x18\x06 \x01(\x05\x12,\n\theartbeat\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0eprompt_timeout\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10output_retention\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0e\x63\x61ll_retention\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\x1fmax_running_calls_per_workspace\x18\x0b \x01(\x05H\x00\x88\x01\x01\x12*\n\x1dmax_running_calls_per_session\x18\x0c \x01(\x05H\x01\x88\x01\x01\x12,\n\x1fmax_running_calls_per_principal\x18\r \x01(\x05H\x02\x88\x01\x01\x12\x18\n\x10max_queued_calls\x18\x0e \x01(\x05\x12\x18\n\x10max_queued_bytes\x18\x0f \x01(\x03\x12$\n\x17max_requests_per_second\x18\x10 \x01(\x05H\x03\x88\x01\x01\x12\x1e\n\x11max_request_burst\x18\x11 \x01(\x05H\x04\x88\x01\x01\x12\x13\n\x0bmax_streams\x18\x12 \x01(\x05\x12&\n\x19max_streams_per_principal\x18\x13 \x01(\x05H\x05\x88\x01\x01\x12\"\n\x1amax_streams_per_connection\x18\x14 \x01(\x05\x12\x18\n\x10max_open_prompts\x18\x15 \x01(\x05\x12)\n\x1cmax_open_prompts_per_session\x18\x16 \x01(\x05H\x06\x88\x01\x01\x42\"\n _max_running_calls_per_workspaceB \n\x1e_max_running_calls_per_sessionB\"\n _max_running_calls_per_principalB\x1a\n\x18_max_requests_per_secondB\x14\n\x12_max_request_burstB\x1c\n\x1a_max_streams_per_principalB\x1f\n\x1d_max_open_prompts_per_session\"\xe9\x01\n\rWorkspaceInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x10\n\x08worktree\x18\x03 \x01(\t\x12&\n\x06\x61gents\x18\x04 \x03(\x0b\x32\x16.toolgate.v1.AgentInfo\x12\x0f\n\x07trusted\x18\x05 \x01(\x08\x12\x31\n\x0ctool_sources\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.ToolSourceInfo\x12\x39\n\x10language_servers\x18\x07 \x03(\x0b\x32\x1f.toolgate.v1.LanguageServerInfo\"S\n\x12LanguageServerInfo\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07program\x18\x02 \x01(\t\x12\x0f\n\x07problem\x18\x03 \x01(\t\x12\x0f\n\x07running\x18\x04 \x01(\x05\"\x94\x01\n\x0eToolSourceInfo\x12\'\n\x06source\x18\x01 \x01(\x0e\x32\x17.toolgate.v1.ToolSource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.toolgate.v1.ToolSourceState\x12\x0f\n\x07problem\x18\x04 \x01(\t\x12\r\n\x05tools\x18\x05 \x01(\x05\"<\n\tAgentInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x0c\n\x04mode\x18\x03 \x01(\t*\xa5\x02\n\x0fToolSourceState\x12!\n\x1dTOOL_SOURCE_STATE_UNSPECIFIED\x10\x00\x12 \n\x1cTOOL_SOURCE_STATE_CONNECTING\x10\x01\x12\x1b\n\x17TOOL_SOURCE_STATE_READY\x10\x02\x12\x1e\n\x1aTOOL_SOURCE_STATE_DISABLED\x10\x03\x12\x1c\n\x18TOOL_SOURCE_STATE_FAILED\x10\x04\x12 \n\x1cTOOL_SOURCE_STATE_NEEDS_AUTH\x10\x05\x12/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGISTRATION\x10\x06\x12\x1f\n\x1bTOOL_SOURCE_STATE_UNTRUSTED\x10\x07*}\n\x07Sandbox\x12\x17\n\x13SANDBOX_UNSPECIFIED\x10\x00\x12\x10\n\x0cSANDBOX_NONE\x10\x01\x12\x14\n\x10SANDBOX_LANDLOCK\x10\x02\x12\x13\n\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n\x18SANDBOX_LANDLOCK_SECCOMP\x10\x04\x32k\n\x0bInfoService\x12\\\n\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x04\xb8\xd7\x18\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,26 +37,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_INFOSERVICE'].methods_by_name['GetServerInfo']._loaded_options = None
   _globals['_INFOSERVICE'].methods_by_name['GetServerInfo']._serialized_options = b'\270\327\030\002'
-  _globals['_TOOLSOURCESTATE']._serialized_start=1543
-  _globals['_TOOLSOURCESTATE']._serialized_end=1836
-  _globals['_SANDBOX']._serialized_start=1838
-  _globals['_SANDBOX']._serialized_end=1963
+  _globals['_TOOLSOURCESTATE']._serialized_start=2208
+  _globals['_TOOLSOURCESTATE']._serialized_end=2501
+  _globals['_SANDBOX']._serialized_start=2503
+  _globals['_SANDBOX']._serialized_end=2628
   _globals['_GETSERVERINFOREQUEST']._serialized_start=163
   _globals['_GETSERVERINFOREQUEST']._serialized_end=185
   _globals['_GETSERVERINFORESPONSE']._serialized_start=188
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=492
-  _globals['_SANDBOXINFO']._serialized_start=495
-  _globals['_SANDBOXINFO']._serialized_end=641
-  _globals['_LIMITS']._serialized_start=644
-  _globals['_LIMITS']._serialized_end=1006
-  _globals['_WORKSPACEINFO']._serialized_start=1009
-  _globals['_WORKSPACEINFO']._serialized_end=1242
-  _globals['_LANGUAGESERVERINFO']._serialized_start=1244
-  _globals['_LANGUAGESERVERINFO']._serialized_end=1327
-  _globals['_TOOLSOURCEINFO']._serialized_start=1330
-  _globals['_TOOLSOURCEINFO']._serialized_end=1478
-  _globals['_AGENTINFO']._serialized_start=1480
-  _globals['_AGENTINFO']._serialized_end=1540
-  _globals['_INFOSERVICE']._serialized_start=1965
-  _globals['_INFOSERVICE']._serialized_end=2072
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=514
+  _globals['_SANDBOXINFO']._serialized_start=517
+  _globals['_SANDBOXINFO']._serialized_end=663
+  _globals['_LIMITS']._serialized_start=666
+  _globals['_LIMITS']._serialized_end=1671
+  _globals['_WORKSPACEINFO']._serialized_start=1674
+  _globals['_WORKSPACEINFO']._serialized_end=1907
+  _globals['_LANGUAGESERVERINFO']._serialized_start=1909
+  _globals['_LANGUAGESERVERINFO']._serialized_end=1992
+  _globals['_TOOLSOURCEINFO']._serialized_start=1995
+  _globals['_TOOLSOURCEINFO']._serialized_end=2143
+  _globals['_AGENTINFO']._serialized_start=2145
+  _globals['_AGENTINFO']._serialized_end=2205
+  _globals['_INFOSERVICE']._serialized_start=2630
+  _globals['_INFOSERVICE']._serialized_end=2737
 # @@protoc_insertion_point(module_scope)

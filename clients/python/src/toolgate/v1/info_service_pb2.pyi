@@ -129,6 +129,7 @@ class GetServerInfoResponse(_message.Message):
     SANDBOX_FIELD_NUMBER: _builtins.int
     RUNNING_CALLS_FIELD_NUMBER: _builtins.int
     SANDBOX_INFO_FIELD_NUMBER: _builtins.int
+    QUEUED_CALLS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the program."""
     instance_id: _builtins.str
@@ -137,6 +138,8 @@ class GetServerInfoResponse(_message.Message):
     """What confines the programs that tools start, of some agent at least. NONE: they have the service's own rights."""
     running_calls: _builtins.int
     """How many calls run or wait."""
+    queued_calls: _builtins.int
+    """How many of them wait for their turn."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When this run began."""
@@ -164,10 +167,11 @@ class GetServerInfoResponse(_message.Message):
         sandbox: Global___Sandbox.ValueType = ...,
         running_calls: _builtins.int = ...,
         sandbox_info: Global___SandboxInfo | None = ...,
+        queued_calls: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "sandbox_info", b"sandbox_info", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "limits", b"limits", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "workspaces", b"workspaces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "workspaces", b"workspaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -221,7 +225,7 @@ Global___SandboxInfo: _TypeAlias = SandboxInfo  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """What the service allows."""
+    """What the service allows. An absent value is no limit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -235,8 +239,20 @@ class Limits(_message.Message):
     PROMPT_TIMEOUT_FIELD_NUMBER: _builtins.int
     OUTPUT_RETENTION_FIELD_NUMBER: _builtins.int
     CALL_RETENTION_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_CALLS_PER_WORKSPACE_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_CALLS_PER_SESSION_FIELD_NUMBER: _builtins.int
+    MAX_RUNNING_CALLS_PER_PRINCIPAL_FIELD_NUMBER: _builtins.int
+    MAX_QUEUED_CALLS_FIELD_NUMBER: _builtins.int
+    MAX_QUEUED_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_REQUESTS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MAX_REQUEST_BURST_FIELD_NUMBER: _builtins.int
+    MAX_STREAMS_FIELD_NUMBER: _builtins.int
+    MAX_STREAMS_PER_PRINCIPAL_FIELD_NUMBER: _builtins.int
+    MAX_STREAMS_PER_CONNECTION_FIELD_NUMBER: _builtins.int
+    MAX_OPEN_PROMPTS_FIELD_NUMBER: _builtins.int
+    MAX_OPEN_PROMPTS_PER_SESSION_FIELD_NUMBER: _builtins.int
     max_running_calls: _builtins.int
-    """Calls that may run or wait at once."""
+    """Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued)."""
     max_input_bytes: _builtins.int
     """Bytes of one call's input."""
     max_output_bytes: _builtins.int
@@ -247,6 +263,30 @@ class Limits(_message.Message):
     """Lines that the model sees of an output."""
     truncate_bytes: _builtins.int
     """Bytes that the model sees of an output."""
+    max_running_calls_per_workspace: _builtins.int
+    """Calls of one workspace that may run at once."""
+    max_running_calls_per_session: _builtins.int
+    """Calls of one session that may run at once."""
+    max_running_calls_per_principal: _builtins.int
+    """Calls of one principal that may run at once."""
+    max_queued_calls: _builtins.int
+    """Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may."""
+    max_queued_bytes: _builtins.int
+    """Bytes of the inputs of the calls that wait for their turn."""
+    max_requests_per_second: _builtins.int
+    """Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count."""
+    max_request_burst: _builtins.int
+    """Requests that one principal may make at once, if there is such a rate."""
+    max_streams: _builtins.int
+    """Streams that may be open at once."""
+    max_streams_per_principal: _builtins.int
+    """Streams of one principal that may be open at once."""
+    max_streams_per_connection: _builtins.int
+    """RPCs that may be under way on one connection at once; clients hold more back."""
+    max_open_prompts: _builtins.int
+    """Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA."""
+    max_open_prompts_per_session: _builtins.int
+    """Prompts of one session that may wait for an answer at once."""
     @_builtins.property
     def heartbeat(self) -> _duration_pb2.Duration:
         """The longest silence on a stream before a heartbeat."""
@@ -276,12 +316,51 @@ class Limits(_message.Message):
         prompt_timeout: _duration_pb2.Duration | None = ...,
         output_retention: _duration_pb2.Duration | None = ...,
         call_retention: _duration_pb2.Duration | None = ...,
+        max_running_calls_per_workspace: _builtins.int | None = ...,
+        max_running_calls_per_session: _builtins.int | None = ...,
+        max_running_calls_per_principal: _builtins.int | None = ...,
+        max_queued_calls: _builtins.int = ...,
+        max_queued_bytes: _builtins.int = ...,
+        max_requests_per_second: _builtins.int | None = ...,
+        max_request_burst: _builtins.int | None = ...,
+        max_streams: _builtins.int = ...,
+        max_streams_per_principal: _builtins.int | None = ...,
+        max_streams_per_connection: _builtins.int = ...,
+        max_open_prompts: _builtins.int = ...,
+        max_open_prompts_per_session: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["call_retention", b"call_retention", "heartbeat", b"heartbeat", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams_per_principal", b"max_streams_per_principal", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_input_bytes", b"max_input_bytes", "max_message_bytes", b"max_message_bytes", "max_output_bytes", b"max_output_bytes", "max_running_calls", b"max_running_calls", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout", "truncate_bytes", b"truncate_bytes", "truncate_lines", b"truncate_lines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session", "_max_request_burst", b"_max_request_burst", "_max_requests_per_second", b"_max_requests_per_second", "_max_running_calls_per_principal", b"_max_running_calls_per_principal", "_max_running_calls_per_session", b"_max_running_calls_per_session", "_max_running_calls_per_workspace", b"_max_running_calls_per_workspace", "_max_streams_per_principal", b"_max_streams_per_principal", "call_retention", b"call_retention", "heartbeat", b"heartbeat", "max_input_bytes", b"max_input_bytes", "max_message_bytes", b"max_message_bytes", "max_open_prompts", b"max_open_prompts", "max_open_prompts_per_session", b"max_open_prompts_per_session", "max_output_bytes", b"max_output_bytes", "max_queued_bytes", b"max_queued_bytes", "max_queued_calls", b"max_queued_calls", "max_request_burst", b"max_request_burst", "max_requests_per_second", b"max_requests_per_second", "max_running_calls", b"max_running_calls", "max_running_calls_per_principal", b"max_running_calls_per_principal", "max_running_calls_per_session", b"max_running_calls_per_session", "max_running_calls_per_workspace", b"max_running_calls_per_workspace", "max_streams", b"max_streams", "max_streams_per_connection", b"max_streams_per_connection", "max_streams_per_principal", b"max_streams_per_principal", "output_retention", b"output_retention", "prompt_timeout", b"prompt_timeout", "truncate_bytes", b"truncate_bytes", "truncate_lines", b"truncate_lines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["max_open_prompts_per_session"]  # noqa: Y015
+    _WhichOneofArgType__max_open_prompts_per_session: _TypeAlias = _typing.Literal["_max_open_prompts_per_session", b"_max_open_prompts_per_session"]  # noqa: Y015
+    _WhichOneofReturnType__max_request_burst: _TypeAlias = _typing.Literal["max_request_burst"]  # noqa: Y015
+    _WhichOneofArgType__max_request_burst: _TypeAlias = _typing.Literal["_max_request_burst", b"_max_request_burst"]  # noqa: Y015
+    _WhichOneofReturnType__max_requests_per_second: _TypeAlias = _typing.Literal["max_requests_per_second"]  # noqa: Y015
+    _WhichOneofArgType__max_requests_per_second: _TypeAlias = _typing.Literal["_max_requests_per_second", b"_max_requests_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_calls_per_principal: _TypeAlias = _typing.Literal["max_running_calls_per_principal"]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_principal: _TypeAlias = _typing.Literal["_max_running_calls_per_principal", b"_max_running_calls_per_principal"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_calls_per_session: _TypeAlias = _typing.Literal["max_running_calls_per_session"]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_session: _TypeAlias = _typing.Literal["_max_running_calls_per_session", b"_max_running_calls_per_session"]  # noqa: Y015
+    _WhichOneofReturnType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal["max_running_calls_per_workspace"]  # noqa: Y015
+    _WhichOneofArgType__max_running_calls_per_workspace: _TypeAlias = _typing.Literal["_max_running_calls_per_workspace", b"_max_running_calls_per_workspace"]  # noqa: Y015
+    _WhichOneofReturnType__max_streams_per_principal: _TypeAlias = _typing.Literal["max_streams_per_principal"]  # noqa: Y015
+    _WhichOneofArgType__max_streams_per_principal: _TypeAlias = _typing.Literal["_max_streams_per_principal", b"_max_streams_per_principal"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_open_prompts_per_session) -> _WhichOneofReturnType__max_open_prompts_per_session | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_request_burst) -> _WhichOneofReturnType__max_request_burst | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_requests_per_second) -> _WhichOneofReturnType__max_requests_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_principal) -> _WhichOneofReturnType__max_running_calls_per_principal | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_session) -> _WhichOneofReturnType__max_running_calls_per_session | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_running_calls_per_workspace) -> _WhichOneofReturnType__max_running_calls_per_workspace | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_streams_per_principal) -> _WhichOneofReturnType__max_streams_per_principal | None: ...
 
 Global___Limits: _TypeAlias = Limits  # noqa: Y015
 

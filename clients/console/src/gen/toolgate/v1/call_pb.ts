@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/call.proto.
  */
 export const file_toolgate_v1_call: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIs0BCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSDgoGY2xpZW50GAYgASgJEhYKDnBhcmVudF9jYWxsX2lkGAcgASgJEiYKBWV4dHJhGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJtCgpBdHRhY2htZW50EhUKDWF0dGFjaG1lbnRfaWQYASABKAkSDAoEbWltZRgCIAEoCRIQCghmaWxlbmFtZRgDIAEoCRIOCgRkYXRhGAQgASgMSAASDQoDdXJsGAUgASgJSABCCQoHY29udGVudCJqCgpUcnVuY2F0aW9uEhEKCXRydW5jYXRlZBgBIAEoCBIRCglvdXRwdXRfaWQYAiABKAkSDAoEcGF0aBgDIAEoCRITCgt0b3RhbF9ieXRlcxgEIAEoAxITCgt0b3RhbF9saW5lcxgFIAEoAyKGAQoGVGltaW5nEikKBnF1ZXVlZBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZ3YWl0ZWQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoDcmFuGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItgFCgRDYWxsEg8KB2NhbGxfaWQYASABKAkSKQoHY29udGV4dBgCIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHRvb2wYAyABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYBCABKAkSEgoKaW5wdXRfanNvbhgFIAEoCRIUCgxpbnB1dF9kaWdlc3QYBiABKAkSJQoFc3RhdGUYByABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1sYXN0X3NlcXVlbmNlGAsgASgDEg0KBXRpdGxlGAwgASgJEhkKEXdhaXRpbmdfcHJvbXB0X2lkGA0gASgJEi8KCWNvbXBsZXRlZBgOIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDyABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASKAoHY2hhbmdlcxgQIAMoCzIXLnRvb2xnYXRlLnYxLkZpbGVDaGFuZ2USFQoNYWNjZXB0c19pbnB1dBgRIAEoCBIZChFuZXh0X2lucHV0X29mZnNldBgSIAEoAxI8ChRiYWNrZ3JvdW5kX3Byb2Nlc3NlcxgTIAMoCzIeLnRvb2xnYXRlLnYxLkJhY2tncm91bmRQcm9jZXNzEhEKCXJlcXVlc3RlchgUIAEoCRIbChNvcmlnaW5hbF9pbnB1dF9qc29uGBUgASgJEh0KFW9yaWdpbmFsX2lucHV0X2RpZ2VzdBgWIAEoCUIICgZlbmRpbmciMQoRQmFja2dyb3VuZFByb2Nlc3MSCwoDcGlkGAEgASgDEg8KB2NvbW1hbmQYAiABKAkibQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEigKBmJlZm9yZRgCIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uEicKBWFmdGVyGAMgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24iTQoLRmlsZVZlcnNpb24SDgoGc2hhMjU2GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEQoEbW9kZRgDIAEoDUgAiAEBQgcKBV9tb2RlIvcECglDYWxsRXZlbnQSDwoHY2FsbF9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdwZW5kaW5nGAQgASgLMhgudG9vbGdhdGUudjEuQ2FsbFBlbmRpbmdIABIrCgdydW5uaW5nGAUgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJ1bm5pbmdIABItCghtZXRhZGF0YRgGIAEoCzIZLnRvb2xnYXRlLnYxLkNhbGxNZXRhZGF0YUgAEikKBm91dHB1dBgHIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxPdXRwdXRIABIrCgd3YWl0aW5nGAggASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhaXRpbmdIABIrCgdyZXN1bWVkGAkgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJlc3VtZWRIABIrCgd3YXJuaW5nGAogASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhcm5pbmdIABIvCgloZWFydGJlYXQYCyABKAsyGi50b29sZ2F0ZS52MS5DYWxsSGVhcnRiZWF0SAASIwoDZ2FwGAwgASgLMhQudG9vbGdhdGUudjEuQ2FsbEdhcEgAEi8KCWNvbXBsZXRlZBgNIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDiABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASJwoFY2hpbGQYDyABKAsyFi50b29sZ2F0ZS52MS5DYWxsQ2hpbGRIAEIHCgVldmVudCIzCgtDYWxsUGVuZGluZxIMCgR0b29sGAEgASgJEhYKDnJlcXVlc3RlZF90b29sGAIgASgJIkYKC0NhbGxSdW5uaW5nEhIKCmlucHV0X2pzb24YASABKAkSFAoMaW5wdXRfZGlnZXN0GAIgASgJEg0KBXRpdGxlGAMgASgJIlcKDENhbGxNZXRhZGF0YRISCgV0aXRsZRgBIAEoCUgAiAEBEikKCG1ldGFkYXRhGAIgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIICgZfdGl0bGUiPQoKQ2FsbE91dHB1dBIRCglvdXRwdXRfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEgwKBGRhdGEYAyABKAwiRQoLQ2FsbFdhaXRpbmcSIwoGcHJvbXB0GAEgASgLMhMudG9vbGdhdGUudjEuUHJvbXB0EhEKCWFwcHJvdmVycxgCIAEoBSJ8CgtDYWxsUmVzdW1lZBIRCglwcm9tcHRfaWQYASABKAkSJwoFc3RhdGUYAiABKA4yGC50b29sZ2F0ZS52MS5Qcm9tcHRTdGF0ZRIxCgpyZXNvbHV0aW9uGAMgASgLMh0udG9vbGdhdGUudjEuUHJvbXB0UmVzb2x1dGlvbiIqCglDYWxsQ2hpbGQSDwoHY2FsbF9pZBgBIAEoCRIMCgR0b29sGAIgASgJIikKC0NhbGxXYXJuaW5nEgwKBGtpbmQYASABKAkSDAoEdGV4dBgCIAEoCSJ5Cg1DYWxsSGVhcnRiZWF0EhUKDWxhc3Rfc2VxdWVuY2UYASABKAMSJQoFc3RhdGUYAiABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSKgoHZWxhcHNlZBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJOCgdDYWxsR2FwEhYKDmZpcnN0X3NlcXVlbmNlGAEgASgDEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAMSFAoMb3V0cHV0X2J5dGVzGAMgASgDItkBCg1DYWxsQ29tcGxldGVkEg0KBXRpdGxlGAEgASgJEg4KBm91dHB1dBgCIAEoCRIpCghtZXRhZGF0YRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBCADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBSABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgGIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZyKBAgoKQ2FsbEZhaWxlZBIqCgZyZWFzb24YASABKA4yGi50b29sZ2F0ZS52MS5GYWlsdXJlUmVhc29uEg0KBWVycm9yGAIgASgJEg0KBXRpdGxlGAMgASgJEikKCG1ldGFkYXRhGAQgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIsCgthdHRhY2htZW50cxgFIAMoCzIXLnRvb2xnYXRlLnYxLkF0dGFjaG1lbnQSKwoKdHJ1bmNhdGlvbhgGIAEoCzIXLnRvb2xnYXRlLnYxLlRydW5jYXRpb24SIwoGdGltaW5nGAcgASgLMhMudG9vbGdhdGUudjEuVGltaW5nKp8BCgpUb29sU291cmNlEhsKF1RPT0xfU09VUkNFX1VOU1BFQ0lGSUVEEAASFwoTVE9PTF9TT1VSQ0VfQlVJTFRJThABEhYKElRPT0xfU09VUkNFX0NVU1RPTRACEhYKElRPT0xfU09VUkNFX1BMVUdJThADEhMKD1RPT0xfU09VUkNFX01DUBAEEhYKElRPT0xfU09VUkNFX0hPU1RFRBAFKqsBCgpUb29sRWZmZWN0EhsKF1RPT0xfRUZGRUNUX1VOU1BFQ0lGSUVEEAASFQoRVE9PTF9FRkZFQ1RfUkVBRFMQARIWChJUT09MX0VGRkVDVF9XUklURVMQAhIdChlUT09MX0VGRkVDVF9SVU5TX1BST0dSQU1TEAMSFwoTVE9PTF9FRkZFQ1RfTkVUV09SSxAEEhkKFVRPT0xfRUZGRUNUX0FTS1NfVVNFUhAFKl8KDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQARIWChJPTl9ESVNDT05ORUNUX0tFRVAQAiprCgpPdXRwdXRNb2RlEhsKF09VVFBVVF9NT0RFX1VOU1BFQ0lGSUVEEAASFAoQT1VUUFVUX01PREVfRlVMTBABEhQKEE9VVFBVVF9NT0RFX1RBSUwQAhIUChBPVVRQVVRfTU9ERV9OT05FEAMqoAEKCUNhbGxTdGF0ZRIaChZDQUxMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSQ0FMTF9TVEFURV9QRU5ESU5HEAESFgoSQ0FMTF9TVEFURV9SVU5OSU5HEAISFgoSQ0FMTF9TVEFURV9XQUlUSU5HEAMSGAoUQ0FMTF9TVEFURV9DT01QTEVURUQQBBIVChFDQUxMX1NUQVRFX0ZBSUxFRBAFKpUDCg1GYWlsdXJlUmVhc29uEh4KGkZBSUxVUkVfUkVBU09OX1VOU1BFQ0lGSUVEEAASJAogRkFJTFVSRV9SRUFTT05fSU5WQUxJRF9BUkdVTUVOVFMQARIZChVGQUlMVVJFX1JFQVNPTl9ERU5JRUQQAhIbChdGQUlMVVJFX1JFQVNPTl9SRUpFQ1RFRBADEiEKHUZBSUxVUkVfUkVBU09OX1BST01QVF9FWFBJUkVEEAQSHAoYRkFJTFVSRV9SRUFTT05fQ0FOQ0VMTEVEEAUSHAoYRkFJTFVSRV9SRUFTT05fVElNRURfT1VUEAYSHQoZRkFJTFVSRV9SRUFTT05fVE9PTF9FUlJPUhAHEhwKGEZBSUxVUkVfUkVBU09OX0RPT01fTE9PUBAIEhgKFEZBSUxVUkVfUkVBU09OX1FVT1RBEAkSGgoWRkFJTFVSRV9SRUFTT05fRFJBSU5FRBAKEhcKE0ZBSUxVUkVfUkVBU09OX0xPU1QQCxIbChdGQUlMVVJFX1JFQVNPTl9JTlRFUk5BTBAMYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt]);
+  fileDesc("ChZ0b29sZ2F0ZS92MS9jYWxsLnByb3RvEgt0b29sZ2F0ZS52MSJCCghNb2RlbFJlZhITCgtwcm92aWRlcl9pZBgBIAEoCRIQCghtb2RlbF9pZBgCIAEoCRIPCgdwYWNrYWdlGAMgASgJIswBCg5Ub29sRGVmaW5pdGlvbhIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKEWlucHV0X3NjaGVtYV9qc29uGAMgASgJEicKBnNvdXJjZRgEIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USKAoHZWZmZWN0cxgFIAMoDjIXLnRvb2xnYXRlLnYxLlRvb2xFZmZlY3QSEwoLcGVybWlzc2lvbnMYBiADKAkSFAoMZXhwZXJpbWVudGFsGAcgASgIIs0BCgtDYWxsQ29udGV4dBIRCgl3b3Jrc3BhY2UYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRISCgptZXNzYWdlX2lkGAMgASgJEg0KBWFnZW50GAQgASgJEiQKBW1vZGVsGAUgASgLMhUudG9vbGdhdGUudjEuTW9kZWxSZWYSDgoGY2xpZW50GAYgASgJEhYKDnBhcmVudF9jYWxsX2lkGAcgASgJEiYKBWV4dHJhGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJtCgpBdHRhY2htZW50EhUKDWF0dGFjaG1lbnRfaWQYASABKAkSDAoEbWltZRgCIAEoCRIQCghmaWxlbmFtZRgDIAEoCRIOCgRkYXRhGAQgASgMSAASDQoDdXJsGAUgASgJSABCCQoHY29udGVudCJqCgpUcnVuY2F0aW9uEhEKCXRydW5jYXRlZBgBIAEoCBIRCglvdXRwdXRfaWQYAiABKAkSDAoEcGF0aBgDIAEoCRITCgt0b3RhbF9ieXRlcxgEIAEoAxITCgt0b3RhbF9saW5lcxgFIAEoAyKGAQoGVGltaW5nEikKBnF1ZXVlZBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIpCgZ3YWl0ZWQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoDcmFuGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItgFCgRDYWxsEg8KB2NhbGxfaWQYASABKAkSKQoHY29udGV4dBgCIAEoCzIYLnRvb2xnYXRlLnYxLkNhbGxDb250ZXh0EgwKBHRvb2wYAyABKAkSFgoOcmVxdWVzdGVkX3Rvb2wYBCABKAkSEgoKaW5wdXRfanNvbhgFIAEoCRIUCgxpbnB1dF9kaWdlc3QYBiABKAkSJQoFc3RhdGUYByABKA4yFi50b29sZ2F0ZS52MS5DYWxsU3RhdGUSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1sYXN0X3NlcXVlbmNlGAsgASgDEg0KBXRpdGxlGAwgASgJEhkKEXdhaXRpbmdfcHJvbXB0X2lkGA0gASgJEi8KCWNvbXBsZXRlZBgOIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDyABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASKAoHY2hhbmdlcxgQIAMoCzIXLnRvb2xnYXRlLnYxLkZpbGVDaGFuZ2USFQoNYWNjZXB0c19pbnB1dBgRIAEoCBIZChFuZXh0X2lucHV0X29mZnNldBgSIAEoAxI8ChRiYWNrZ3JvdW5kX3Byb2Nlc3NlcxgTIAMoCzIeLnRvb2xnYXRlLnYxLkJhY2tncm91bmRQcm9jZXNzEhEKCXJlcXVlc3RlchgUIAEoCRIbChNvcmlnaW5hbF9pbnB1dF9qc29uGBUgASgJEh0KFW9yaWdpbmFsX2lucHV0X2RpZ2VzdBgWIAEoCUIICgZlbmRpbmciMQoRQmFja2dyb3VuZFByb2Nlc3MSCwoDcGlkGAEgASgDEg8KB2NvbW1hbmQYAiABKAkibQoKRmlsZUNoYW5nZRIMCgRwYXRoGAEgASgJEigKBmJlZm9yZRgCIAEoCzIYLnRvb2xnYXRlLnYxLkZpbGVWZXJzaW9uEicKBWFmdGVyGAMgASgLMhgudG9vbGdhdGUudjEuRmlsZVZlcnNpb24iTQoLRmlsZVZlcnNpb24SDgoGc2hhMjU2GAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSEQoEbW9kZRgDIAEoDUgAiAEBQgcKBV9tb2RlIvcECglDYWxsRXZlbnQSDwoHY2FsbF9pZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIoCgR0aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdwZW5kaW5nGAQgASgLMhgudG9vbGdhdGUudjEuQ2FsbFBlbmRpbmdIABIrCgdydW5uaW5nGAUgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJ1bm5pbmdIABItCghtZXRhZGF0YRgGIAEoCzIZLnRvb2xnYXRlLnYxLkNhbGxNZXRhZGF0YUgAEikKBm91dHB1dBgHIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxPdXRwdXRIABIrCgd3YWl0aW5nGAggASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhaXRpbmdIABIrCgdyZXN1bWVkGAkgASgLMhgudG9vbGdhdGUudjEuQ2FsbFJlc3VtZWRIABIrCgd3YXJuaW5nGAogASgLMhgudG9vbGdhdGUudjEuQ2FsbFdhcm5pbmdIABIvCgloZWFydGJlYXQYCyABKAsyGi50b29sZ2F0ZS52MS5DYWxsSGVhcnRiZWF0SAASIwoDZ2FwGAwgASgLMhQudG9vbGdhdGUudjEuQ2FsbEdhcEgAEi8KCWNvbXBsZXRlZBgNIAEoCzIaLnRvb2xnYXRlLnYxLkNhbGxDb21wbGV0ZWRIABIpCgZmYWlsZWQYDiABKAsyFy50b29sZ2F0ZS52MS5DYWxsRmFpbGVkSAASJwoFY2hpbGQYDyABKAsyFi50b29sZ2F0ZS52MS5DYWxsQ2hpbGRIAEIHCgVldmVudCJcCgtDYWxsUGVuZGluZxIMCgR0b29sGAEgASgJEhYKDnJlcXVlc3RlZF90b29sGAIgASgJEicKBnF1ZXVlZBgDIAEoCzIXLnRvb2xnYXRlLnYxLkNhbGxRdWV1ZWQiKgoKQ2FsbFF1ZXVlZBINCgVsaW1pdBgBIAEoCRINCgVhaGVhZBgCIAEoBSJGCgtDYWxsUnVubmluZxISCgppbnB1dF9qc29uGAEgASgJEhQKDGlucHV0X2RpZ2VzdBgCIAEoCRINCgV0aXRsZRgDIAEoCSJXCgxDYWxsTWV0YWRhdGESEgoFdGl0bGUYASABKAlIAIgBARIpCghtZXRhZGF0YRgCIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCCAoGX3RpdGxlIj0KCkNhbGxPdXRwdXQSEQoJb3V0cHV0X2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIMCgRkYXRhGAMgASgMIkUKC0NhbGxXYWl0aW5nEiMKBnByb21wdBgBIAEoCzITLnRvb2xnYXRlLnYxLlByb21wdBIRCglhcHByb3ZlcnMYAiABKAUifAoLQ2FsbFJlc3VtZWQSEQoJcHJvbXB0X2lkGAEgASgJEicKBXN0YXRlGAIgASgOMhgudG9vbGdhdGUudjEuUHJvbXB0U3RhdGUSMQoKcmVzb2x1dGlvbhgDIAEoCzIdLnRvb2xnYXRlLnYxLlByb21wdFJlc29sdXRpb24iKgoJQ2FsbENoaWxkEg8KB2NhbGxfaWQYASABKAkSDAoEdG9vbBgCIAEoCSIpCgtDYWxsV2FybmluZxIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkieQoNQ2FsbEhlYXJ0YmVhdBIVCg1sYXN0X3NlcXVlbmNlGAEgASgDEiUKBXN0YXRlGAIgASgOMhYudG9vbGdhdGUudjEuQ2FsbFN0YXRlEioKB2VsYXBzZWQYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iTgoHQ2FsbEdhcBIWCg5maXJzdF9zZXF1ZW5jZRgBIAEoAxIVCg1sYXN0X3NlcXVlbmNlGAIgASgDEhQKDG91dHB1dF9ieXRlcxgDIAEoAyLZAQoNQ2FsbENvbXBsZXRlZBINCgV0aXRsZRgBIAEoCRIOCgZvdXRwdXQYAiABKAkSKQoIbWV0YWRhdGEYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiwKC2F0dGFjaG1lbnRzGAQgAygLMhcudG9vbGdhdGUudjEuQXR0YWNobWVudBIrCgp0cnVuY2F0aW9uGAUgASgLMhcudG9vbGdhdGUudjEuVHJ1bmNhdGlvbhIjCgZ0aW1pbmcYBiABKAsyEy50b29sZ2F0ZS52MS5UaW1pbmcigQIKCkNhbGxGYWlsZWQSKgoGcmVhc29uGAEgASgOMhoudG9vbGdhdGUudjEuRmFpbHVyZVJlYXNvbhINCgVlcnJvchgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCghtZXRhZGF0YRgEIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLAoLYXR0YWNobWVudHMYBSADKAsyFy50b29sZ2F0ZS52MS5BdHRhY2htZW50EisKCnRydW5jYXRpb24YBiABKAsyFy50b29sZ2F0ZS52MS5UcnVuY2F0aW9uEiMKBnRpbWluZxgHIAEoCzITLnRvb2xnYXRlLnYxLlRpbWluZyqfAQoKVG9vbFNvdXJjZRIbChdUT09MX1NPVVJDRV9VTlNQRUNJRklFRBAAEhcKE1RPT0xfU09VUkNFX0JVSUxUSU4QARIWChJUT09MX1NPVVJDRV9DVVNUT00QAhIWChJUT09MX1NPVVJDRV9QTFVHSU4QAxITCg9UT09MX1NPVVJDRV9NQ1AQBBIWChJUT09MX1NPVVJDRV9IT1NURUQQBSqrAQoKVG9vbEVmZmVjdBIbChdUT09MX0VGRkVDVF9VTlNQRUNJRklFRBAAEhUKEVRPT0xfRUZGRUNUX1JFQURTEAESFgoSVE9PTF9FRkZFQ1RfV1JJVEVTEAISHQoZVE9PTF9FRkZFQ1RfUlVOU19QUk9HUkFNUxADEhcKE1RPT0xfRUZGRUNUX05FVFdPUksQBBIZChVUT09MX0VGRkVDVF9BU0tTX1VTRVIQBSpfCgxPbkRpc2Nvbm5lY3QSHQoZT05fRElTQ09OTkVDVF9VTlNQRUNJRklFRBAAEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAESFgoST05fRElTQ09OTkVDVF9LRUVQEAIqawoKT3V0cHV0TW9kZRIbChdPVVRQVVRfTU9ERV9VTlNQRUNJRklFRBAAEhQKEE9VVFBVVF9NT0RFX0ZVTEwQARIUChBPVVRQVVRfTU9ERV9UQUlMEAISFAoQT1VUUFVUX01PREVfTk9ORRADKqABCglDYWxsU3RhdGUSGgoWQ0FMTF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkNBTExfU1RBVEVfUEVORElORxABEhYKEkNBTExfU1RBVEVfUlVOTklORxACEhYKEkNBTExfU1RBVEVfV0FJVElORxADEhgKFENBTExfU1RBVEVfQ09NUExFVEVEEAQSFQoRQ0FMTF9TVEFURV9GQUlMRUQQBSqVAwoNRmFpbHVyZVJlYXNvbhIeChpGQUlMVVJFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiQKIEZBSUxVUkVfUkVBU09OX0lOVkFMSURfQVJHVU1FTlRTEAESGQoVRkFJTFVSRV9SRUFTT05fREVOSUVEEAISGwoXRkFJTFVSRV9SRUFTT05fUkVKRUNURUQQAxIhCh1GQUlMVVJFX1JFQVNPTl9QUk9NUFRfRVhQSVJFRBAEEhwKGEZBSUxVUkVfUkVBU09OX0NBTkNFTExFRBAFEhwKGEZBSUxVUkVfUkVBU09OX1RJTUVEX09VVBAGEh0KGUZBSUxVUkVfUkVBU09OX1RPT0xfRVJST1IQBxIcChhGQUlMVVJFX1JFQVNPTl9ET09NX0xPT1AQCBIYChRGQUlMVVJFX1JFQVNPTl9RVU9UQRAJEhoKFkZBSUxVUkVfUkVBU09OX0RSQUlORUQQChIXChNGQUlMVVJFX1JFQVNPTl9MT1NUEAsSGwoXRkFJTFVSRV9SRUFTT05fSU5URVJOQUwQDGIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_toolgate_v1_prompt]);
 
 /**
  * A model, as the front end names it.
@@ -770,6 +770,14 @@ export type CallPending = Message<"toolgate.v1.CallPending"> & {
    * @generated from field: string requested_tool = 2;
    */
   requestedTool: string;
+
+  /**
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   *
+   * @generated from field: toolgate.v1.CallQueued queued = 3;
+   */
+  queued?: CallQueued | undefined;
 };
 
 /**
@@ -778,6 +786,36 @@ export type CallPending = Message<"toolgate.v1.CallPending"> & {
  */
 export const CallPendingSchema: GenMessage<CallPending> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_call, 11);
+
+/**
+ * Why a call waits for its turn. Its time limit does not run meanwhile, and `timing.queued` of its end says how long it
+ * was. Whoever has the fewest calls running is next: first among principals, then among the sessions of one, then the
+ * call that came first.
+ *
+ * @generated from message toolgate.v1.CallQueued
+ */
+export type CallQueued = Message<"toolgate.v1.CallQueued"> & {
+  /**
+   * The limit that held it when it came, as the configuration names it: `limits.max_running_calls` and so on.
+   *
+   * @generated from field: string limit = 1;
+   */
+  limit: string;
+
+  /**
+   * How many calls waited already, of everybody. Not all of them need be served before this one, nor only they.
+   *
+   * @generated from field: int32 ahead = 2;
+   */
+  ahead: number;
+};
+
+/**
+ * Describes the message toolgate.v1.CallQueued.
+ * Use `create(CallQueuedSchema)` to create a new message.
+ */
+export const CallQueuedSchema: GenMessage<CallQueued> = /*@__PURE__*/
+  messageDesc(file_toolgate_v1_call, 12);
 
 /**
  * The tool starts. Nothing changes the input after this.
@@ -812,7 +850,7 @@ export type CallRunning = Message<"toolgate.v1.CallRunning"> & {
  * Use `create(CallRunningSchema)` to create a new message.
  */
 export const CallRunningSchema: GenMessage<CallRunning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 12);
+  messageDesc(file_toolgate_v1_call, 13);
 
 /**
  * Title or metadata changed. Metadata that comes before the end has at most 1 MiB; what would make it larger is left out,
@@ -845,7 +883,7 @@ export type CallMetadata = Message<"toolgate.v1.CallMetadata"> & {
  * Use `create(CallMetadataSchema)` to create a new message.
  */
 export const CallMetadataSchema: GenMessage<CallMetadata> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 13);
+  messageDesc(file_toolgate_v1_call, 14);
 
 /**
  * Bytes of output, as the tool wrote them; never split inside a UTF-8 character that the tool wrote whole.
@@ -880,7 +918,7 @@ export type CallOutput = Message<"toolgate.v1.CallOutput"> & {
  * Use `create(CallOutputSchema)` to create a new message.
  */
 export const CallOutputSchema: GenMessage<CallOutput> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 14);
+  messageDesc(file_toolgate_v1_call, 15);
 
 /**
  * The call waits for a person.
@@ -908,7 +946,7 @@ export type CallWaiting = Message<"toolgate.v1.CallWaiting"> & {
  * Use `create(CallWaitingSchema)` to create a new message.
  */
 export const CallWaitingSchema: GenMessage<CallWaiting> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 15);
+  messageDesc(file_toolgate_v1_call, 16);
 
 /**
  * The wait is over.
@@ -943,7 +981,7 @@ export type CallResumed = Message<"toolgate.v1.CallResumed"> & {
  * Use `create(CallResumedSchema)` to create a new message.
  */
 export const CallResumedSchema: GenMessage<CallResumed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 16);
+  messageDesc(file_toolgate_v1_call, 17);
 
 /**
  * The call made another one: `bash` does so for a command in the background, `batch` for each of the calls that it was
@@ -973,7 +1011,7 @@ export type CallChild = Message<"toolgate.v1.CallChild"> & {
  * Use `create(CallChildSchema)` to create a new message.
  */
 export const CallChildSchema: GenMessage<CallChild> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 17);
+  messageDesc(file_toolgate_v1_call, 18);
 
 /**
  * Something a person should know that does not end the call.
@@ -1001,7 +1039,7 @@ export type CallWarning = Message<"toolgate.v1.CallWarning"> & {
  * Use `create(CallWarningSchema)` to create a new message.
  */
 export const CallWarningSchema: GenMessage<CallWarning> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 18);
+  messageDesc(file_toolgate_v1_call, 19);
 
 /**
  * Sent after at most 15 seconds of silence, so that a lost connection is noticed.
@@ -1017,7 +1055,7 @@ export type CallHeartbeat = Message<"toolgate.v1.CallHeartbeat"> & {
   lastSequence: bigint;
 
   /**
-   * Where the call is.
+   * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
    *
    * @generated from field: toolgate.v1.CallState state = 2;
    */
@@ -1036,7 +1074,7 @@ export type CallHeartbeat = Message<"toolgate.v1.CallHeartbeat"> & {
  * Use `create(CallHeartbeatSchema)` to create a new message.
  */
 export const CallHeartbeatSchema: GenMessage<CallHeartbeat> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 19);
+  messageDesc(file_toolgate_v1_call, 20);
 
 /**
  * Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -1071,7 +1109,7 @@ export type CallGap = Message<"toolgate.v1.CallGap"> & {
  * Use `create(CallGapSchema)` to create a new message.
  */
 export const CallGapSchema: GenMessage<CallGap> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 20);
+  messageDesc(file_toolgate_v1_call, 21);
 
 /**
  * Terminal. The result of the call, whole.
@@ -1127,7 +1165,7 @@ export type CallCompleted = Message<"toolgate.v1.CallCompleted"> & {
  * Use `create(CallCompletedSchema)` to create a new message.
  */
 export const CallCompletedSchema: GenMessage<CallCompleted> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 21);
+  messageDesc(file_toolgate_v1_call, 22);
 
 /**
  * Terminal. The call has no result; what it reached is kept.
@@ -1190,7 +1228,7 @@ export type CallFailed = Message<"toolgate.v1.CallFailed"> & {
  * Use `create(CallFailedSchema)` to create a new message.
  */
 export const CallFailedSchema: GenMessage<CallFailed> = /*@__PURE__*/
-  messageDesc(file_toolgate_v1_call, 22);
+  messageDesc(file_toolgate_v1_call, 23);
 
 /**
  * Where a tool comes from.
@@ -1503,21 +1541,24 @@ export enum FailureReason {
 
   /**
    * A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-   * had room is kept: `truncation` says where, and the metadata key `quota` how much.
+   * had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+   * many prompts are open.
    *
    * @generated from enum value: FAILURE_REASON_QUOTA = 9;
    */
   QUOTA = 9,
 
   /**
-   * The service was stopping.
+   * The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+   * false.
    *
    * @generated from enum value: FAILURE_REASON_DRAINED = 10;
    */
   DRAINED = 10,
 
   /**
-   * The service ended while the call ran. What the tool did is not known: look before you repeat it.
+   * The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+   * `started` false, it still waited for its turn, and has done nothing.
    *
    * @generated from enum value: FAILURE_REASON_LOST = 11;
    */

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file toolgate/v1/info_service.proto.
  */
 export const file_toolgate_v1_info_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IrACChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpzdGFydF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIjCgZsaW1pdHMYBCABKAsyEy50b29sZ2F0ZS52MS5MaW1pdHMSLgoKd29ya3NwYWNlcxgFIAMoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SJQoHc2FuZGJveBgGIAEoDjIULnRvb2xnYXRlLnYxLlNhbmRib3gSFQoNcnVubmluZ19jYWxscxgHIAEoBRIuCgxzYW5kYm94X2luZm8YCCABKAsyGC50b29sZ2F0ZS52MS5TYW5kYm94SW5mbyKSAQoLU2FuZGJveEluZm8SJwoJYXZhaWxhYmxlGAEgASgOMhQudG9vbGdhdGUudjEuU2FuZGJveBIYChBsYW5kbG9ja192ZXJzaW9uGAIgASgFEg8KB21pc3NpbmcYAyADKAkSDAoEbW9kZRgEIAEoCRIPCgduZXR3b3JrGAUgASgJEhAKCHJlcXVpcmVkGAYgASgIIuoCCgZMaW1pdHMSGQoRbWF4X3J1bm5pbmdfY2FsbHMYASABKAUSFwoPbWF4X2lucHV0X2J5dGVzGAIgASgDEhgKEG1heF9vdXRwdXRfYnl0ZXMYAyABKAMSGQoRbWF4X21lc3NhZ2VfYnl0ZXMYBCABKAMSFgoOdHJ1bmNhdGVfbGluZXMYBSABKAUSFgoOdHJ1bmNhdGVfYnl0ZXMYBiABKAUSLAoJaGVhcnRiZWF0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDnByb21wdF90aW1lb3V0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjMKEG91dHB1dF9yZXRlbnRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOY2FsbF9yZXRlbnRpb24YCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i6QEKDVdvcmtzcGFjZUluZm8SDAoEbmFtZRgBIAEoCRIRCglkaXJlY3RvcnkYAiABKAkSEAoId29ya3RyZWUYAyABKAkSJgoGYWdlbnRzGAQgAygLMhYudG9vbGdhdGUudjEuQWdlbnRJbmZvEg8KB3RydXN0ZWQYBSABKAgSMQoMdG9vbF9zb3VyY2VzGAYgAygLMhsudG9vbGdhdGUudjEuVG9vbFNvdXJjZUluZm8SOQoQbGFuZ3VhZ2Vfc2VydmVycxgHIAMoCzIfLnRvb2xnYXRlLnYxLkxhbmd1YWdlU2VydmVySW5mbyJTChJMYW5ndWFnZVNlcnZlckluZm8SCgoCaWQYASABKAkSDwoHcHJvZ3JhbRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJEg8KB3J1bm5pbmcYBCABKAUilAEKDlRvb2xTb3VyY2VJbmZvEicKBnNvdXJjZRgBIAEoDjIXLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2USDAoEbmFtZRgCIAEoCRIrCgVzdGF0ZRgDIAEoDjIcLnRvb2xnYXRlLnYxLlRvb2xTb3VyY2VTdGF0ZRIPCgdwcm9ibGVtGAQgASgJEg0KBXRvb2xzGAUgASgFIjwKCUFnZW50SW5mbxIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBG1vZGUYAyABKAkqpQIKD1Rvb2xTb3VyY2VTdGF0ZRIhCh1UT09MX1NPVVJDRV9TVEFURV9VTlNQRUNJRklFRBAAEiAKHFRPT0xfU09VUkNFX1NUQVRFX0NPTk5FQ1RJTkcQARIbChdUT09MX1NPVVJDRV9TVEFURV9SRUFEWRACEh4KGlRPT0xfU09VUkNFX1NUQVRFX0RJU0FCTEVEEAMSHAoYVE9PTF9TT1VSQ0VfU1RBVEVfRkFJTEVEEAQSIAocVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQVVUSBAFEi8KK1RPT0xfU09VUkNFX1NUQVRFX05FRURTX0NMSUVOVF9SRUdJU1RSQVRJT04QBhIfChtUT09MX1NPVVJDRV9TVEFURV9VTlRSVVNURUQQByp9CgdTYW5kYm94EhcKE1NBTkRCT1hfVU5TUEVDSUZJRUQQABIQCgxTQU5EQk9YX05PTkUQARIUChBTQU5EQk9YX0xBTkRMT0NLEAISEwoPU0FOREJPWF9TRUNDT01QEAMSHAoYU0FOREJPWF9MQU5ETE9DS19TRUNDT01QEAQyawoLSW5mb1NlcnZpY2USXAoNR2V0U2VydmVySW5mbxIhLnRvb2xnYXRlLnYxLkdldFNlcnZlckluZm9SZXF1ZXN0GiIudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1Jlc3BvbnNlIgS41xgCYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options]);
+  fileDesc("Ch50b29sZ2F0ZS92MS9pbmZvX3NlcnZpY2UucHJvdG8SC3Rvb2xnYXRlLnYxIhYKFEdldFNlcnZlckluZm9SZXF1ZXN0IsYCChVHZXRTZXJ2ZXJJbmZvUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRITCgtpbnN0YW5jZV9pZBgCIAEoCRIuCgpzdGFydF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIjCgZsaW1pdHMYBCABKAsyEy50b29sZ2F0ZS52MS5MaW1pdHMSLgoKd29ya3NwYWNlcxgFIAMoCzIaLnRvb2xnYXRlLnYxLldvcmtzcGFjZUluZm8SJQoHc2FuZGJveBgGIAEoDjIULnRvb2xnYXRlLnYxLlNhbmRib3gSFQoNcnVubmluZ19jYWxscxgHIAEoBRIuCgxzYW5kYm94X2luZm8YCCABKAsyGC50b29sZ2F0ZS52MS5TYW5kYm94SW5mbxIUCgxxdWV1ZWRfY2FsbHMYCSABKAUikgEKC1NhbmRib3hJbmZvEicKCWF2YWlsYWJsZRgBIAEoDjIULnRvb2xnYXRlLnYxLlNhbmRib3gSGAoQbGFuZGxvY2tfdmVyc2lvbhgCIAEoBRIPCgdtaXNzaW5nGAMgAygJEgwKBG1vZGUYBCABKAkSDwoHbmV0d29yaxgFIAEoCRIQCghyZXF1aXJlZBgGIAEoCCLtBwoGTGltaXRzEhkKEW1heF9ydW5uaW5nX2NhbGxzGAEgASgFEhcKD21heF9pbnB1dF9ieXRlcxgCIAEoAxIYChBtYXhfb3V0cHV0X2J5dGVzGAMgASgDEhkKEW1heF9tZXNzYWdlX2J5dGVzGAQgASgDEhYKDnRydW5jYXRlX2xpbmVzGAUgASgFEhYKDnRydW5jYXRlX2J5dGVzGAYgASgFEiwKCWhlYXJ0YmVhdBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIxCg5wcm9tcHRfdGltZW91dBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzChBvdXRwdXRfcmV0ZW50aW9uGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjEKDmNhbGxfcmV0ZW50aW9uGAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKH21heF9ydW5uaW5nX2NhbGxzX3Blcl93b3Jrc3BhY2UYCyABKAVIAIgBARIqCh1tYXhfcnVubmluZ19jYWxsc19wZXJfc2Vzc2lvbhgMIAEoBUgBiAEBEiwKH21heF9ydW5uaW5nX2NhbGxzX3Blcl9wcmluY2lwYWwYDSABKAVIAogBARIYChBtYXhfcXVldWVkX2NhbGxzGA4gASgFEhgKEG1heF9xdWV1ZWRfYnl0ZXMYDyABKAMSJAoXbWF4X3JlcXVlc3RzX3Blcl9zZWNvbmQYECABKAVIA4gBARIeChFtYXhfcmVxdWVzdF9idXJzdBgRIAEoBUgEiAEBEhMKC21heF9zdHJlYW1zGBIgASgFEiYKGW1heF9zdHJlYW1zX3Blcl9wcmluY2lwYWwYEyABKAVIBYgBARIiChptYXhfc3RyZWFtc19wZXJfY29ubmVjdGlvbhgUIAEoBRIYChBtYXhfb3Blbl9wcm9tcHRzGBUgASgFEikKHG1heF9vcGVuX3Byb21wdHNfcGVyX3Nlc3Npb24YFiABKAVIBogBAUIiCiBfbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3dvcmtzcGFjZUIgCh5fbWF4X3J1bm5pbmdfY2FsbHNfcGVyX3Nlc3Npb25CIgogX21heF9ydW5uaW5nX2NhbGxzX3Blcl9wcmluY2lwYWxCGgoYX21heF9yZXF1ZXN0c19wZXJfc2Vjb25kQhQKEl9tYXhfcmVxdWVzdF9idXJzdEIcChpfbWF4X3N0cmVhbXNfcGVyX3ByaW5jaXBhbEIfCh1fbWF4X29wZW5fcHJvbXB0c19wZXJfc2Vzc2lvbiLpAQoNV29ya3NwYWNlSW5mbxIMCgRuYW1lGAEgASgJEhEKCWRpcmVjdG9yeRgCIAEoCRIQCgh3b3JrdHJlZRgDIAEoCRImCgZhZ2VudHMYBCADKAsyFi50b29sZ2F0ZS52MS5BZ2VudEluZm8SDwoHdHJ1c3RlZBgFIAEoCBIxCgx0b29sX3NvdXJjZXMYBiADKAsyGy50b29sZ2F0ZS52MS5Ub29sU291cmNlSW5mbxI5ChBsYW5ndWFnZV9zZXJ2ZXJzGAcgAygLMh8udG9vbGdhdGUudjEuTGFuZ3VhZ2VTZXJ2ZXJJbmZvIlMKEkxhbmd1YWdlU2VydmVySW5mbxIKCgJpZBgBIAEoCRIPCgdwcm9ncmFtGAIgASgJEg8KB3Byb2JsZW0YAyABKAkSDwoHcnVubmluZxgEIAEoBSKUAQoOVG9vbFNvdXJjZUluZm8SJwoGc291cmNlGAEgASgOMhcudG9vbGdhdGUudjEuVG9vbFNvdXJjZRIMCgRuYW1lGAIgASgJEisKBXN0YXRlGAMgASgOMhwudG9vbGdhdGUudjEuVG9vbFNvdXJjZVN0YXRlEg8KB3Byb2JsZW0YBCABKAkSDQoFdG9vbHMYBSABKAUiPAoJQWdlbnRJbmZvEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSDAoEbW9kZRgDIAEoCSqlAgoPVG9vbFNvdXJjZVN0YXRlEiEKHVRPT0xfU09VUkNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocVE9PTF9TT1VSQ0VfU1RBVEVfQ09OTkVDVElORxABEhsKF1RPT0xfU09VUkNFX1NUQVRFX1JFQURZEAISHgoaVE9PTF9TT1VSQ0VfU1RBVEVfRElTQUJMRUQQAxIcChhUT09MX1NPVVJDRV9TVEFURV9GQUlMRUQQBBIgChxUT09MX1NPVVJDRV9TVEFURV9ORUVEU19BVVRIEAUSLworVE9PTF9TT1VSQ0VfU1RBVEVfTkVFRFNfQ0xJRU5UX1JFR0lTVFJBVElPThAGEh8KG1RPT0xfU09VUkNFX1NUQVRFX1VOVFJVU1RFRBAHKn0KB1NhbmRib3gSFwoTU0FOREJPWF9VTlNQRUNJRklFRBAAEhAKDFNBTkRCT1hfTk9ORRABEhQKEFNBTkRCT1hfTEFORExPQ0sQAhITCg9TQU5EQk9YX1NFQ0NPTVAQAxIcChhTQU5EQk9YX0xBTkRMT0NLX1NFQ0NPTVAQBDJrCgtJbmZvU2VydmljZRJcCg1HZXRTZXJ2ZXJJbmZvEiEudG9vbGdhdGUudjEuR2V0U2VydmVySW5mb1JlcXVlc3QaIi50b29sZ2F0ZS52MS5HZXRTZXJ2ZXJJbmZvUmVzcG9uc2UiBLjXGAJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_toolgate_v1_call, file_toolgate_v1_options]);
 
 /**
  * Asks.
@@ -95,6 +95,13 @@ export type GetServerInfoResponse = Message<"toolgate.v1.GetServerInfoResponse">
    * @generated from field: toolgate.v1.SandboxInfo sandbox_info = 8;
    */
   sandboxInfo?: SandboxInfo | undefined;
+
+  /**
+   * How many of them wait for their turn.
+   *
+   * @generated from field: int32 queued_calls = 9;
+   */
+  queuedCalls: number;
 };
 
 /**
@@ -162,13 +169,13 @@ export const SandboxInfoSchema: GenMessage<SandboxInfo> = /*@__PURE__*/
   messageDesc(file_toolgate_v1_info_service, 2);
 
 /**
- * What the service allows.
+ * What the service allows. An absent value is no limit.
  *
  * @generated from message toolgate.v1.Limits
  */
 export type Limits = Message<"toolgate.v1.Limits"> & {
   /**
-   * Calls that may run or wait at once.
+   * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
    *
    * @generated from field: int32 max_running_calls = 1;
    */
@@ -236,6 +243,90 @@ export type Limits = Message<"toolgate.v1.Limits"> & {
    * @generated from field: google.protobuf.Duration call_retention = 10;
    */
   callRetention?: Duration | undefined;
+
+  /**
+   * Calls of one workspace that may run at once.
+   *
+   * @generated from field: optional int32 max_running_calls_per_workspace = 11;
+   */
+  maxRunningCallsPerWorkspace?: number | undefined;
+
+  /**
+   * Calls of one session that may run at once.
+   *
+   * @generated from field: optional int32 max_running_calls_per_session = 12;
+   */
+  maxRunningCallsPerSession?: number | undefined;
+
+  /**
+   * Calls of one principal that may run at once.
+   *
+   * @generated from field: optional int32 max_running_calls_per_principal = 13;
+   */
+  maxRunningCallsPerPrincipal?: number | undefined;
+
+  /**
+   * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+   *
+   * @generated from field: int32 max_queued_calls = 14;
+   */
+  maxQueuedCalls: number;
+
+  /**
+   * Bytes of the inputs of the calls that wait for their turn.
+   *
+   * @generated from field: int64 max_queued_bytes = 15;
+   */
+  maxQueuedBytes: bigint;
+
+  /**
+   * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+   *
+   * @generated from field: optional int32 max_requests_per_second = 16;
+   */
+  maxRequestsPerSecond?: number | undefined;
+
+  /**
+   * Requests that one principal may make at once, if there is such a rate.
+   *
+   * @generated from field: optional int32 max_request_burst = 17;
+   */
+  maxRequestBurst?: number | undefined;
+
+  /**
+   * Streams that may be open at once.
+   *
+   * @generated from field: int32 max_streams = 18;
+   */
+  maxStreams: number;
+
+  /**
+   * Streams of one principal that may be open at once.
+   *
+   * @generated from field: optional int32 max_streams_per_principal = 19;
+   */
+  maxStreamsPerPrincipal?: number | undefined;
+
+  /**
+   * RPCs that may be under way on one connection at once; clients hold more back.
+   *
+   * @generated from field: int32 max_streams_per_connection = 20;
+   */
+  maxStreamsPerConnection: number;
+
+  /**
+   * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+   *
+   * @generated from field: int32 max_open_prompts = 21;
+   */
+  maxOpenPrompts: number;
+
+  /**
+   * Prompts of one session that may wait for an answer at once.
+   *
+   * @generated from field: optional int32 max_open_prompts_per_session = 22;
+   */
+  maxOpenPromptsPerSession?: number | undefined;
 };
 
 /**

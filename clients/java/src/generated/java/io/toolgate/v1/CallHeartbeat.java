@@ -73,7 +73,7 @@ private static final long serialVersionUID = 0L;
   private int state_ = 0;
   /**
    * <pre>
-   * Where the call is.
+   * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
    * </pre>
    *
    * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -84,7 +84,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Where the call is.
+   * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
    * </pre>
    *
    * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -547,7 +547,7 @@ private static final long serialVersionUID = 0L;
     private int state_ = 0;
     /**
      * <pre>
-     * Where the call is.
+     * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
      * </pre>
      *
      * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -558,7 +558,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Where the call is.
+     * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
      * </pre>
      *
      * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -573,7 +573,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Where the call is.
+     * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
      * </pre>
      *
      * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -586,7 +586,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Where the call is.
+     * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
      * </pre>
      *
      * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -603,7 +603,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Where the call is.
+     * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
      * </pre>
      *
      * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>

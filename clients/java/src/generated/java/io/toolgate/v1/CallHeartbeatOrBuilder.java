@@ -22,7 +22,7 @@ public interface CallHeartbeatOrBuilder extends
 
   /**
    * <pre>
-   * Where the call is.
+   * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
    * </pre>
    *
    * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>
@@ -31,7 +31,7 @@ public interface CallHeartbeatOrBuilder extends
   int getStateValue();
   /**
    * <pre>
-   * Where the call is.
+   * Where the call is. CALL_STATE_PENDING: it still waits for its turn.
    * </pre>
    *
    * <code>.toolgate.v1.CallState state = 2 [json_name = "state"];</code>

@@ -54,6 +54,7 @@ private static final long serialVersionUID = 0L;
             io.toolgate.v1.CallPending.class, io.toolgate.v1.CallPending.Builder.class);
   }
 
+  private int bitField0_;
   public static final int TOOL_FIELD_NUMBER = 1;
   @SuppressWarnings("serial")
   private volatile java.lang.Object tool_ = "";
@@ -148,6 +149,47 @@ private static final long serialVersionUID = 0L;
     }
   }
 
+  public static final int QUEUED_FIELD_NUMBER = 3;
+  private io.toolgate.v1.CallQueued queued_;
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   * @return Whether the queued field is set.
+   */
+  @java.lang.Override
+  public boolean hasQueued() {
+    return ((bitField0_ & 0x00000001) != 0);
+  }
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   * @return The queued.
+   */
+  @java.lang.Override
+  public io.toolgate.v1.CallQueued getQueued() {
+    return queued_ == null ? io.toolgate.v1.CallQueued.getDefaultInstance() : queued_;
+  }
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   */
+  @java.lang.Override
+  public io.toolgate.v1.CallQueuedOrBuilder getQueuedOrBuilder() {
+    return queued_ == null ? io.toolgate.v1.CallQueued.getDefaultInstance() : queued_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -168,6 +210,9 @@ private static final long serialVersionUID = 0L;
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(requestedTool_)) {
       com.google.protobuf.GeneratedMessage.writeString(output, 2, requestedTool_);
     }
+    if (((bitField0_ & 0x00000001) != 0)) {
+      output.writeMessage(3, getQueued());
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -177,6 +222,10 @@ private static final long serialVersionUID = 0L;
     }
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(requestedTool_)) {
       size += com.google.protobuf.GeneratedMessage.computeStringSize(2, requestedTool_);
+    }
+    if (((bitField0_ & 0x00000001) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeMessageSize(3, getQueued());
     }
     return size;
   }
@@ -206,6 +255,11 @@ private static final long serialVersionUID = 0L;
         .equals(other.getTool())) return false;
     if (!getRequestedTool()
         .equals(other.getRequestedTool())) return false;
+    if (hasQueued() != other.hasQueued()) return false;
+    if (hasQueued()) {
+      if (!getQueued()
+          .equals(other.getQueued())) return false;
+    }
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -221,6 +275,10 @@ private static final long serialVersionUID = 0L;
     hash = (53 * hash) + getTool().hashCode();
     hash = (37 * hash) + REQUESTED_TOOL_FIELD_NUMBER;
     hash = (53 * hash) + getRequestedTool().hashCode();
+    if (hasQueued()) {
+      hash = (37 * hash) + QUEUED_FIELD_NUMBER;
+      hash = (53 * hash) + getQueued().hashCode();
+    }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -344,13 +402,19 @@ private static final long serialVersionUID = 0L;
 
     // Construct using io.toolgate.v1.CallPending.newBuilder()
     private Builder() {
-
+      maybeForceBuilderInitialization();
     }
 
     private Builder(
         com.google.protobuf.GeneratedMessage.BuilderParent parent) {
       super(parent);
-
+      maybeForceBuilderInitialization();
+    }
+    private void maybeForceBuilderInitialization() {
+      if (com.google.protobuf.GeneratedMessage
+              .alwaysUseFieldBuilders) {
+        internalGetQueuedFieldBuilder();
+      }
     }
     @java.lang.Override
     public Builder clear() {
@@ -358,6 +422,11 @@ private static final long serialVersionUID = 0L;
       bitField0_ = 0;
       tool_ = "";
       requestedTool_ = "";
+      queued_ = null;
+      if (queuedBuilder_ != null) {
+        queuedBuilder_.dispose();
+        queuedBuilder_ = null;
+      }
       return this;
     }
 
@@ -397,6 +466,14 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000002) != 0)) {
         result.requestedTool_ = requestedTool_;
       }
+      int to_bitField0_ = 0;
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        result.queued_ = queuedBuilder_ == null
+            ? queued_
+            : queuedBuilder_.build();
+        to_bitField0_ |= 0x00000001;
+      }
+      result.bitField0_ |= to_bitField0_;
     }
 
     @java.lang.Override
@@ -420,6 +497,9 @@ private static final long serialVersionUID = 0L;
         requestedTool_ = other.requestedTool_;
         bitField0_ |= 0x00000002;
         onChanged();
+      }
+      if (other.hasQueued()) {
+        mergeQueued(other.getQueued());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -455,6 +535,13 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000002;
               break;
             } // case 18
+            case 26: {
+              input.readMessage(
+                  internalGetQueuedFieldBuilder().getBuilder(),
+                  extensionRegistry);
+              bitField0_ |= 0x00000004;
+              break;
+            } // case 26
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -654,6 +741,170 @@ private static final long serialVersionUID = 0L;
       bitField0_ |= 0x00000002;
       onChanged();
       return this;
+    }
+
+    private io.toolgate.v1.CallQueued queued_;
+    private com.google.protobuf.SingleFieldBuilder<
+        io.toolgate.v1.CallQueued, io.toolgate.v1.CallQueued.Builder, io.toolgate.v1.CallQueuedOrBuilder> queuedBuilder_;
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     * @return Whether the queued field is set.
+     */
+    public boolean hasQueued() {
+      return ((bitField0_ & 0x00000004) != 0);
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     * @return The queued.
+     */
+    public io.toolgate.v1.CallQueued getQueued() {
+      if (queuedBuilder_ == null) {
+        return queued_ == null ? io.toolgate.v1.CallQueued.getDefaultInstance() : queued_;
+      } else {
+        return queuedBuilder_.getMessage();
+      }
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public Builder setQueued(io.toolgate.v1.CallQueued value) {
+      if (queuedBuilder_ == null) {
+        java.util.Objects.requireNonNull(value);
+        queued_ = value;
+      } else {
+        queuedBuilder_.setMessage(value);
+      }
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public Builder setQueued(
+        io.toolgate.v1.CallQueued.Builder builderForValue) {
+      if (queuedBuilder_ == null) {
+        queued_ = builderForValue.build();
+      } else {
+        queuedBuilder_.setMessage(builderForValue.build());
+      }
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public Builder mergeQueued(io.toolgate.v1.CallQueued value) {
+      if (queuedBuilder_ == null) {
+        if (((bitField0_ & 0x00000004) != 0) &&
+          queued_ != null &&
+          queued_ != io.toolgate.v1.CallQueued.getDefaultInstance()) {
+          getQueuedBuilder().mergeFrom(value);
+        } else {
+          queued_ = value;
+        }
+      } else {
+        queuedBuilder_.mergeFrom(value);
+      }
+      if (queued_ != null) {
+        bitField0_ |= 0x00000004;
+        onChanged();
+      }
+      return this;
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public Builder clearQueued() {
+      bitField0_ = (bitField0_ & ~0x00000004);
+      queued_ = null;
+      if (queuedBuilder_ != null) {
+        queuedBuilder_.dispose();
+        queuedBuilder_ = null;
+      }
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public io.toolgate.v1.CallQueued.Builder getQueuedBuilder() {
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return internalGetQueuedFieldBuilder().getBuilder();
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    public io.toolgate.v1.CallQueuedOrBuilder getQueuedOrBuilder() {
+      if (queuedBuilder_ != null) {
+        return queuedBuilder_.getMessageOrBuilder();
+      } else {
+        return queued_ == null ?
+            io.toolgate.v1.CallQueued.getDefaultInstance() : queued_;
+      }
+    }
+    /**
+     * <pre>
+     * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+     * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+     * </pre>
+     *
+     * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+     */
+    private com.google.protobuf.SingleFieldBuilder<
+        io.toolgate.v1.CallQueued, io.toolgate.v1.CallQueued.Builder, io.toolgate.v1.CallQueuedOrBuilder> 
+        internalGetQueuedFieldBuilder() {
+      if (queuedBuilder_ == null) {
+        queuedBuilder_ = new com.google.protobuf.SingleFieldBuilder<
+            io.toolgate.v1.CallQueued, io.toolgate.v1.CallQueued.Builder, io.toolgate.v1.CallQueuedOrBuilder>(
+                getQueued(),
+                getParentForChildren(),
+                isClean());
+        queued_ = null;
+      }
+      return queuedBuilder_;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.CallPending)

@@ -49,4 +49,34 @@ public interface CallPendingOrBuilder extends
    */
   com.google.protobuf.ByteString
       getRequestedToolBytes();
+
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   * @return Whether the queued field is set.
+   */
+  boolean hasQueued();
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   * @return The queued.
+   */
+  io.toolgate.v1.CallQueued getQueued();
+  /**
+   * <pre>
+   * Set if the call does not start at once: as many calls run as a limit allows, and it waits for its turn. `running`
+   * comes when that is over; heartbeats say CALL_STATE_PENDING until then.
+   * </pre>
+   *
+   * <code>.toolgate.v1.CallQueued queued = 3 [json_name = "queued"];</code>
+   */
+  io.toolgate.v1.CallQueuedOrBuilder getQueuedOrBuilder();
 }

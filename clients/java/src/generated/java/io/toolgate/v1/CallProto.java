@@ -87,6 +87,11 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
       internal_static_toolgate_v1_CallPending_fieldAccessorTable;
   static final com.google.protobuf.Descriptors.Descriptor
+    internal_static_toolgate_v1_CallQueued_descriptor;
+  static final 
+    com.google.protobuf.GeneratedMessage.FieldAccessorTable
+      internal_static_toolgate_v1_CallQueued_fieldAccessorTable;
+  static final com.google.protobuf.Descriptors.Descriptor
     internal_static_toolgate_v1_CallRunning_descriptor;
   static final 
     com.google.protobuf.GeneratedMessage.FieldAccessorTable
@@ -234,77 +239,80 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
       "tedH\000R\tcompleted\0221\n\006failed\030\016 \001(\0132\027.toolg" +
       "ate.v1.CallFailedH\000R\006failed\022.\n\005child\030\017 \001" +
       "(\0132\026.toolgate.v1.CallChildH\000R\005childB\007\n\005e" +
-      "vent\"H\n\013CallPending\022\022\n\004tool\030\001 \001(\tR\004tool\022" +
-      "%\n\016requested_tool\030\002 \001(\tR\rrequestedTool\"e" +
-      "\n\013CallRunning\022\035\n\ninput_json\030\001 \001(\tR\tinput" +
-      "Json\022!\n\014input_digest\030\002 \001(\tR\013inputDigest\022" +
-      "\024\n\005title\030\003 \001(\tR\005title\"h\n\014CallMetadata\022\031\n" +
-      "\005title\030\001 \001(\tH\000R\005title\210\001\001\0223\n\010metadata\030\002 \001" +
-      "(\0132\027.google.protobuf.StructR\010metadataB\010\n" +
-      "\006_title\"U\n\nCallOutput\022\033\n\toutput_id\030\001 \001(\t" +
-      "R\010outputId\022\026\n\006offset\030\002 \001(\003R\006offset\022\022\n\004da" +
-      "ta\030\003 \001(\014R\004data\"X\n\013CallWaiting\022+\n\006prompt\030" +
-      "\001 \001(\0132\023.toolgate.v1.PromptR\006prompt\022\034\n\tap" +
-      "provers\030\002 \001(\005R\tapprovers\"\231\001\n\013CallResumed" +
-      "\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\022.\n\005state\030\002" +
-      " \001(\0162\030.toolgate.v1.PromptStateR\005state\022=\n" +
-      "\nresolution\030\003 \001(\0132\035.toolgate.v1.PromptRe" +
-      "solutionR\nresolution\"8\n\tCallChild\022\027\n\007cal" +
-      "l_id\030\001 \001(\tR\006callId\022\022\n\004tool\030\002 \001(\tR\004tool\"5" +
-      "\n\013CallWarning\022\022\n\004kind\030\001 \001(\tR\004kind\022\022\n\004tex" +
-      "t\030\002 \001(\tR\004text\"\227\001\n\rCallHeartbeat\022#\n\rlast_" +
-      "sequence\030\001 \001(\003R\014lastSequence\022,\n\005state\030\002 " +
-      "\001(\0162\026.toolgate.v1.CallStateR\005state\0223\n\007el" +
-      "apsed\030\003 \001(\0132\031.google.protobuf.DurationR\007" +
-      "elapsed\"x\n\007CallGap\022%\n\016first_sequence\030\001 \001" +
-      "(\003R\rfirstSequence\022#\n\rlast_sequence\030\002 \001(\003" +
-      "R\014lastSequence\022!\n\014output_bytes\030\003 \001(\003R\013ou" +
-      "tputBytes\"\223\002\n\rCallCompleted\022\024\n\005title\030\001 \001" +
-      "(\tR\005title\022\026\n\006output\030\002 \001(\tR\006output\0223\n\010met" +
-      "adata\030\003 \001(\0132\027.google.protobuf.StructR\010me" +
-      "tadata\0229\n\013attachments\030\004 \003(\0132\027.toolgate.v" +
-      "1.AttachmentR\013attachments\0227\n\ntruncation\030" +
-      "\005 \001(\0132\027.toolgate.v1.TruncationR\ntruncati" +
-      "on\022+\n\006timing\030\006 \001(\0132\023.toolgate.v1.TimingR" +
-      "\006timing\"\302\002\n\nCallFailed\0222\n\006reason\030\001 \001(\0162\032" +
-      ".toolgate.v1.FailureReasonR\006reason\022\024\n\005er" +
-      "ror\030\002 \001(\tR\005error\022\024\n\005title\030\003 \001(\tR\005title\0223" +
-      "\n\010metadata\030\004 \001(\0132\027.google.protobuf.Struc" +
-      "tR\010metadata\0229\n\013attachments\030\005 \003(\0132\027.toolg" +
-      "ate.v1.AttachmentR\013attachments\0227\n\ntrunca" +
-      "tion\030\006 \001(\0132\027.toolgate.v1.TruncationR\ntru" +
-      "ncation\022+\n\006timing\030\007 \001(\0132\023.toolgate.v1.Ti" +
-      "mingR\006timing*\237\001\n\nToolSource\022\033\n\027TOOL_SOUR" +
-      "CE_UNSPECIFIED\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020" +
-      "\001\022\026\n\022TOOL_SOURCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE" +
-      "_PLUGIN\020\003\022\023\n\017TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_S" +
-      "OURCE_HOSTED\020\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EF" +
-      "FECT_UNSPECIFIED\020\000\022\025\n\021TOOL_EFFECT_READS\020" +
-      "\001\022\026\n\022TOOL_EFFECT_WRITES\020\002\022\035\n\031TOOL_EFFECT" +
-      "_RUNS_PROGRAMS\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020" +
-      "\004\022\031\n\025TOOL_EFFECT_ASKS_USER\020\005*_\n\014OnDiscon" +
-      "nect\022\035\n\031ON_DISCONNECT_UNSPECIFIED\020\000\022\030\n\024O" +
-      "N_DISCONNECT_CANCEL\020\001\022\026\n\022ON_DISCONNECT_K" +
-      "EEP\020\002*k\n\nOutputMode\022\033\n\027OUTPUT_MODE_UNSPE" +
-      "CIFIED\020\000\022\024\n\020OUTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT" +
-      "_MODE_TAIL\020\002\022\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tC" +
-      "allState\022\032\n\026CALL_STATE_UNSPECIFIED\020\000\022\026\n\022" +
-      "CALL_STATE_PENDING\020\001\022\026\n\022CALL_STATE_RUNNI" +
-      "NG\020\002\022\026\n\022CALL_STATE_WAITING\020\003\022\030\n\024CALL_STA" +
-      "TE_COMPLETED\020\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003" +
-      "\n\rFailureReason\022\036\n\032FAILURE_REASON_UNSPEC" +
-      "IFIED\020\000\022$\n FAILURE_REASON_INVALID_ARGUME" +
-      "NTS\020\001\022\031\n\025FAILURE_REASON_DENIED\020\002\022\033\n\027FAIL" +
-      "URE_REASON_REJECTED\020\003\022!\n\035FAILURE_REASON_" +
-      "PROMPT_EXPIRED\020\004\022\034\n\030FAILURE_REASON_CANCE" +
-      "LLED\020\005\022\034\n\030FAILURE_REASON_TIMED_OUT\020\006\022\035\n\031" +
-      "FAILURE_REASON_TOOL_ERROR\020\007\022\034\n\030FAILURE_R" +
-      "EASON_DOOM_LOOP\020\010\022\030\n\024FAILURE_REASON_QUOT" +
-      "A\020\t\022\032\n\026FAILURE_REASON_DRAINED\020\n\022\027\n\023FAILU" +
-      "RE_REASON_LOST\020\013\022\033\n\027FAILURE_REASON_INTER" +
-      "NAL\020\014Bh\n\016io.toolgate.v1B\tCallProtoP\001\242\002\003T" +
-      "XX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolgat" +
-      "e\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
+      "vent\"y\n\013CallPending\022\022\n\004tool\030\001 \001(\tR\004tool\022" +
+      "%\n\016requested_tool\030\002 \001(\tR\rrequestedTool\022/" +
+      "\n\006queued\030\003 \001(\0132\027.toolgate.v1.CallQueuedR" +
+      "\006queued\"8\n\nCallQueued\022\024\n\005limit\030\001 \001(\tR\005li" +
+      "mit\022\024\n\005ahead\030\002 \001(\005R\005ahead\"e\n\013CallRunning" +
+      "\022\035\n\ninput_json\030\001 \001(\tR\tinputJson\022!\n\014input" +
+      "_digest\030\002 \001(\tR\013inputDigest\022\024\n\005title\030\003 \001(" +
+      "\tR\005title\"h\n\014CallMetadata\022\031\n\005title\030\001 \001(\tH" +
+      "\000R\005title\210\001\001\0223\n\010metadata\030\002 \001(\0132\027.google.p" +
+      "rotobuf.StructR\010metadataB\010\n\006_title\"U\n\nCa" +
+      "llOutput\022\033\n\toutput_id\030\001 \001(\tR\010outputId\022\026\n" +
+      "\006offset\030\002 \001(\003R\006offset\022\022\n\004data\030\003 \001(\014R\004dat" +
+      "a\"X\n\013CallWaiting\022+\n\006prompt\030\001 \001(\0132\023.toolg" +
+      "ate.v1.PromptR\006prompt\022\034\n\tapprovers\030\002 \001(\005" +
+      "R\tapprovers\"\231\001\n\013CallResumed\022\033\n\tprompt_id" +
+      "\030\001 \001(\tR\010promptId\022.\n\005state\030\002 \001(\0162\030.toolga" +
+      "te.v1.PromptStateR\005state\022=\n\nresolution\030\003" +
+      " \001(\0132\035.toolgate.v1.PromptResolutionR\nres" +
+      "olution\"8\n\tCallChild\022\027\n\007call_id\030\001 \001(\tR\006c" +
+      "allId\022\022\n\004tool\030\002 \001(\tR\004tool\"5\n\013CallWarning" +
+      "\022\022\n\004kind\030\001 \001(\tR\004kind\022\022\n\004text\030\002 \001(\tR\004text" +
+      "\"\227\001\n\rCallHeartbeat\022#\n\rlast_sequence\030\001 \001(" +
+      "\003R\014lastSequence\022,\n\005state\030\002 \001(\0162\026.toolgat" +
+      "e.v1.CallStateR\005state\0223\n\007elapsed\030\003 \001(\0132\031" +
+      ".google.protobuf.DurationR\007elapsed\"x\n\007Ca" +
+      "llGap\022%\n\016first_sequence\030\001 \001(\003R\rfirstSequ" +
+      "ence\022#\n\rlast_sequence\030\002 \001(\003R\014lastSequenc" +
+      "e\022!\n\014output_bytes\030\003 \001(\003R\013outputBytes\"\223\002\n" +
+      "\rCallCompleted\022\024\n\005title\030\001 \001(\tR\005title\022\026\n\006" +
+      "output\030\002 \001(\tR\006output\0223\n\010metadata\030\003 \001(\0132\027" +
+      ".google.protobuf.StructR\010metadata\0229\n\013att" +
+      "achments\030\004 \003(\0132\027.toolgate.v1.AttachmentR" +
+      "\013attachments\0227\n\ntruncation\030\005 \001(\0132\027.toolg" +
+      "ate.v1.TruncationR\ntruncation\022+\n\006timing\030" +
+      "\006 \001(\0132\023.toolgate.v1.TimingR\006timing\"\302\002\n\nC" +
+      "allFailed\0222\n\006reason\030\001 \001(\0162\032.toolgate.v1." +
+      "FailureReasonR\006reason\022\024\n\005error\030\002 \001(\tR\005er" +
+      "ror\022\024\n\005title\030\003 \001(\tR\005title\0223\n\010metadata\030\004 " +
+      "\001(\0132\027.google.protobuf.StructR\010metadata\0229" +
+      "\n\013attachments\030\005 \003(\0132\027.toolgate.v1.Attach" +
+      "mentR\013attachments\0227\n\ntruncation\030\006 \001(\0132\027." +
+      "toolgate.v1.TruncationR\ntruncation\022+\n\006ti" +
+      "ming\030\007 \001(\0132\023.toolgate.v1.TimingR\006timing*" +
+      "\237\001\n\nToolSource\022\033\n\027TOOL_SOURCE_UNSPECIFIE" +
+      "D\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020\001\022\026\n\022TOOL_SOU" +
+      "RCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE_PLUGIN\020\003\022\023\n\017" +
+      "TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_SOURCE_HOSTED\020" +
+      "\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EFFECT_UNSPECIF" +
+      "IED\020\000\022\025\n\021TOOL_EFFECT_READS\020\001\022\026\n\022TOOL_EFF" +
+      "ECT_WRITES\020\002\022\035\n\031TOOL_EFFECT_RUNS_PROGRAM" +
+      "S\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020\004\022\031\n\025TOOL_EFF" +
+      "ECT_ASKS_USER\020\005*_\n\014OnDisconnect\022\035\n\031ON_DI" +
+      "SCONNECT_UNSPECIFIED\020\000\022\030\n\024ON_DISCONNECT_" +
+      "CANCEL\020\001\022\026\n\022ON_DISCONNECT_KEEP\020\002*k\n\nOutp" +
+      "utMode\022\033\n\027OUTPUT_MODE_UNSPECIFIED\020\000\022\024\n\020O" +
+      "UTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT_MODE_TAIL\020\002\022" +
+      "\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tCallState\022\032\n\026C" +
+      "ALL_STATE_UNSPECIFIED\020\000\022\026\n\022CALL_STATE_PE" +
+      "NDING\020\001\022\026\n\022CALL_STATE_RUNNING\020\002\022\026\n\022CALL_" +
+      "STATE_WAITING\020\003\022\030\n\024CALL_STATE_COMPLETED\020" +
+      "\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003\n\rFailureReas" +
+      "on\022\036\n\032FAILURE_REASON_UNSPECIFIED\020\000\022$\n FA" +
+      "ILURE_REASON_INVALID_ARGUMENTS\020\001\022\031\n\025FAIL" +
+      "URE_REASON_DENIED\020\002\022\033\n\027FAILURE_REASON_RE" +
+      "JECTED\020\003\022!\n\035FAILURE_REASON_PROMPT_EXPIRE" +
+      "D\020\004\022\034\n\030FAILURE_REASON_CANCELLED\020\005\022\034\n\030FAI" +
+      "LURE_REASON_TIMED_OUT\020\006\022\035\n\031FAILURE_REASO" +
+      "N_TOOL_ERROR\020\007\022\034\n\030FAILURE_REASON_DOOM_LO" +
+      "OP\020\010\022\030\n\024FAILURE_REASON_QUOTA\020\t\022\032\n\026FAILUR" +
+      "E_REASON_DRAINED\020\n\022\027\n\023FAILURE_REASON_LOS" +
+      "T\020\013\022\033\n\027FAILURE_REASON_INTERNAL\020\014Bh\n\016io.t" +
+      "oolgate.v1B\tCallProtoP\001\242\002\003TXX\252\002\013Toolgate" +
+      ".V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetad" +
+      "ata\352\002\014Toolgate::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -385,69 +393,75 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_CallPending_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallPending_descriptor,
-        new java.lang.String[] { "Tool", "RequestedTool", });
-    internal_static_toolgate_v1_CallRunning_descriptor =
+        new java.lang.String[] { "Tool", "RequestedTool", "Queued", });
+    internal_static_toolgate_v1_CallQueued_descriptor =
       getDescriptor().getMessageType(12);
+    internal_static_toolgate_v1_CallQueued_fieldAccessorTable = new
+      com.google.protobuf.GeneratedMessage.FieldAccessorTable(
+        internal_static_toolgate_v1_CallQueued_descriptor,
+        new java.lang.String[] { "Limit", "Ahead", });
+    internal_static_toolgate_v1_CallRunning_descriptor =
+      getDescriptor().getMessageType(13);
     internal_static_toolgate_v1_CallRunning_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallRunning_descriptor,
         new java.lang.String[] { "InputJson", "InputDigest", "Title", });
     internal_static_toolgate_v1_CallMetadata_descriptor =
-      getDescriptor().getMessageType(13);
+      getDescriptor().getMessageType(14);
     internal_static_toolgate_v1_CallMetadata_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallMetadata_descriptor,
         new java.lang.String[] { "Title", "Metadata", });
     internal_static_toolgate_v1_CallOutput_descriptor =
-      getDescriptor().getMessageType(14);
+      getDescriptor().getMessageType(15);
     internal_static_toolgate_v1_CallOutput_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallOutput_descriptor,
         new java.lang.String[] { "OutputId", "Offset", "Data", });
     internal_static_toolgate_v1_CallWaiting_descriptor =
-      getDescriptor().getMessageType(15);
+      getDescriptor().getMessageType(16);
     internal_static_toolgate_v1_CallWaiting_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallWaiting_descriptor,
         new java.lang.String[] { "Prompt", "Approvers", });
     internal_static_toolgate_v1_CallResumed_descriptor =
-      getDescriptor().getMessageType(16);
+      getDescriptor().getMessageType(17);
     internal_static_toolgate_v1_CallResumed_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallResumed_descriptor,
         new java.lang.String[] { "PromptId", "State", "Resolution", });
     internal_static_toolgate_v1_CallChild_descriptor =
-      getDescriptor().getMessageType(17);
+      getDescriptor().getMessageType(18);
     internal_static_toolgate_v1_CallChild_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallChild_descriptor,
         new java.lang.String[] { "CallId", "Tool", });
     internal_static_toolgate_v1_CallWarning_descriptor =
-      getDescriptor().getMessageType(18);
+      getDescriptor().getMessageType(19);
     internal_static_toolgate_v1_CallWarning_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallWarning_descriptor,
         new java.lang.String[] { "Kind", "Text", });
     internal_static_toolgate_v1_CallHeartbeat_descriptor =
-      getDescriptor().getMessageType(19);
+      getDescriptor().getMessageType(20);
     internal_static_toolgate_v1_CallHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallHeartbeat_descriptor,
         new java.lang.String[] { "LastSequence", "State", "Elapsed", });
     internal_static_toolgate_v1_CallGap_descriptor =
-      getDescriptor().getMessageType(20);
+      getDescriptor().getMessageType(21);
     internal_static_toolgate_v1_CallGap_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallGap_descriptor,
         new java.lang.String[] { "FirstSequence", "LastSequence", "OutputBytes", });
     internal_static_toolgate_v1_CallCompleted_descriptor =
-      getDescriptor().getMessageType(21);
+      getDescriptor().getMessageType(22);
     internal_static_toolgate_v1_CallCompleted_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallCompleted_descriptor,
         new java.lang.String[] { "Title", "Output", "Metadata", "Attachments", "Truncation", "Timing", });
     internal_static_toolgate_v1_CallFailed_descriptor =
-      getDescriptor().getMessageType(22);
+      getDescriptor().getMessageType(23);
     internal_static_toolgate_v1_CallFailed_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallFailed_descriptor,

@@ -90,7 +90,8 @@ public enum FailureReason
   /**
    * <pre>
    * A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-   * had room is kept: `truncation` says where, and the metadata key `quota` how much.
+   * had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+   * many prompts are open.
    * </pre>
    *
    * <code>FAILURE_REASON_QUOTA = 9;</code>
@@ -98,7 +99,8 @@ public enum FailureReason
   FAILURE_REASON_QUOTA(9),
   /**
    * <pre>
-   * The service was stopping.
+   * The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+   * false.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>
@@ -106,7 +108,8 @@ public enum FailureReason
   FAILURE_REASON_DRAINED(10),
   /**
    * <pre>
-   * The service ended while the call ran. What the tool did is not known: look before you repeat it.
+   * The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+   * `started` false, it still waited for its turn, and has done nothing.
    * </pre>
    *
    * <code>FAILURE_REASON_LOST = 11;</code>
@@ -207,7 +210,8 @@ public enum FailureReason
   /**
    * <pre>
    * A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
-   * had room is kept: `truncation` says where, and the metadata key `quota` how much.
+   * had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
+   * many prompts are open.
    * </pre>
    *
    * <code>FAILURE_REASON_QUOTA = 9;</code>
@@ -215,7 +219,8 @@ public enum FailureReason
   public static final int FAILURE_REASON_QUOTA_VALUE = 9;
   /**
    * <pre>
-   * The service was stopping.
+   * The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
+   * false.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>
@@ -223,7 +228,8 @@ public enum FailureReason
   public static final int FAILURE_REASON_DRAINED_VALUE = 10;
   /**
    * <pre>
-   * The service ended while the call ran. What the tool did is not known: look before you repeat it.
+   * The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
+   * `started` false, it still waited for its turn, and has done nothing.
    * </pre>
    *
    * <code>FAILURE_REASON_LOST = 11;</code>

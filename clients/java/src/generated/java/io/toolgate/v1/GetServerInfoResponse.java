@@ -367,6 +367,21 @@ private static final long serialVersionUID = 0L;
     return sandboxInfo_ == null ? io.toolgate.v1.SandboxInfo.getDefaultInstance() : sandboxInfo_;
   }
 
+  public static final int QUEUED_CALLS_FIELD_NUMBER = 9;
+  private int queuedCalls_ = 0;
+  /**
+   * <pre>
+   * How many of them wait for their turn.
+   * </pre>
+   *
+   * <code>int32 queued_calls = 9 [json_name = "queuedCalls"];</code>
+   * @return The queuedCalls.
+   */
+  @java.lang.Override
+  public int getQueuedCalls() {
+    return queuedCalls_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -404,6 +419,9 @@ private static final long serialVersionUID = 0L;
     }
     if (((bitField0_ & 0x00000004) != 0)) {
       output.writeMessage(8, getSandboxInfo());
+    }
+    if (queuedCalls_ != 0) {
+      output.writeInt32(9, queuedCalls_);
     }
     getUnknownFields().writeTo(output);
   }
@@ -443,6 +461,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000004) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(8, getSandboxInfo());
+    }
+    if (queuedCalls_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(9, queuedCalls_);
     }
     return size;
   }
@@ -492,6 +514,8 @@ private static final long serialVersionUID = 0L;
       if (!getSandboxInfo()
           .equals(other.getSandboxInfo())) return false;
     }
+    if (getQueuedCalls()
+        != other.getQueuedCalls()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -527,6 +551,8 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + SANDBOX_INFO_FIELD_NUMBER;
       hash = (53 * hash) + getSandboxInfo().hashCode();
     }
+    hash = (37 * hash) + QUEUED_CALLS_FIELD_NUMBER;
+    hash = (53 * hash) + getQueuedCalls();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -697,6 +723,7 @@ private static final long serialVersionUID = 0L;
         sandboxInfoBuilder_.dispose();
         sandboxInfoBuilder_ = null;
       }
+      queuedCalls_ = 0;
       return this;
     }
 
@@ -774,6 +801,9 @@ private static final long serialVersionUID = 0L;
             : sandboxInfoBuilder_.build();
         to_bitField0_ |= 0x00000004;
       }
+      if (((from_bitField0_ & 0x00000100) != 0)) {
+        result.queuedCalls_ = queuedCalls_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -839,6 +869,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasSandboxInfo()) {
         mergeSandboxInfo(other.getSandboxInfo());
+      }
+      if (other.getQueuedCalls() != 0) {
+        setQueuedCalls(other.getQueuedCalls());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -918,6 +951,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000080;
               break;
             } // case 66
+            case 72: {
+              queuedCalls_ = input.readInt32();
+              bitField0_ |= 0x00000100;
+              break;
+            } // case 72
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -2004,6 +2042,50 @@ private static final long serialVersionUID = 0L;
         sandboxInfo_ = null;
       }
       return sandboxInfoBuilder_;
+    }
+
+    private int queuedCalls_ ;
+    /**
+     * <pre>
+     * How many of them wait for their turn.
+     * </pre>
+     *
+     * <code>int32 queued_calls = 9 [json_name = "queuedCalls"];</code>
+     * @return The queuedCalls.
+     */
+    @java.lang.Override
+    public int getQueuedCalls() {
+      return queuedCalls_;
+    }
+    /**
+     * <pre>
+     * How many of them wait for their turn.
+     * </pre>
+     *
+     * <code>int32 queued_calls = 9 [json_name = "queuedCalls"];</code>
+     * @param value The queuedCalls to set.
+     * @return This builder for chaining.
+     */
+    public Builder setQueuedCalls(int value) {
+
+      queuedCalls_ = value;
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * How many of them wait for their turn.
+     * </pre>
+     *
+     * <code>int32 queued_calls = 9 [json_name = "queuedCalls"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearQueuedCalls() {
+      bitField0_ = (bitField0_ & ~0x00000100);
+      queuedCalls_ = 0;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.GetServerInfoResponse)

@@ -203,4 +203,14 @@ public interface GetServerInfoResponseOrBuilder extends
    * <code>.toolgate.v1.SandboxInfo sandbox_info = 8 [json_name = "sandboxInfo"];</code>
    */
   io.toolgate.v1.SandboxInfoOrBuilder getSandboxInfoOrBuilder();
+
+  /**
+   * <pre>
+   * How many of them wait for their turn.
+   * </pre>
+   *
+   * <code>int32 queued_calls = 9 [json_name = "queuedCalls"];</code>
+   * @return The queuedCalls.
+   */
+  int getQueuedCalls();
 }

@@ -79,7 +79,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
       "te.v1\032\036google/protobuf/duration.proto\032\037g" +
       "oogle/protobuf/timestamp.proto\032\026toolgate" +
       "/v1/call.proto\032\031toolgate/v1/options.prot" +
-      "o\"\026\n\024GetServerInfoRequest\"\210\003\n\025GetServerI" +
+      "o\"\026\n\024GetServerInfoRequest\"\253\003\n\025GetServerI" +
       "nfoResponse\022\030\n\007version\030\001 \001(\tR\007version\022\037\n" +
       "\013instance_id\030\002 \001(\tR\ninstanceId\0229\n\nstart_" +
       "time\030\003 \001(\0132\032.google.protobuf.TimestampR\t" +
@@ -89,59 +89,82 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
       "ndbox\030\006 \001(\0162\024.toolgate.v1.SandboxR\007sandb" +
       "ox\022#\n\rrunning_calls\030\007 \001(\005R\014runningCalls\022" +
       ";\n\014sandbox_info\030\010 \001(\0132\030.toolgate.v1.Sand" +
-      "boxInfoR\013sandboxInfo\"\320\001\n\013SandboxInfo\0222\n\t" +
-      "available\030\001 \001(\0162\024.toolgate.v1.SandboxR\ta" +
-      "vailable\022)\n\020landlock_version\030\002 \001(\005R\017land" +
-      "lockVersion\022\030\n\007missing\030\003 \003(\tR\007missing\022\022\n" +
-      "\004mode\030\004 \001(\tR\004mode\022\030\n\007network\030\005 \001(\tR\007netw" +
-      "ork\022\032\n\010required\030\006 \001(\010R\010required\"\203\004\n\006Limi" +
-      "ts\022*\n\021max_running_calls\030\001 \001(\005R\017maxRunnin" +
-      "gCalls\022&\n\017max_input_bytes\030\002 \001(\003R\rmaxInpu" +
-      "tBytes\022(\n\020max_output_bytes\030\003 \001(\003R\016maxOut" +
-      "putBytes\022*\n\021max_message_bytes\030\004 \001(\003R\017max" +
-      "MessageBytes\022%\n\016truncate_lines\030\005 \001(\005R\rtr" +
-      "uncateLines\022%\n\016truncate_bytes\030\006 \001(\005R\rtru" +
-      "ncateBytes\0227\n\theartbeat\030\007 \001(\0132\031.google.p" +
-      "rotobuf.DurationR\theartbeat\022@\n\016prompt_ti" +
-      "meout\030\010 \001(\0132\031.google.protobuf.DurationR\r" +
-      "promptTimeout\022D\n\020output_retention\030\t \001(\0132" +
-      "\031.google.protobuf.DurationR\017outputRetent" +
-      "ion\022@\n\016call_retention\030\n \001(\0132\031.google.pro" +
-      "tobuf.DurationR\rcallRetention\"\263\002\n\rWorksp" +
-      "aceInfo\022\022\n\004name\030\001 \001(\tR\004name\022\034\n\tdirectory" +
-      "\030\002 \001(\tR\tdirectory\022\032\n\010worktree\030\003 \001(\tR\010wor" +
-      "ktree\022.\n\006agents\030\004 \003(\0132\026.toolgate.v1.Agen" +
-      "tInfoR\006agents\022\030\n\007trusted\030\005 \001(\010R\007trusted\022" +
-      ">\n\014tool_sources\030\006 \003(\0132\033.toolgate.v1.Tool" +
-      "SourceInfoR\013toolSources\022J\n\020language_serv" +
-      "ers\030\007 \003(\0132\037.toolgate.v1.LanguageServerIn" +
-      "foR\017languageServers\"r\n\022LanguageServerInf" +
-      "o\022\016\n\002id\030\001 \001(\tR\002id\022\030\n\007program\030\002 \001(\tR\007prog" +
-      "ram\022\030\n\007problem\030\003 \001(\tR\007problem\022\030\n\007running" +
-      "\030\004 \001(\005R\007running\"\271\001\n\016ToolSourceInfo\022/\n\006so" +
-      "urce\030\001 \001(\0162\027.toolgate.v1.ToolSourceR\006sou" +
-      "rce\022\022\n\004name\030\002 \001(\tR\004name\0222\n\005state\030\003 \001(\0162\034" +
-      ".toolgate.v1.ToolSourceStateR\005state\022\030\n\007p" +
-      "roblem\030\004 \001(\tR\007problem\022\024\n\005tools\030\005 \001(\005R\005to" +
-      "ols\"U\n\tAgentInfo\022\022\n\004name\030\001 \001(\tR\004name\022 \n\013" +
-      "description\030\002 \001(\tR\013description\022\022\n\004mode\030\003" +
-      " \001(\tR\004mode*\245\002\n\017ToolSourceState\022!\n\035TOOL_S" +
-      "OURCE_STATE_UNSPECIFIED\020\000\022 \n\034TOOL_SOURCE" +
-      "_STATE_CONNECTING\020\001\022\033\n\027TOOL_SOURCE_STATE" +
-      "_READY\020\002\022\036\n\032TOOL_SOURCE_STATE_DISABLED\020\003" +
-      "\022\034\n\030TOOL_SOURCE_STATE_FAILED\020\004\022 \n\034TOOL_S" +
-      "OURCE_STATE_NEEDS_AUTH\020\005\022/\n+TOOL_SOURCE_" +
-      "STATE_NEEDS_CLIENT_REGISTRATION\020\006\022\037\n\033TOO" +
-      "L_SOURCE_STATE_UNTRUSTED\020\007*}\n\007Sandbox\022\027\n" +
-      "\023SANDBOX_UNSPECIFIED\020\000\022\020\n\014SANDBOX_NONE\020\001" +
-      "\022\024\n\020SANDBOX_LANDLOCK\020\002\022\023\n\017SANDBOX_SECCOM" +
-      "P\020\003\022\034\n\030SANDBOX_LANDLOCK_SECCOMP\020\0042k\n\013Inf" +
-      "oService\022\\\n\rGetServerInfo\022!.toolgate.v1." +
-      "GetServerInfoRequest\032\".toolgate.v1.GetSe" +
-      "rverInfoResponse\"\004\270\327\030\002Bo\n\016io.toolgate.v1" +
-      "B\020InfoServiceProtoP\001\242\002\003TXX\252\002\013Toolgate.V1" +
-      "\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetadata" +
-      "\352\002\014Toolgate::V1b\006proto3"
+      "boxInfoR\013sandboxInfo\022!\n\014queued_calls\030\t \001" +
+      "(\005R\013queuedCalls\"\320\001\n\013SandboxInfo\0222\n\tavail" +
+      "able\030\001 \001(\0162\024.toolgate.v1.SandboxR\tavaila" +
+      "ble\022)\n\020landlock_version\030\002 \001(\005R\017landlockV" +
+      "ersion\022\030\n\007missing\030\003 \003(\tR\007missing\022\022\n\004mode" +
+      "\030\004 \001(\tR\004mode\022\030\n\007network\030\005 \001(\tR\007network\022\032" +
+      "\n\010required\030\006 \001(\010R\010required\"\211\013\n\006Limits\022*\n" +
+      "\021max_running_calls\030\001 \001(\005R\017maxRunningCall" +
+      "s\022&\n\017max_input_bytes\030\002 \001(\003R\rmaxInputByte" +
+      "s\022(\n\020max_output_bytes\030\003 \001(\003R\016maxOutputBy" +
+      "tes\022*\n\021max_message_bytes\030\004 \001(\003R\017maxMessa" +
+      "geBytes\022%\n\016truncate_lines\030\005 \001(\005R\rtruncat" +
+      "eLines\022%\n\016truncate_bytes\030\006 \001(\005R\rtruncate" +
+      "Bytes\0227\n\theartbeat\030\007 \001(\0132\031.google.protob" +
+      "uf.DurationR\theartbeat\022@\n\016prompt_timeout" +
+      "\030\010 \001(\0132\031.google.protobuf.DurationR\rpromp" +
+      "tTimeout\022D\n\020output_retention\030\t \001(\0132\031.goo" +
+      "gle.protobuf.DurationR\017outputRetention\022@" +
+      "\n\016call_retention\030\n \001(\0132\031.google.protobuf" +
+      ".DurationR\rcallRetention\022I\n\037max_running_" +
+      "calls_per_workspace\030\013 \001(\005H\000R\033maxRunningC" +
+      "allsPerWorkspace\210\001\001\022E\n\035max_running_calls" +
+      "_per_session\030\014 \001(\005H\001R\031maxRunningCallsPer" +
+      "Session\210\001\001\022I\n\037max_running_calls_per_prin" +
+      "cipal\030\r \001(\005H\002R\033maxRunningCallsPerPrincip" +
+      "al\210\001\001\022(\n\020max_queued_calls\030\016 \001(\005R\016maxQueu" +
+      "edCalls\022(\n\020max_queued_bytes\030\017 \001(\003R\016maxQu" +
+      "euedBytes\022:\n\027max_requests_per_second\030\020 \001" +
+      "(\005H\003R\024maxRequestsPerSecond\210\001\001\022/\n\021max_req" +
+      "uest_burst\030\021 \001(\005H\004R\017maxRequestBurst\210\001\001\022\037" +
+      "\n\013max_streams\030\022 \001(\005R\nmaxStreams\022>\n\031max_s" +
+      "treams_per_principal\030\023 \001(\005H\005R\026maxStreams" +
+      "PerPrincipal\210\001\001\022;\n\032max_streams_per_conne" +
+      "ction\030\024 \001(\005R\027maxStreamsPerConnection\022(\n\020" +
+      "max_open_prompts\030\025 \001(\005R\016maxOpenPrompts\022C" +
+      "\n\034max_open_prompts_per_session\030\026 \001(\005H\006R\030" +
+      "maxOpenPromptsPerSession\210\001\001B\"\n _max_runn" +
+      "ing_calls_per_workspaceB \n\036_max_running_" +
+      "calls_per_sessionB\"\n _max_running_calls_" +
+      "per_principalB\032\n\030_max_requests_per_secon" +
+      "dB\024\n\022_max_request_burstB\034\n\032_max_streams_" +
+      "per_principalB\037\n\035_max_open_prompts_per_s" +
+      "ession\"\263\002\n\rWorkspaceInfo\022\022\n\004name\030\001 \001(\tR\004" +
+      "name\022\034\n\tdirectory\030\002 \001(\tR\tdirectory\022\032\n\010wo" +
+      "rktree\030\003 \001(\tR\010worktree\022.\n\006agents\030\004 \003(\0132\026" +
+      ".toolgate.v1.AgentInfoR\006agents\022\030\n\007truste" +
+      "d\030\005 \001(\010R\007trusted\022>\n\014tool_sources\030\006 \003(\0132\033" +
+      ".toolgate.v1.ToolSourceInfoR\013toolSources" +
+      "\022J\n\020language_servers\030\007 \003(\0132\037.toolgate.v1" +
+      ".LanguageServerInfoR\017languageServers\"r\n\022" +
+      "LanguageServerInfo\022\016\n\002id\030\001 \001(\tR\002id\022\030\n\007pr" +
+      "ogram\030\002 \001(\tR\007program\022\030\n\007problem\030\003 \001(\tR\007p" +
+      "roblem\022\030\n\007running\030\004 \001(\005R\007running\"\271\001\n\016Too" +
+      "lSourceInfo\022/\n\006source\030\001 \001(\0162\027.toolgate.v" +
+      "1.ToolSourceR\006source\022\022\n\004name\030\002 \001(\tR\004name" +
+      "\0222\n\005state\030\003 \001(\0162\034.toolgate.v1.ToolSource" +
+      "StateR\005state\022\030\n\007problem\030\004 \001(\tR\007problem\022\024" +
+      "\n\005tools\030\005 \001(\005R\005tools\"U\n\tAgentInfo\022\022\n\004nam" +
+      "e\030\001 \001(\tR\004name\022 \n\013description\030\002 \001(\tR\013desc" +
+      "ription\022\022\n\004mode\030\003 \001(\tR\004mode*\245\002\n\017ToolSour" +
+      "ceState\022!\n\035TOOL_SOURCE_STATE_UNSPECIFIED" +
+      "\020\000\022 \n\034TOOL_SOURCE_STATE_CONNECTING\020\001\022\033\n\027" +
+      "TOOL_SOURCE_STATE_READY\020\002\022\036\n\032TOOL_SOURCE" +
+      "_STATE_DISABLED\020\003\022\034\n\030TOOL_SOURCE_STATE_F" +
+      "AILED\020\004\022 \n\034TOOL_SOURCE_STATE_NEEDS_AUTH\020" +
+      "\005\022/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGI" +
+      "STRATION\020\006\022\037\n\033TOOL_SOURCE_STATE_UNTRUSTE" +
+      "D\020\007*}\n\007Sandbox\022\027\n\023SANDBOX_UNSPECIFIED\020\000\022" +
+      "\020\n\014SANDBOX_NONE\020\001\022\024\n\020SANDBOX_LANDLOCK\020\002\022" +
+      "\023\n\017SANDBOX_SECCOMP\020\003\022\034\n\030SANDBOX_LANDLOCK" +
+      "_SECCOMP\020\0042k\n\013InfoService\022\\\n\rGetServerIn" +
+      "fo\022!.toolgate.v1.GetServerInfoRequest\032\"." +
+      "toolgate.v1.GetServerInfoResponse\"\004\270\327\030\002B" +
+      "o\n\016io.toolgate.v1B\020InfoServiceProtoP\001\242\002\003" +
+      "TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolga" +
+      "te\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -162,7 +185,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_GetServerInfoResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_GetServerInfoResponse_descriptor,
-        new java.lang.String[] { "Version", "InstanceId", "StartTime", "Limits", "Workspaces", "Sandbox", "RunningCalls", "SandboxInfo", });
+        new java.lang.String[] { "Version", "InstanceId", "StartTime", "Limits", "Workspaces", "Sandbox", "RunningCalls", "SandboxInfo", "QueuedCalls", });
     internal_static_toolgate_v1_SandboxInfo_descriptor =
       getDescriptor().getMessageType(2);
     internal_static_toolgate_v1_SandboxInfo_fieldAccessorTable = new
@@ -174,7 +197,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_Limits_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_Limits_descriptor,
-        new java.lang.String[] { "MaxRunningCalls", "MaxInputBytes", "MaxOutputBytes", "MaxMessageBytes", "TruncateLines", "TruncateBytes", "Heartbeat", "PromptTimeout", "OutputRetention", "CallRetention", });
+        new java.lang.String[] { "MaxRunningCalls", "MaxInputBytes", "MaxOutputBytes", "MaxMessageBytes", "TruncateLines", "TruncateBytes", "Heartbeat", "PromptTimeout", "OutputRetention", "CallRetention", "MaxRunningCallsPerWorkspace", "MaxRunningCallsPerSession", "MaxRunningCallsPerPrincipal", "MaxQueuedCalls", "MaxQueuedBytes", "MaxRequestsPerSecond", "MaxRequestBurst", "MaxStreams", "MaxStreamsPerPrincipal", "MaxStreamsPerConnection", "MaxOpenPrompts", "MaxOpenPromptsPerSession", });
     internal_static_toolgate_v1_WorkspaceInfo_descriptor =
       getDescriptor().getMessageType(4);
     internal_static_toolgate_v1_WorkspaceInfo_fieldAccessorTable = new

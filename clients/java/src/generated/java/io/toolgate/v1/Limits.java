@@ -7,7 +7,7 @@ package io.toolgate.v1;
 
 /**
  * <pre>
- * What the service allows.
+ * What the service allows. An absent value is no limit.
  * </pre>
  *
  * Protobuf type {@code toolgate.v1.Limits}
@@ -57,7 +57,7 @@ private static final long serialVersionUID = 0L;
   private int maxRunningCalls_ = 0;
   /**
    * <pre>
-   * Calls that may run or wait at once.
+   * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
    * </pre>
    *
    * <code>int32 max_running_calls = 1 [json_name = "maxRunningCalls"];</code>
@@ -295,6 +295,270 @@ private static final long serialVersionUID = 0L;
     return callRetention_ == null ? com.google.protobuf.Duration.getDefaultInstance() : callRetention_;
   }
 
+  public static final int MAX_RUNNING_CALLS_PER_WORKSPACE_FIELD_NUMBER = 11;
+  private int maxRunningCallsPerWorkspace_ = 0;
+  /**
+   * <pre>
+   * Calls of one workspace that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+   * @return Whether the maxRunningCallsPerWorkspace field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxRunningCallsPerWorkspace() {
+    return ((bitField0_ & 0x00000010) != 0);
+  }
+  /**
+   * <pre>
+   * Calls of one workspace that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+   * @return The maxRunningCallsPerWorkspace.
+   */
+  @java.lang.Override
+  public int getMaxRunningCallsPerWorkspace() {
+    return maxRunningCallsPerWorkspace_;
+  }
+
+  public static final int MAX_RUNNING_CALLS_PER_SESSION_FIELD_NUMBER = 12;
+  private int maxRunningCallsPerSession_ = 0;
+  /**
+   * <pre>
+   * Calls of one session that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+   * @return Whether the maxRunningCallsPerSession field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxRunningCallsPerSession() {
+    return ((bitField0_ & 0x00000020) != 0);
+  }
+  /**
+   * <pre>
+   * Calls of one session that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+   * @return The maxRunningCallsPerSession.
+   */
+  @java.lang.Override
+  public int getMaxRunningCallsPerSession() {
+    return maxRunningCallsPerSession_;
+  }
+
+  public static final int MAX_RUNNING_CALLS_PER_PRINCIPAL_FIELD_NUMBER = 13;
+  private int maxRunningCallsPerPrincipal_ = 0;
+  /**
+   * <pre>
+   * Calls of one principal that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+   * @return Whether the maxRunningCallsPerPrincipal field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxRunningCallsPerPrincipal() {
+    return ((bitField0_ & 0x00000040) != 0);
+  }
+  /**
+   * <pre>
+   * Calls of one principal that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+   * @return The maxRunningCallsPerPrincipal.
+   */
+  @java.lang.Override
+  public int getMaxRunningCallsPerPrincipal() {
+    return maxRunningCallsPerPrincipal_;
+  }
+
+  public static final int MAX_QUEUED_CALLS_FIELD_NUMBER = 14;
+  private int maxQueuedCalls_ = 0;
+  /**
+   * <pre>
+   * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+   * </pre>
+   *
+   * <code>int32 max_queued_calls = 14 [json_name = "maxQueuedCalls"];</code>
+   * @return The maxQueuedCalls.
+   */
+  @java.lang.Override
+  public int getMaxQueuedCalls() {
+    return maxQueuedCalls_;
+  }
+
+  public static final int MAX_QUEUED_BYTES_FIELD_NUMBER = 15;
+  private long maxQueuedBytes_ = 0L;
+  /**
+   * <pre>
+   * Bytes of the inputs of the calls that wait for their turn.
+   * </pre>
+   *
+   * <code>int64 max_queued_bytes = 15 [json_name = "maxQueuedBytes"];</code>
+   * @return The maxQueuedBytes.
+   */
+  @java.lang.Override
+  public long getMaxQueuedBytes() {
+    return maxQueuedBytes_;
+  }
+
+  public static final int MAX_REQUESTS_PER_SECOND_FIELD_NUMBER = 16;
+  private int maxRequestsPerSecond_ = 0;
+  /**
+   * <pre>
+   * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+   * </pre>
+   *
+   * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+   * @return Whether the maxRequestsPerSecond field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxRequestsPerSecond() {
+    return ((bitField0_ & 0x00000080) != 0);
+  }
+  /**
+   * <pre>
+   * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+   * </pre>
+   *
+   * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+   * @return The maxRequestsPerSecond.
+   */
+  @java.lang.Override
+  public int getMaxRequestsPerSecond() {
+    return maxRequestsPerSecond_;
+  }
+
+  public static final int MAX_REQUEST_BURST_FIELD_NUMBER = 17;
+  private int maxRequestBurst_ = 0;
+  /**
+   * <pre>
+   * Requests that one principal may make at once, if there is such a rate.
+   * </pre>
+   *
+   * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+   * @return Whether the maxRequestBurst field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxRequestBurst() {
+    return ((bitField0_ & 0x00000100) != 0);
+  }
+  /**
+   * <pre>
+   * Requests that one principal may make at once, if there is such a rate.
+   * </pre>
+   *
+   * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+   * @return The maxRequestBurst.
+   */
+  @java.lang.Override
+  public int getMaxRequestBurst() {
+    return maxRequestBurst_;
+  }
+
+  public static final int MAX_STREAMS_FIELD_NUMBER = 18;
+  private int maxStreams_ = 0;
+  /**
+   * <pre>
+   * Streams that may be open at once.
+   * </pre>
+   *
+   * <code>int32 max_streams = 18 [json_name = "maxStreams"];</code>
+   * @return The maxStreams.
+   */
+  @java.lang.Override
+  public int getMaxStreams() {
+    return maxStreams_;
+  }
+
+  public static final int MAX_STREAMS_PER_PRINCIPAL_FIELD_NUMBER = 19;
+  private int maxStreamsPerPrincipal_ = 0;
+  /**
+   * <pre>
+   * Streams of one principal that may be open at once.
+   * </pre>
+   *
+   * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+   * @return Whether the maxStreamsPerPrincipal field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxStreamsPerPrincipal() {
+    return ((bitField0_ & 0x00000200) != 0);
+  }
+  /**
+   * <pre>
+   * Streams of one principal that may be open at once.
+   * </pre>
+   *
+   * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+   * @return The maxStreamsPerPrincipal.
+   */
+  @java.lang.Override
+  public int getMaxStreamsPerPrincipal() {
+    return maxStreamsPerPrincipal_;
+  }
+
+  public static final int MAX_STREAMS_PER_CONNECTION_FIELD_NUMBER = 20;
+  private int maxStreamsPerConnection_ = 0;
+  /**
+   * <pre>
+   * RPCs that may be under way on one connection at once; clients hold more back.
+   * </pre>
+   *
+   * <code>int32 max_streams_per_connection = 20 [json_name = "maxStreamsPerConnection"];</code>
+   * @return The maxStreamsPerConnection.
+   */
+  @java.lang.Override
+  public int getMaxStreamsPerConnection() {
+    return maxStreamsPerConnection_;
+  }
+
+  public static final int MAX_OPEN_PROMPTS_FIELD_NUMBER = 21;
+  private int maxOpenPrompts_ = 0;
+  /**
+   * <pre>
+   * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+   * </pre>
+   *
+   * <code>int32 max_open_prompts = 21 [json_name = "maxOpenPrompts"];</code>
+   * @return The maxOpenPrompts.
+   */
+  @java.lang.Override
+  public int getMaxOpenPrompts() {
+    return maxOpenPrompts_;
+  }
+
+  public static final int MAX_OPEN_PROMPTS_PER_SESSION_FIELD_NUMBER = 22;
+  private int maxOpenPromptsPerSession_ = 0;
+  /**
+   * <pre>
+   * Prompts of one session that may wait for an answer at once.
+   * </pre>
+   *
+   * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+   * @return Whether the maxOpenPromptsPerSession field is set.
+   */
+  @java.lang.Override
+  public boolean hasMaxOpenPromptsPerSession() {
+    return ((bitField0_ & 0x00000400) != 0);
+  }
+  /**
+   * <pre>
+   * Prompts of one session that may wait for an answer at once.
+   * </pre>
+   *
+   * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+   * @return The maxOpenPromptsPerSession.
+   */
+  @java.lang.Override
+  public int getMaxOpenPromptsPerSession() {
+    return maxOpenPromptsPerSession_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -339,6 +603,42 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000008) != 0)) {
       output.writeMessage(10, getCallRetention());
     }
+    if (((bitField0_ & 0x00000010) != 0)) {
+      output.writeInt32(11, maxRunningCallsPerWorkspace_);
+    }
+    if (((bitField0_ & 0x00000020) != 0)) {
+      output.writeInt32(12, maxRunningCallsPerSession_);
+    }
+    if (((bitField0_ & 0x00000040) != 0)) {
+      output.writeInt32(13, maxRunningCallsPerPrincipal_);
+    }
+    if (maxQueuedCalls_ != 0) {
+      output.writeInt32(14, maxQueuedCalls_);
+    }
+    if (maxQueuedBytes_ != 0L) {
+      output.writeInt64(15, maxQueuedBytes_);
+    }
+    if (((bitField0_ & 0x00000080) != 0)) {
+      output.writeInt32(16, maxRequestsPerSecond_);
+    }
+    if (((bitField0_ & 0x00000100) != 0)) {
+      output.writeInt32(17, maxRequestBurst_);
+    }
+    if (maxStreams_ != 0) {
+      output.writeInt32(18, maxStreams_);
+    }
+    if (((bitField0_ & 0x00000200) != 0)) {
+      output.writeInt32(19, maxStreamsPerPrincipal_);
+    }
+    if (maxStreamsPerConnection_ != 0) {
+      output.writeInt32(20, maxStreamsPerConnection_);
+    }
+    if (maxOpenPrompts_ != 0) {
+      output.writeInt32(21, maxOpenPrompts_);
+    }
+    if (((bitField0_ & 0x00000400) != 0)) {
+      output.writeInt32(22, maxOpenPromptsPerSession_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -382,6 +682,54 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000008) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(10, getCallRetention());
+    }
+    if (((bitField0_ & 0x00000010) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(11, maxRunningCallsPerWorkspace_);
+    }
+    if (((bitField0_ & 0x00000020) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(12, maxRunningCallsPerSession_);
+    }
+    if (((bitField0_ & 0x00000040) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(13, maxRunningCallsPerPrincipal_);
+    }
+    if (maxQueuedCalls_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(14, maxQueuedCalls_);
+    }
+    if (maxQueuedBytes_ != 0L) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt64Size(15, maxQueuedBytes_);
+    }
+    if (((bitField0_ & 0x00000080) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(16, maxRequestsPerSecond_);
+    }
+    if (((bitField0_ & 0x00000100) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(17, maxRequestBurst_);
+    }
+    if (maxStreams_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(18, maxStreams_);
+    }
+    if (((bitField0_ & 0x00000200) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(19, maxStreamsPerPrincipal_);
+    }
+    if (maxStreamsPerConnection_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(20, maxStreamsPerConnection_);
+    }
+    if (maxOpenPrompts_ != 0) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(21, maxOpenPrompts_);
+    }
+    if (((bitField0_ & 0x00000400) != 0)) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeInt32Size(22, maxOpenPromptsPerSession_);
     }
     return size;
   }
@@ -439,6 +787,51 @@ private static final long serialVersionUID = 0L;
       if (!getCallRetention()
           .equals(other.getCallRetention())) return false;
     }
+    if (hasMaxRunningCallsPerWorkspace() != other.hasMaxRunningCallsPerWorkspace()) return false;
+    if (hasMaxRunningCallsPerWorkspace()) {
+      if (getMaxRunningCallsPerWorkspace()
+          != other.getMaxRunningCallsPerWorkspace()) return false;
+    }
+    if (hasMaxRunningCallsPerSession() != other.hasMaxRunningCallsPerSession()) return false;
+    if (hasMaxRunningCallsPerSession()) {
+      if (getMaxRunningCallsPerSession()
+          != other.getMaxRunningCallsPerSession()) return false;
+    }
+    if (hasMaxRunningCallsPerPrincipal() != other.hasMaxRunningCallsPerPrincipal()) return false;
+    if (hasMaxRunningCallsPerPrincipal()) {
+      if (getMaxRunningCallsPerPrincipal()
+          != other.getMaxRunningCallsPerPrincipal()) return false;
+    }
+    if (getMaxQueuedCalls()
+        != other.getMaxQueuedCalls()) return false;
+    if (getMaxQueuedBytes()
+        != other.getMaxQueuedBytes()) return false;
+    if (hasMaxRequestsPerSecond() != other.hasMaxRequestsPerSecond()) return false;
+    if (hasMaxRequestsPerSecond()) {
+      if (getMaxRequestsPerSecond()
+          != other.getMaxRequestsPerSecond()) return false;
+    }
+    if (hasMaxRequestBurst() != other.hasMaxRequestBurst()) return false;
+    if (hasMaxRequestBurst()) {
+      if (getMaxRequestBurst()
+          != other.getMaxRequestBurst()) return false;
+    }
+    if (getMaxStreams()
+        != other.getMaxStreams()) return false;
+    if (hasMaxStreamsPerPrincipal() != other.hasMaxStreamsPerPrincipal()) return false;
+    if (hasMaxStreamsPerPrincipal()) {
+      if (getMaxStreamsPerPrincipal()
+          != other.getMaxStreamsPerPrincipal()) return false;
+    }
+    if (getMaxStreamsPerConnection()
+        != other.getMaxStreamsPerConnection()) return false;
+    if (getMaxOpenPrompts()
+        != other.getMaxOpenPrompts()) return false;
+    if (hasMaxOpenPromptsPerSession() != other.hasMaxOpenPromptsPerSession()) return false;
+    if (hasMaxOpenPromptsPerSession()) {
+      if (getMaxOpenPromptsPerSession()
+          != other.getMaxOpenPromptsPerSession()) return false;
+    }
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -480,6 +873,45 @@ private static final long serialVersionUID = 0L;
     if (hasCallRetention()) {
       hash = (37 * hash) + CALL_RETENTION_FIELD_NUMBER;
       hash = (53 * hash) + getCallRetention().hashCode();
+    }
+    if (hasMaxRunningCallsPerWorkspace()) {
+      hash = (37 * hash) + MAX_RUNNING_CALLS_PER_WORKSPACE_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxRunningCallsPerWorkspace();
+    }
+    if (hasMaxRunningCallsPerSession()) {
+      hash = (37 * hash) + MAX_RUNNING_CALLS_PER_SESSION_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxRunningCallsPerSession();
+    }
+    if (hasMaxRunningCallsPerPrincipal()) {
+      hash = (37 * hash) + MAX_RUNNING_CALLS_PER_PRINCIPAL_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxRunningCallsPerPrincipal();
+    }
+    hash = (37 * hash) + MAX_QUEUED_CALLS_FIELD_NUMBER;
+    hash = (53 * hash) + getMaxQueuedCalls();
+    hash = (37 * hash) + MAX_QUEUED_BYTES_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
+        getMaxQueuedBytes());
+    if (hasMaxRequestsPerSecond()) {
+      hash = (37 * hash) + MAX_REQUESTS_PER_SECOND_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxRequestsPerSecond();
+    }
+    if (hasMaxRequestBurst()) {
+      hash = (37 * hash) + MAX_REQUEST_BURST_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxRequestBurst();
+    }
+    hash = (37 * hash) + MAX_STREAMS_FIELD_NUMBER;
+    hash = (53 * hash) + getMaxStreams();
+    if (hasMaxStreamsPerPrincipal()) {
+      hash = (37 * hash) + MAX_STREAMS_PER_PRINCIPAL_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxStreamsPerPrincipal();
+    }
+    hash = (37 * hash) + MAX_STREAMS_PER_CONNECTION_FIELD_NUMBER;
+    hash = (53 * hash) + getMaxStreamsPerConnection();
+    hash = (37 * hash) + MAX_OPEN_PROMPTS_FIELD_NUMBER;
+    hash = (53 * hash) + getMaxOpenPrompts();
+    if (hasMaxOpenPromptsPerSession()) {
+      hash = (37 * hash) + MAX_OPEN_PROMPTS_PER_SESSION_FIELD_NUMBER;
+      hash = (53 * hash) + getMaxOpenPromptsPerSession();
     }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
@@ -580,7 +1012,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * What the service allows.
+   * What the service allows. An absent value is no limit.
    * </pre>
    *
    * Protobuf type {@code toolgate.v1.Limits}
@@ -651,6 +1083,18 @@ private static final long serialVersionUID = 0L;
         callRetentionBuilder_.dispose();
         callRetentionBuilder_ = null;
       }
+      maxRunningCallsPerWorkspace_ = 0;
+      maxRunningCallsPerSession_ = 0;
+      maxRunningCallsPerPrincipal_ = 0;
+      maxQueuedCalls_ = 0;
+      maxQueuedBytes_ = 0L;
+      maxRequestsPerSecond_ = 0;
+      maxRequestBurst_ = 0;
+      maxStreams_ = 0;
+      maxStreamsPerPrincipal_ = 0;
+      maxStreamsPerConnection_ = 0;
+      maxOpenPrompts_ = 0;
+      maxOpenPromptsPerSession_ = 0;
       return this;
     }
 
@@ -727,6 +1171,49 @@ private static final long serialVersionUID = 0L;
             : callRetentionBuilder_.build();
         to_bitField0_ |= 0x00000008;
       }
+      if (((from_bitField0_ & 0x00000400) != 0)) {
+        result.maxRunningCallsPerWorkspace_ = maxRunningCallsPerWorkspace_;
+        to_bitField0_ |= 0x00000010;
+      }
+      if (((from_bitField0_ & 0x00000800) != 0)) {
+        result.maxRunningCallsPerSession_ = maxRunningCallsPerSession_;
+        to_bitField0_ |= 0x00000020;
+      }
+      if (((from_bitField0_ & 0x00001000) != 0)) {
+        result.maxRunningCallsPerPrincipal_ = maxRunningCallsPerPrincipal_;
+        to_bitField0_ |= 0x00000040;
+      }
+      if (((from_bitField0_ & 0x00002000) != 0)) {
+        result.maxQueuedCalls_ = maxQueuedCalls_;
+      }
+      if (((from_bitField0_ & 0x00004000) != 0)) {
+        result.maxQueuedBytes_ = maxQueuedBytes_;
+      }
+      if (((from_bitField0_ & 0x00008000) != 0)) {
+        result.maxRequestsPerSecond_ = maxRequestsPerSecond_;
+        to_bitField0_ |= 0x00000080;
+      }
+      if (((from_bitField0_ & 0x00010000) != 0)) {
+        result.maxRequestBurst_ = maxRequestBurst_;
+        to_bitField0_ |= 0x00000100;
+      }
+      if (((from_bitField0_ & 0x00020000) != 0)) {
+        result.maxStreams_ = maxStreams_;
+      }
+      if (((from_bitField0_ & 0x00040000) != 0)) {
+        result.maxStreamsPerPrincipal_ = maxStreamsPerPrincipal_;
+        to_bitField0_ |= 0x00000200;
+      }
+      if (((from_bitField0_ & 0x00080000) != 0)) {
+        result.maxStreamsPerConnection_ = maxStreamsPerConnection_;
+      }
+      if (((from_bitField0_ & 0x00100000) != 0)) {
+        result.maxOpenPrompts_ = maxOpenPrompts_;
+      }
+      if (((from_bitField0_ & 0x00200000) != 0)) {
+        result.maxOpenPromptsPerSession_ = maxOpenPromptsPerSession_;
+        to_bitField0_ |= 0x00000400;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -771,6 +1258,42 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasCallRetention()) {
         mergeCallRetention(other.getCallRetention());
+      }
+      if (other.hasMaxRunningCallsPerWorkspace()) {
+        setMaxRunningCallsPerWorkspace(other.getMaxRunningCallsPerWorkspace());
+      }
+      if (other.hasMaxRunningCallsPerSession()) {
+        setMaxRunningCallsPerSession(other.getMaxRunningCallsPerSession());
+      }
+      if (other.hasMaxRunningCallsPerPrincipal()) {
+        setMaxRunningCallsPerPrincipal(other.getMaxRunningCallsPerPrincipal());
+      }
+      if (other.getMaxQueuedCalls() != 0) {
+        setMaxQueuedCalls(other.getMaxQueuedCalls());
+      }
+      if (other.getMaxQueuedBytes() != 0L) {
+        setMaxQueuedBytes(other.getMaxQueuedBytes());
+      }
+      if (other.hasMaxRequestsPerSecond()) {
+        setMaxRequestsPerSecond(other.getMaxRequestsPerSecond());
+      }
+      if (other.hasMaxRequestBurst()) {
+        setMaxRequestBurst(other.getMaxRequestBurst());
+      }
+      if (other.getMaxStreams() != 0) {
+        setMaxStreams(other.getMaxStreams());
+      }
+      if (other.hasMaxStreamsPerPrincipal()) {
+        setMaxStreamsPerPrincipal(other.getMaxStreamsPerPrincipal());
+      }
+      if (other.getMaxStreamsPerConnection() != 0) {
+        setMaxStreamsPerConnection(other.getMaxStreamsPerConnection());
+      }
+      if (other.getMaxOpenPrompts() != 0) {
+        setMaxOpenPrompts(other.getMaxOpenPrompts());
+      }
+      if (other.hasMaxOpenPromptsPerSession()) {
+        setMaxOpenPromptsPerSession(other.getMaxOpenPromptsPerSession());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -854,6 +1377,66 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000200;
               break;
             } // case 82
+            case 88: {
+              maxRunningCallsPerWorkspace_ = input.readInt32();
+              bitField0_ |= 0x00000400;
+              break;
+            } // case 88
+            case 96: {
+              maxRunningCallsPerSession_ = input.readInt32();
+              bitField0_ |= 0x00000800;
+              break;
+            } // case 96
+            case 104: {
+              maxRunningCallsPerPrincipal_ = input.readInt32();
+              bitField0_ |= 0x00001000;
+              break;
+            } // case 104
+            case 112: {
+              maxQueuedCalls_ = input.readInt32();
+              bitField0_ |= 0x00002000;
+              break;
+            } // case 112
+            case 120: {
+              maxQueuedBytes_ = input.readInt64();
+              bitField0_ |= 0x00004000;
+              break;
+            } // case 120
+            case 128: {
+              maxRequestsPerSecond_ = input.readInt32();
+              bitField0_ |= 0x00008000;
+              break;
+            } // case 128
+            case 136: {
+              maxRequestBurst_ = input.readInt32();
+              bitField0_ |= 0x00010000;
+              break;
+            } // case 136
+            case 144: {
+              maxStreams_ = input.readInt32();
+              bitField0_ |= 0x00020000;
+              break;
+            } // case 144
+            case 152: {
+              maxStreamsPerPrincipal_ = input.readInt32();
+              bitField0_ |= 0x00040000;
+              break;
+            } // case 152
+            case 160: {
+              maxStreamsPerConnection_ = input.readInt32();
+              bitField0_ |= 0x00080000;
+              break;
+            } // case 160
+            case 168: {
+              maxOpenPrompts_ = input.readInt32();
+              bitField0_ |= 0x00100000;
+              break;
+            } // case 168
+            case 176: {
+              maxOpenPromptsPerSession_ = input.readInt32();
+              bitField0_ |= 0x00200000;
+              break;
+            } // case 176
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -874,7 +1457,7 @@ private static final long serialVersionUID = 0L;
     private int maxRunningCalls_ ;
     /**
      * <pre>
-     * Calls that may run or wait at once.
+     * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
      * </pre>
      *
      * <code>int32 max_running_calls = 1 [json_name = "maxRunningCalls"];</code>
@@ -886,7 +1469,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Calls that may run or wait at once.
+     * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
      * </pre>
      *
      * <code>int32 max_running_calls = 1 [json_name = "maxRunningCalls"];</code>
@@ -902,7 +1485,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Calls that may run or wait at once.
+     * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
      * </pre>
      *
      * <code>int32 max_running_calls = 1 [json_name = "maxRunningCalls"];</code>
@@ -1753,6 +2336,618 @@ private static final long serialVersionUID = 0L;
         callRetention_ = null;
       }
       return callRetentionBuilder_;
+    }
+
+    private int maxRunningCallsPerWorkspace_ ;
+    /**
+     * <pre>
+     * Calls of one workspace that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+     * @return Whether the maxRunningCallsPerWorkspace field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxRunningCallsPerWorkspace() {
+      return ((bitField0_ & 0x00000400) != 0);
+    }
+    /**
+     * <pre>
+     * Calls of one workspace that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+     * @return The maxRunningCallsPerWorkspace.
+     */
+    @java.lang.Override
+    public int getMaxRunningCallsPerWorkspace() {
+      return maxRunningCallsPerWorkspace_;
+    }
+    /**
+     * <pre>
+     * Calls of one workspace that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+     * @param value The maxRunningCallsPerWorkspace to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxRunningCallsPerWorkspace(int value) {
+
+      maxRunningCallsPerWorkspace_ = value;
+      bitField0_ |= 0x00000400;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Calls of one workspace that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxRunningCallsPerWorkspace() {
+      bitField0_ = (bitField0_ & ~0x00000400);
+      maxRunningCallsPerWorkspace_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxRunningCallsPerSession_ ;
+    /**
+     * <pre>
+     * Calls of one session that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+     * @return Whether the maxRunningCallsPerSession field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxRunningCallsPerSession() {
+      return ((bitField0_ & 0x00000800) != 0);
+    }
+    /**
+     * <pre>
+     * Calls of one session that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+     * @return The maxRunningCallsPerSession.
+     */
+    @java.lang.Override
+    public int getMaxRunningCallsPerSession() {
+      return maxRunningCallsPerSession_;
+    }
+    /**
+     * <pre>
+     * Calls of one session that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+     * @param value The maxRunningCallsPerSession to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxRunningCallsPerSession(int value) {
+
+      maxRunningCallsPerSession_ = value;
+      bitField0_ |= 0x00000800;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Calls of one session that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxRunningCallsPerSession() {
+      bitField0_ = (bitField0_ & ~0x00000800);
+      maxRunningCallsPerSession_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxRunningCallsPerPrincipal_ ;
+    /**
+     * <pre>
+     * Calls of one principal that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+     * @return Whether the maxRunningCallsPerPrincipal field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxRunningCallsPerPrincipal() {
+      return ((bitField0_ & 0x00001000) != 0);
+    }
+    /**
+     * <pre>
+     * Calls of one principal that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+     * @return The maxRunningCallsPerPrincipal.
+     */
+    @java.lang.Override
+    public int getMaxRunningCallsPerPrincipal() {
+      return maxRunningCallsPerPrincipal_;
+    }
+    /**
+     * <pre>
+     * Calls of one principal that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+     * @param value The maxRunningCallsPerPrincipal to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxRunningCallsPerPrincipal(int value) {
+
+      maxRunningCallsPerPrincipal_ = value;
+      bitField0_ |= 0x00001000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Calls of one principal that may run at once.
+     * </pre>
+     *
+     * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxRunningCallsPerPrincipal() {
+      bitField0_ = (bitField0_ & ~0x00001000);
+      maxRunningCallsPerPrincipal_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxQueuedCalls_ ;
+    /**
+     * <pre>
+     * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+     * </pre>
+     *
+     * <code>int32 max_queued_calls = 14 [json_name = "maxQueuedCalls"];</code>
+     * @return The maxQueuedCalls.
+     */
+    @java.lang.Override
+    public int getMaxQueuedCalls() {
+      return maxQueuedCalls_;
+    }
+    /**
+     * <pre>
+     * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+     * </pre>
+     *
+     * <code>int32 max_queued_calls = 14 [json_name = "maxQueuedCalls"];</code>
+     * @param value The maxQueuedCalls to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxQueuedCalls(int value) {
+
+      maxQueuedCalls_ = value;
+      bitField0_ |= 0x00002000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+     * </pre>
+     *
+     * <code>int32 max_queued_calls = 14 [json_name = "maxQueuedCalls"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxQueuedCalls() {
+      bitField0_ = (bitField0_ & ~0x00002000);
+      maxQueuedCalls_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private long maxQueuedBytes_ ;
+    /**
+     * <pre>
+     * Bytes of the inputs of the calls that wait for their turn.
+     * </pre>
+     *
+     * <code>int64 max_queued_bytes = 15 [json_name = "maxQueuedBytes"];</code>
+     * @return The maxQueuedBytes.
+     */
+    @java.lang.Override
+    public long getMaxQueuedBytes() {
+      return maxQueuedBytes_;
+    }
+    /**
+     * <pre>
+     * Bytes of the inputs of the calls that wait for their turn.
+     * </pre>
+     *
+     * <code>int64 max_queued_bytes = 15 [json_name = "maxQueuedBytes"];</code>
+     * @param value The maxQueuedBytes to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxQueuedBytes(long value) {
+
+      maxQueuedBytes_ = value;
+      bitField0_ |= 0x00004000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Bytes of the inputs of the calls that wait for their turn.
+     * </pre>
+     *
+     * <code>int64 max_queued_bytes = 15 [json_name = "maxQueuedBytes"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxQueuedBytes() {
+      bitField0_ = (bitField0_ & ~0x00004000);
+      maxQueuedBytes_ = 0L;
+      onChanged();
+      return this;
+    }
+
+    private int maxRequestsPerSecond_ ;
+    /**
+     * <pre>
+     * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+     * </pre>
+     *
+     * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+     * @return Whether the maxRequestsPerSecond field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxRequestsPerSecond() {
+      return ((bitField0_ & 0x00008000) != 0);
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+     * </pre>
+     *
+     * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+     * @return The maxRequestsPerSecond.
+     */
+    @java.lang.Override
+    public int getMaxRequestsPerSecond() {
+      return maxRequestsPerSecond_;
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+     * </pre>
+     *
+     * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+     * @param value The maxRequestsPerSecond to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxRequestsPerSecond(int value) {
+
+      maxRequestsPerSecond_ = value;
+      bitField0_ |= 0x00008000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+     * </pre>
+     *
+     * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxRequestsPerSecond() {
+      bitField0_ = (bitField0_ & ~0x00008000);
+      maxRequestsPerSecond_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxRequestBurst_ ;
+    /**
+     * <pre>
+     * Requests that one principal may make at once, if there is such a rate.
+     * </pre>
+     *
+     * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+     * @return Whether the maxRequestBurst field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxRequestBurst() {
+      return ((bitField0_ & 0x00010000) != 0);
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make at once, if there is such a rate.
+     * </pre>
+     *
+     * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+     * @return The maxRequestBurst.
+     */
+    @java.lang.Override
+    public int getMaxRequestBurst() {
+      return maxRequestBurst_;
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make at once, if there is such a rate.
+     * </pre>
+     *
+     * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+     * @param value The maxRequestBurst to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxRequestBurst(int value) {
+
+      maxRequestBurst_ = value;
+      bitField0_ |= 0x00010000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Requests that one principal may make at once, if there is such a rate.
+     * </pre>
+     *
+     * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxRequestBurst() {
+      bitField0_ = (bitField0_ & ~0x00010000);
+      maxRequestBurst_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxStreams_ ;
+    /**
+     * <pre>
+     * Streams that may be open at once.
+     * </pre>
+     *
+     * <code>int32 max_streams = 18 [json_name = "maxStreams"];</code>
+     * @return The maxStreams.
+     */
+    @java.lang.Override
+    public int getMaxStreams() {
+      return maxStreams_;
+    }
+    /**
+     * <pre>
+     * Streams that may be open at once.
+     * </pre>
+     *
+     * <code>int32 max_streams = 18 [json_name = "maxStreams"];</code>
+     * @param value The maxStreams to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxStreams(int value) {
+
+      maxStreams_ = value;
+      bitField0_ |= 0x00020000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Streams that may be open at once.
+     * </pre>
+     *
+     * <code>int32 max_streams = 18 [json_name = "maxStreams"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxStreams() {
+      bitField0_ = (bitField0_ & ~0x00020000);
+      maxStreams_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxStreamsPerPrincipal_ ;
+    /**
+     * <pre>
+     * Streams of one principal that may be open at once.
+     * </pre>
+     *
+     * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+     * @return Whether the maxStreamsPerPrincipal field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxStreamsPerPrincipal() {
+      return ((bitField0_ & 0x00040000) != 0);
+    }
+    /**
+     * <pre>
+     * Streams of one principal that may be open at once.
+     * </pre>
+     *
+     * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+     * @return The maxStreamsPerPrincipal.
+     */
+    @java.lang.Override
+    public int getMaxStreamsPerPrincipal() {
+      return maxStreamsPerPrincipal_;
+    }
+    /**
+     * <pre>
+     * Streams of one principal that may be open at once.
+     * </pre>
+     *
+     * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+     * @param value The maxStreamsPerPrincipal to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxStreamsPerPrincipal(int value) {
+
+      maxStreamsPerPrincipal_ = value;
+      bitField0_ |= 0x00040000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Streams of one principal that may be open at once.
+     * </pre>
+     *
+     * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxStreamsPerPrincipal() {
+      bitField0_ = (bitField0_ & ~0x00040000);
+      maxStreamsPerPrincipal_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxStreamsPerConnection_ ;
+    /**
+     * <pre>
+     * RPCs that may be under way on one connection at once; clients hold more back.
+     * </pre>
+     *
+     * <code>int32 max_streams_per_connection = 20 [json_name = "maxStreamsPerConnection"];</code>
+     * @return The maxStreamsPerConnection.
+     */
+    @java.lang.Override
+    public int getMaxStreamsPerConnection() {
+      return maxStreamsPerConnection_;
+    }
+    /**
+     * <pre>
+     * RPCs that may be under way on one connection at once; clients hold more back.
+     * </pre>
+     *
+     * <code>int32 max_streams_per_connection = 20 [json_name = "maxStreamsPerConnection"];</code>
+     * @param value The maxStreamsPerConnection to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxStreamsPerConnection(int value) {
+
+      maxStreamsPerConnection_ = value;
+      bitField0_ |= 0x00080000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * RPCs that may be under way on one connection at once; clients hold more back.
+     * </pre>
+     *
+     * <code>int32 max_streams_per_connection = 20 [json_name = "maxStreamsPerConnection"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxStreamsPerConnection() {
+      bitField0_ = (bitField0_ & ~0x00080000);
+      maxStreamsPerConnection_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxOpenPrompts_ ;
+    /**
+     * <pre>
+     * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+     * </pre>
+     *
+     * <code>int32 max_open_prompts = 21 [json_name = "maxOpenPrompts"];</code>
+     * @return The maxOpenPrompts.
+     */
+    @java.lang.Override
+    public int getMaxOpenPrompts() {
+      return maxOpenPrompts_;
+    }
+    /**
+     * <pre>
+     * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+     * </pre>
+     *
+     * <code>int32 max_open_prompts = 21 [json_name = "maxOpenPrompts"];</code>
+     * @param value The maxOpenPrompts to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxOpenPrompts(int value) {
+
+      maxOpenPrompts_ = value;
+      bitField0_ |= 0x00100000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+     * </pre>
+     *
+     * <code>int32 max_open_prompts = 21 [json_name = "maxOpenPrompts"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxOpenPrompts() {
+      bitField0_ = (bitField0_ & ~0x00100000);
+      maxOpenPrompts_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private int maxOpenPromptsPerSession_ ;
+    /**
+     * <pre>
+     * Prompts of one session that may wait for an answer at once.
+     * </pre>
+     *
+     * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+     * @return Whether the maxOpenPromptsPerSession field is set.
+     */
+    @java.lang.Override
+    public boolean hasMaxOpenPromptsPerSession() {
+      return ((bitField0_ & 0x00200000) != 0);
+    }
+    /**
+     * <pre>
+     * Prompts of one session that may wait for an answer at once.
+     * </pre>
+     *
+     * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+     * @return The maxOpenPromptsPerSession.
+     */
+    @java.lang.Override
+    public int getMaxOpenPromptsPerSession() {
+      return maxOpenPromptsPerSession_;
+    }
+    /**
+     * <pre>
+     * Prompts of one session that may wait for an answer at once.
+     * </pre>
+     *
+     * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+     * @param value The maxOpenPromptsPerSession to set.
+     * @return This builder for chaining.
+     */
+    public Builder setMaxOpenPromptsPerSession(int value) {
+
+      maxOpenPromptsPerSession_ = value;
+      bitField0_ |= 0x00200000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Prompts of one session that may wait for an answer at once.
+     * </pre>
+     *
+     * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearMaxOpenPromptsPerSession() {
+      bitField0_ = (bitField0_ & ~0x00200000);
+      maxOpenPromptsPerSession_ = 0;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.Limits)

@@ -12,7 +12,7 @@ public interface LimitsOrBuilder extends
 
   /**
    * <pre>
-   * Calls that may run or wait at once.
+   * Calls that may run at once; calls that wait for a person run. More wait for their turn (CallQueued).
    * </pre>
    *
    * <code>int32 max_running_calls = 1 [json_name = "maxRunningCalls"];</code>
@@ -177,4 +177,187 @@ public interface LimitsOrBuilder extends
    * <code>.google.protobuf.Duration call_retention = 10 [json_name = "callRetention"];</code>
    */
   com.google.protobuf.DurationOrBuilder getCallRetentionOrBuilder();
+
+  /**
+   * <pre>
+   * Calls of one workspace that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+   * @return Whether the maxRunningCallsPerWorkspace field is set.
+   */
+  boolean hasMaxRunningCallsPerWorkspace();
+  /**
+   * <pre>
+   * Calls of one workspace that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_workspace = 11 [json_name = "maxRunningCallsPerWorkspace"];</code>
+   * @return The maxRunningCallsPerWorkspace.
+   */
+  int getMaxRunningCallsPerWorkspace();
+
+  /**
+   * <pre>
+   * Calls of one session that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+   * @return Whether the maxRunningCallsPerSession field is set.
+   */
+  boolean hasMaxRunningCallsPerSession();
+  /**
+   * <pre>
+   * Calls of one session that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_session = 12 [json_name = "maxRunningCallsPerSession"];</code>
+   * @return The maxRunningCallsPerSession.
+   */
+  int getMaxRunningCallsPerSession();
+
+  /**
+   * <pre>
+   * Calls of one principal that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+   * @return Whether the maxRunningCallsPerPrincipal field is set.
+   */
+  boolean hasMaxRunningCallsPerPrincipal();
+  /**
+   * <pre>
+   * Calls of one principal that may run at once.
+   * </pre>
+   *
+   * <code>optional int32 max_running_calls_per_principal = 13 [json_name = "maxRunningCallsPerPrincipal"];</code>
+   * @return The maxRunningCallsPerPrincipal.
+   */
+  int getMaxRunningCallsPerPrincipal();
+
+  /**
+   * <pre>
+   * Calls that may wait for their turn; more are refused with RESOURCE_EXHAUSTED. 0: none may.
+   * </pre>
+   *
+   * <code>int32 max_queued_calls = 14 [json_name = "maxQueuedCalls"];</code>
+   * @return The maxQueuedCalls.
+   */
+  int getMaxQueuedCalls();
+
+  /**
+   * <pre>
+   * Bytes of the inputs of the calls that wait for their turn.
+   * </pre>
+   *
+   * <code>int64 max_queued_bytes = 15 [json_name = "maxQueuedBytes"];</code>
+   * @return The maxQueuedBytes.
+   */
+  long getMaxQueuedBytes();
+
+  /**
+   * <pre>
+   * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+   * </pre>
+   *
+   * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+   * @return Whether the maxRequestsPerSecond field is set.
+   */
+  boolean hasMaxRequestsPerSecond();
+  /**
+   * <pre>
+   * Requests that one principal may make per second, on average, over gRPC and MCP together. Health checks do not count.
+   * </pre>
+   *
+   * <code>optional int32 max_requests_per_second = 16 [json_name = "maxRequestsPerSecond"];</code>
+   * @return The maxRequestsPerSecond.
+   */
+  int getMaxRequestsPerSecond();
+
+  /**
+   * <pre>
+   * Requests that one principal may make at once, if there is such a rate.
+   * </pre>
+   *
+   * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+   * @return Whether the maxRequestBurst field is set.
+   */
+  boolean hasMaxRequestBurst();
+  /**
+   * <pre>
+   * Requests that one principal may make at once, if there is such a rate.
+   * </pre>
+   *
+   * <code>optional int32 max_request_burst = 17 [json_name = "maxRequestBurst"];</code>
+   * @return The maxRequestBurst.
+   */
+  int getMaxRequestBurst();
+
+  /**
+   * <pre>
+   * Streams that may be open at once.
+   * </pre>
+   *
+   * <code>int32 max_streams = 18 [json_name = "maxStreams"];</code>
+   * @return The maxStreams.
+   */
+  int getMaxStreams();
+
+  /**
+   * <pre>
+   * Streams of one principal that may be open at once.
+   * </pre>
+   *
+   * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+   * @return Whether the maxStreamsPerPrincipal field is set.
+   */
+  boolean hasMaxStreamsPerPrincipal();
+  /**
+   * <pre>
+   * Streams of one principal that may be open at once.
+   * </pre>
+   *
+   * <code>optional int32 max_streams_per_principal = 19 [json_name = "maxStreamsPerPrincipal"];</code>
+   * @return The maxStreamsPerPrincipal.
+   */
+  int getMaxStreamsPerPrincipal();
+
+  /**
+   * <pre>
+   * RPCs that may be under way on one connection at once; clients hold more back.
+   * </pre>
+   *
+   * <code>int32 max_streams_per_connection = 20 [json_name = "maxStreamsPerConnection"];</code>
+   * @return The maxStreamsPerConnection.
+   */
+  int getMaxStreamsPerConnection();
+
+  /**
+   * <pre>
+   * Prompts that may wait for an answer at once. A call that would ask beyond that ends with the reason QUOTA.
+   * </pre>
+   *
+   * <code>int32 max_open_prompts = 21 [json_name = "maxOpenPrompts"];</code>
+   * @return The maxOpenPrompts.
+   */
+  int getMaxOpenPrompts();
+
+  /**
+   * <pre>
+   * Prompts of one session that may wait for an answer at once.
+   * </pre>
+   *
+   * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+   * @return Whether the maxOpenPromptsPerSession field is set.
+   */
+  boolean hasMaxOpenPromptsPerSession();
+  /**
+   * <pre>
+   * Prompts of one session that may wait for an answer at once.
+   * </pre>
+   *
+   * <code>optional int32 max_open_prompts_per_session = 22 [json_name = "maxOpenPromptsPerSession"];</code>
+   * @return The maxOpenPromptsPerSession.
+   */
+  int getMaxOpenPromptsPerSession();
 }

@@ -384,8 +384,8 @@ public final class ToolServiceGrpc {
      * Starts a call and watches it from its first event to its terminal one.
      * INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
      * FAILED_PRECONDITION, reason TASK_ENDED: the parent is a call of `task` that has ended.
-     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry) or
-     * too many calls run (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
+     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
+     * or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
      * deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
      * after any failure: the same request attaches to the same call.
      * A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
@@ -558,8 +558,8 @@ public final class ToolServiceGrpc {
      * Starts a call and watches it from its first event to its terminal one.
      * INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
      * FAILED_PRECONDITION, reason TASK_ENDED: the parent is a call of `task` that has ended.
-     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry) or
-     * too many calls run (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
+     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
+     * or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
      * deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
      * after any failure: the same request attaches to the same call.
      * A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
@@ -721,8 +721,8 @@ public final class ToolServiceGrpc {
      * Starts a call and watches it from its first event to its terminal one.
      * INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
      * FAILED_PRECONDITION, reason TASK_ENDED: the parent is a call of `task` that has ended.
-     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry) or
-     * too many calls run (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
+     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
+     * or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
      * deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
      * after any failure: the same request attaches to the same call.
      * A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
@@ -882,8 +882,8 @@ public final class ToolServiceGrpc {
      * Starts a call and watches it from its first event to its terminal one.
      * INVALID_ARGUMENT: malformed id, unknown agent, no tool named. NOT_FOUND: unknown workspace or parent call.
      * FAILED_PRECONDITION, reason TASK_ENDED: the parent is a call of `task` that has ended.
-     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry) or
-     * too many calls run (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
+     * ALREADY_EXISTS: the id belongs to another request. RESOURCE_EXHAUSTED: the input is too large (do not retry),
+     * or too many calls wait for their turn already (retry after the RetryInfo). UNAVAILABLE: the service is stopping. DEADLINE_EXCEEDED: the client's
      * deadline is over, which for the call means a lost client. With a `call_id` of the client's the RPC may be retried
      * after any failure: the same request attaches to the same call.
      * A call is recorded, and listed, once its input is what it stays: when hooks for `tool.execute.before` have seen it,
