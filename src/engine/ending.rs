@@ -21,6 +21,10 @@ use crate::tool::{HookPoint, ToolError};
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
 
+/// What it tells of a question that ends with the service.
+const NOT_KEPT: &str =
+    ", and this call cannot go on waiting for an answer when the service is back; call it again then";
+
 /// Which end of a long output the model sees.
 const DIRECTION: Direction = Direction::Head;
 
@@ -72,7 +76,8 @@ impl Run {
             }
             Returned::Error(error) => failed(self.explain(error), metadata),
             Returned::DoomLoop(refusal) => failed(self.explain_loop(refusal), metadata),
-            Returned::Dropped => failed(self.stopped(), metadata),
+            // What is left has no end here; were it to come to one, it would be this.
+            Returned::Dropped | Returned::Left => failed(self.stopped(), metadata),
             Returned::Panicked => {
                 tracing::error!("the tool panicked");
                 failed(internal(), metadata)
@@ -175,7 +180,7 @@ impl Run {
             Refusal::Denied { .. } => EndReason::Denied,
             Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
             Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
-            Refusal::Withdrawn => return self.stopped(),
+            Refusal::Withdrawn => return self.withdrawn(),
             Refusal::Unavailable | Refusal::Edited => EndReason::Internal,
         };
         Outcome::Failed {
@@ -201,6 +206,19 @@ impl Run {
     fn stopped(&self) -> Outcome {
         let (reason, error) = stopped(self.live.stop_reason(), self.record.timeout);
         Outcome::Failed { reason, error }
+    }
+
+    /// The end of a call that somebody stopped while it waited for a person.
+    fn withdrawn(&self) -> Outcome {
+        let mut outcome = self.stopped();
+        if let Outcome::Failed {
+            reason: EndReason::Drained,
+            error,
+        } = &mut outcome
+        {
+            error.push_str(NOT_KEPT);
+        }
+        outcome
     }
 
     /// Cuts the text for the model, unless the tool pages its own, and stores the whole of what was cut.

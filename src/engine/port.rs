@@ -78,8 +78,11 @@ impl Port {
             return Err(Refusal::Unavailable);
         }
         let mut decision = opened.decision;
+        let at_question = self.engine.at_question(&self.call);
         let decided = tokio::select! {
             biased;
+            // Nothing is withdrawn then.
+            () = self.call.stand.left() => None,
             decision = &mut decision => decision.ok(),
             () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
             () = until(prompt.expires) => {
@@ -89,6 +92,11 @@ impl Port {
                 settled(&prompt.id, self.broker.expire(&prompt.id).await)
             }
         };
+        drop(at_question);
+        if self.call.stand.is_left() {
+            // The run drops this future.
+            return std::future::pending().await;
+        }
         let Some(decision) = decided else {
             return Err(Refusal::Unavailable);
         };
@@ -256,6 +264,9 @@ impl Port {
     /// Finds out whether the call may go on.
     async fn decide(&self, ask: &Ask) -> Result<Decided, Refusal> {
         let origin = &self.record.origin;
+        if ask.late {
+            self.call.stand.keep_here();
+        }
         // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
         let takes_two = self.broker.approvals().takes_two(&ask.permission);
         if self.record.original.is_some() && !ask.late && !takes_two {

@@ -356,7 +356,8 @@ const (
 	// A limit of the service was reached while it ran: its output, what is stored in all, or the space of the disk. What
 	// had room is kept: `truncation` says where, and the metadata key `quota` how much.
 	FailureReason_FAILURE_REASON_QUOTA FailureReason = 9
-	// The service was stopping.
+	// The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+	// service can take it up: it goes on waiting.
 	FailureReason_FAILURE_REASON_DRAINED FailureReason = 10
 	// The service ended while the call ran. What the tool did is not known: look before you repeat it.
 	FailureReason_FAILURE_REASON_LOST FailureReason = 11
@@ -1654,7 +1655,7 @@ type CallEvent_Warning struct {
 }
 
 type CallEvent_Heartbeat struct {
-	// Nothing happened for a while.
+	// Nothing happened for a while, or the service begins to stop.
 	Heartbeat *CallHeartbeat `protobuf:"bytes,11,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -2176,7 +2177,7 @@ func (x *CallWarning) GetText() string {
 	return ""
 }
 
-// Sent after at most 15 seconds of silence, so that a lost connection is noticed.
+// Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
 type CallHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the last event sent on this stream.
@@ -2184,7 +2185,11 @@ type CallHeartbeat struct {
 	// Where the call is.
 	State CallState `protobuf:"varint,2,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
 	// Since it was admitted.
-	Elapsed       *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	Elapsed *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+	// the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+	// from the last sequence, at the next server: a call that waits for a person waits there.
+	Draining      bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2238,6 +2243,13 @@ func (x *CallHeartbeat) GetElapsed() *durationpb.Duration {
 		return x.Elapsed
 	}
 	return nil
+}
+
+func (x *CallHeartbeat) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 // Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -2636,11 +2648,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\"5\n" +
 	"\vCallWarning\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x97\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xb3\x01\n" +
 	"\rCallHeartbeat\x12#\n" +
 	"\rlast_sequence\x18\x01 \x01(\x03R\flastSequence\x12,\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.toolgate.v1.CallStateR\x05state\x123\n" +
-	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"x\n" +
+	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x1a\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\"x\n" +
 	"\aCallGap\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12!\n" +

@@ -212,7 +212,9 @@ class _FailureReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Failure
     had room is kept: `truncation` says where, and the metadata key `quota` how much.
     """
     FAILURE_REASON_DRAINED: _FailureReason.ValueType  # 10
-    """The service was stopping."""
+    """The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+    service can take it up: it goes on waiting.
+    """
     FAILURE_REASON_LOST: _FailureReason.ValueType  # 11
     """The service ended while the call ran. What the tool did is not known: look before you repeat it."""
     FAILURE_REASON_INTERNAL: _FailureReason.ValueType  # 12
@@ -244,7 +246,9 @@ FAILURE_REASON_QUOTA: FailureReason.ValueType  # 9
 had room is kept: `truncation` says where, and the metadata key `quota` how much.
 """
 FAILURE_REASON_DRAINED: FailureReason.ValueType  # 10
-"""The service was stopping."""
+"""The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+service can take it up: it goes on waiting.
+"""
 FAILURE_REASON_LOST: FailureReason.ValueType  # 11
 """The service ended while the call ran. What the tool did is not known: look before you repeat it."""
 FAILURE_REASON_INTERNAL: FailureReason.ValueType  # 12
@@ -790,7 +794,7 @@ class CallEvent(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___CallHeartbeat:
-        """Nothing happened for a while."""
+        """Nothing happened for a while, or the service begins to stop."""
 
     @_builtins.property
     def gap(self) -> Global___CallGap:
@@ -1076,17 +1080,23 @@ Global___CallWarning: _TypeAlias = CallWarning  # noqa: Y015
 
 @_typing.final
 class CallHeartbeat(_message.Message):
-    """Sent after at most 15 seconds of silence, so that a lost connection is noticed."""
+    """Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ELAPSED_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     last_sequence: _builtins.int
     """The number of the last event sent on this stream."""
     state: Global___CallState.ValueType
     """Where the call is."""
+    draining: _builtins.bool
+    """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+    the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+    from the last sequence, at the next server: a call that waits for a person waits there.
+    """
     @_builtins.property
     def elapsed(self) -> _duration_pb2.Duration:
         """Since it was admitted."""
@@ -1097,10 +1107,11 @@ class CallHeartbeat(_message.Message):
         last_sequence: _builtins.int = ...,
         state: Global___CallState.ValueType = ...,
         elapsed: _duration_pb2.Duration | None = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

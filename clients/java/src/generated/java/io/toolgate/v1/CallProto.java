@@ -252,59 +252,60 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
       "solutionR\nresolution\"8\n\tCallChild\022\027\n\007cal" +
       "l_id\030\001 \001(\tR\006callId\022\022\n\004tool\030\002 \001(\tR\004tool\"5" +
       "\n\013CallWarning\022\022\n\004kind\030\001 \001(\tR\004kind\022\022\n\004tex" +
-      "t\030\002 \001(\tR\004text\"\227\001\n\rCallHeartbeat\022#\n\rlast_" +
+      "t\030\002 \001(\tR\004text\"\263\001\n\rCallHeartbeat\022#\n\rlast_" +
       "sequence\030\001 \001(\003R\014lastSequence\022,\n\005state\030\002 " +
       "\001(\0162\026.toolgate.v1.CallStateR\005state\0223\n\007el" +
       "apsed\030\003 \001(\0132\031.google.protobuf.DurationR\007" +
-      "elapsed\"x\n\007CallGap\022%\n\016first_sequence\030\001 \001" +
-      "(\003R\rfirstSequence\022#\n\rlast_sequence\030\002 \001(\003" +
-      "R\014lastSequence\022!\n\014output_bytes\030\003 \001(\003R\013ou" +
-      "tputBytes\"\223\002\n\rCallCompleted\022\024\n\005title\030\001 \001" +
-      "(\tR\005title\022\026\n\006output\030\002 \001(\tR\006output\0223\n\010met" +
-      "adata\030\003 \001(\0132\027.google.protobuf.StructR\010me" +
-      "tadata\0229\n\013attachments\030\004 \003(\0132\027.toolgate.v" +
-      "1.AttachmentR\013attachments\0227\n\ntruncation\030" +
-      "\005 \001(\0132\027.toolgate.v1.TruncationR\ntruncati" +
-      "on\022+\n\006timing\030\006 \001(\0132\023.toolgate.v1.TimingR" +
-      "\006timing\"\302\002\n\nCallFailed\0222\n\006reason\030\001 \001(\0162\032" +
-      ".toolgate.v1.FailureReasonR\006reason\022\024\n\005er" +
-      "ror\030\002 \001(\tR\005error\022\024\n\005title\030\003 \001(\tR\005title\0223" +
-      "\n\010metadata\030\004 \001(\0132\027.google.protobuf.Struc" +
-      "tR\010metadata\0229\n\013attachments\030\005 \003(\0132\027.toolg" +
-      "ate.v1.AttachmentR\013attachments\0227\n\ntrunca" +
-      "tion\030\006 \001(\0132\027.toolgate.v1.TruncationR\ntru" +
-      "ncation\022+\n\006timing\030\007 \001(\0132\023.toolgate.v1.Ti" +
-      "mingR\006timing*\237\001\n\nToolSource\022\033\n\027TOOL_SOUR" +
-      "CE_UNSPECIFIED\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020" +
-      "\001\022\026\n\022TOOL_SOURCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE" +
-      "_PLUGIN\020\003\022\023\n\017TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_S" +
-      "OURCE_HOSTED\020\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EF" +
-      "FECT_UNSPECIFIED\020\000\022\025\n\021TOOL_EFFECT_READS\020" +
-      "\001\022\026\n\022TOOL_EFFECT_WRITES\020\002\022\035\n\031TOOL_EFFECT" +
-      "_RUNS_PROGRAMS\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020" +
-      "\004\022\031\n\025TOOL_EFFECT_ASKS_USER\020\005*_\n\014OnDiscon" +
-      "nect\022\035\n\031ON_DISCONNECT_UNSPECIFIED\020\000\022\030\n\024O" +
-      "N_DISCONNECT_CANCEL\020\001\022\026\n\022ON_DISCONNECT_K" +
-      "EEP\020\002*k\n\nOutputMode\022\033\n\027OUTPUT_MODE_UNSPE" +
-      "CIFIED\020\000\022\024\n\020OUTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT" +
-      "_MODE_TAIL\020\002\022\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tC" +
-      "allState\022\032\n\026CALL_STATE_UNSPECIFIED\020\000\022\026\n\022" +
-      "CALL_STATE_PENDING\020\001\022\026\n\022CALL_STATE_RUNNI" +
-      "NG\020\002\022\026\n\022CALL_STATE_WAITING\020\003\022\030\n\024CALL_STA" +
-      "TE_COMPLETED\020\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003" +
-      "\n\rFailureReason\022\036\n\032FAILURE_REASON_UNSPEC" +
-      "IFIED\020\000\022$\n FAILURE_REASON_INVALID_ARGUME" +
-      "NTS\020\001\022\031\n\025FAILURE_REASON_DENIED\020\002\022\033\n\027FAIL" +
-      "URE_REASON_REJECTED\020\003\022!\n\035FAILURE_REASON_" +
-      "PROMPT_EXPIRED\020\004\022\034\n\030FAILURE_REASON_CANCE" +
-      "LLED\020\005\022\034\n\030FAILURE_REASON_TIMED_OUT\020\006\022\035\n\031" +
-      "FAILURE_REASON_TOOL_ERROR\020\007\022\034\n\030FAILURE_R" +
-      "EASON_DOOM_LOOP\020\010\022\030\n\024FAILURE_REASON_QUOT" +
-      "A\020\t\022\032\n\026FAILURE_REASON_DRAINED\020\n\022\027\n\023FAILU" +
-      "RE_REASON_LOST\020\013\022\033\n\027FAILURE_REASON_INTER" +
-      "NAL\020\014Bh\n\016io.toolgate.v1B\tCallProtoP\001\242\002\003T" +
-      "XX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolgat" +
-      "e\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
+      "elapsed\022\032\n\010draining\030\004 \001(\010R\010draining\"x\n\007C" +
+      "allGap\022%\n\016first_sequence\030\001 \001(\003R\rfirstSeq" +
+      "uence\022#\n\rlast_sequence\030\002 \001(\003R\014lastSequen" +
+      "ce\022!\n\014output_bytes\030\003 \001(\003R\013outputBytes\"\223\002" +
+      "\n\rCallCompleted\022\024\n\005title\030\001 \001(\tR\005title\022\026\n" +
+      "\006output\030\002 \001(\tR\006output\0223\n\010metadata\030\003 \001(\0132" +
+      "\027.google.protobuf.StructR\010metadata\0229\n\013at" +
+      "tachments\030\004 \003(\0132\027.toolgate.v1.Attachment" +
+      "R\013attachments\0227\n\ntruncation\030\005 \001(\0132\027.tool" +
+      "gate.v1.TruncationR\ntruncation\022+\n\006timing" +
+      "\030\006 \001(\0132\023.toolgate.v1.TimingR\006timing\"\302\002\n\n" +
+      "CallFailed\0222\n\006reason\030\001 \001(\0162\032.toolgate.v1" +
+      ".FailureReasonR\006reason\022\024\n\005error\030\002 \001(\tR\005e" +
+      "rror\022\024\n\005title\030\003 \001(\tR\005title\0223\n\010metadata\030\004" +
+      " \001(\0132\027.google.protobuf.StructR\010metadata\022" +
+      "9\n\013attachments\030\005 \003(\0132\027.toolgate.v1.Attac" +
+      "hmentR\013attachments\0227\n\ntruncation\030\006 \001(\0132\027" +
+      ".toolgate.v1.TruncationR\ntruncation\022+\n\006t" +
+      "iming\030\007 \001(\0132\023.toolgate.v1.TimingR\006timing" +
+      "*\237\001\n\nToolSource\022\033\n\027TOOL_SOURCE_UNSPECIFI" +
+      "ED\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020\001\022\026\n\022TOOL_SO" +
+      "URCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE_PLUGIN\020\003\022\023\n" +
+      "\017TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_SOURCE_HOSTED" +
+      "\020\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EFFECT_UNSPECI" +
+      "FIED\020\000\022\025\n\021TOOL_EFFECT_READS\020\001\022\026\n\022TOOL_EF" +
+      "FECT_WRITES\020\002\022\035\n\031TOOL_EFFECT_RUNS_PROGRA" +
+      "MS\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020\004\022\031\n\025TOOL_EF" +
+      "FECT_ASKS_USER\020\005*_\n\014OnDisconnect\022\035\n\031ON_D" +
+      "ISCONNECT_UNSPECIFIED\020\000\022\030\n\024ON_DISCONNECT" +
+      "_CANCEL\020\001\022\026\n\022ON_DISCONNECT_KEEP\020\002*k\n\nOut" +
+      "putMode\022\033\n\027OUTPUT_MODE_UNSPECIFIED\020\000\022\024\n\020" +
+      "OUTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT_MODE_TAIL\020\002" +
+      "\022\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tCallState\022\032\n\026" +
+      "CALL_STATE_UNSPECIFIED\020\000\022\026\n\022CALL_STATE_P" +
+      "ENDING\020\001\022\026\n\022CALL_STATE_RUNNING\020\002\022\026\n\022CALL" +
+      "_STATE_WAITING\020\003\022\030\n\024CALL_STATE_COMPLETED" +
+      "\020\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003\n\rFailureRea" +
+      "son\022\036\n\032FAILURE_REASON_UNSPECIFIED\020\000\022$\n F" +
+      "AILURE_REASON_INVALID_ARGUMENTS\020\001\022\031\n\025FAI" +
+      "LURE_REASON_DENIED\020\002\022\033\n\027FAILURE_REASON_R" +
+      "EJECTED\020\003\022!\n\035FAILURE_REASON_PROMPT_EXPIR" +
+      "ED\020\004\022\034\n\030FAILURE_REASON_CANCELLED\020\005\022\034\n\030FA" +
+      "ILURE_REASON_TIMED_OUT\020\006\022\035\n\031FAILURE_REAS" +
+      "ON_TOOL_ERROR\020\007\022\034\n\030FAILURE_REASON_DOOM_L" +
+      "OOP\020\010\022\030\n\024FAILURE_REASON_QUOTA\020\t\022\032\n\026FAILU" +
+      "RE_REASON_DRAINED\020\n\022\027\n\023FAILURE_REASON_LO" +
+      "ST\020\013\022\033\n\027FAILURE_REASON_INTERNAL\020\014Bh\n\016io." +
+      "toolgate.v1B\tCallProtoP\001\242\002\003TXX\252\002\013Toolgat" +
+      "e.V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMeta" +
+      "data\352\002\014Toolgate::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -433,7 +434,7 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_CallHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallHeartbeat_descriptor,
-        new java.lang.String[] { "LastSequence", "State", "Elapsed", });
+        new java.lang.String[] { "LastSequence", "State", "Elapsed", "Draining", });
     internal_static_toolgate_v1_CallGap_descriptor =
       getDescriptor().getMessageType(20);
     internal_static_toolgate_v1_CallGap_fieldAccessorTable = new

@@ -98,7 +98,8 @@ public enum FailureReason
   FAILURE_REASON_QUOTA(9),
   /**
    * <pre>
-   * The service was stopping.
+   * The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+   * service can take it up: it goes on waiting.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>
@@ -215,7 +216,8 @@ public enum FailureReason
   public static final int FAILURE_REASON_QUOTA_VALUE = 9;
   /**
    * <pre>
-   * The service was stopping.
+   * The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+   * service can take it up: it goes on waiting.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>
