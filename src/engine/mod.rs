@@ -10,6 +10,7 @@ mod announce;
 mod catalog;
 mod child;
 mod cursor;
+mod decided;
 mod delegate;
 mod edit;
 mod ending;

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::decided::{Decided, settled, until, verdict};
 use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::writer::Command;
 use super::{Engine, measure, recording};
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Model, Prompt,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
     PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
     Todo, json_map,
 };
@@ -46,18 +47,6 @@ pub(crate) struct Port {
     pub(crate) editable: bool,
     /// The input that a person put in the place of the call's: the tool must not go on with this one.
     pub(crate) edit: Mutex<Option<InputEdit>>,
-}
-
-/// Why a call may go on.
-pub(super) enum Decided {
-    /// The rules allow it, or these grants do.
-    Allowed { grants: Vec<GrantId> },
-    /// A person wrote the input that asks this.
-    Edited,
-    /// This hook allows what a person would have been asked.
-    Hooked(String),
-    /// A person replied.
-    Replied(Reply),
 }
 
 impl Port {
@@ -599,31 +588,4 @@ fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
         Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
         None => Err(ToolError::Cancelled),
     }
-}
-
-/// Says what the end of a prompt means for its call.
-fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
-    match outcome {
-        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Answers(_))) => {
-            Ok(reply)
-        }
-        PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
-        PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
-        PromptOutcome::Expired => Err(Refusal::Expired),
-        PromptOutcome::Withdrawn(_) => Err(Refusal::Withdrawn),
-    }
-}
-
-async fn until(expires: Option<Timestamp>) {
-    match expires {
-        Some(moment) => tokio::time::sleep(moment.since(Timestamp::now())).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn settled(prompt: &PromptId, result: Result<Option<Decision>, StoreError>) -> Option<Decision> {
-    result.unwrap_or_else(|error| {
-        tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be settled");
-        None
-    })
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
@@ -179,5 +181,39 @@ fn streams_of_calls_that_run_elsewhere_end_too() {
             "nothing to do with it"
         );
         server.stop().await;
+    });
+}
+
+/// What a page does: gRPC-Web, over HTTP/1.1.
+#[test]
+fn a_page_is_told_and_its_stream_ends() {
+    test(async {
+        let setup = Setup {
+            tcp: true,
+            ..setup("300ms")
+        };
+        let mut server = Server::with(setup).await;
+        let running = kept("running", bash("echo ready; sleep 86305"));
+        let mut running = server.tools().execute_tool(running).await.unwrap().into_inner();
+        next_such(&mut running, is_output).await;
+        let address = server.tcp.clone().unwrap();
+        let mut page = TcpStream::connect(&address).await.unwrap();
+        let head = format!(
+            "POST /toolgate.v1.PermissionService/WatchPrompts HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Content-Type: application/grpc-web+proto\r\nContent-Length: 5\r\n\r\n"
+        );
+        page.write_all(head.as_bytes()).await.unwrap();
+        page.write_all(&[0; 5]).await.unwrap();
+        let mut first = [0; 16];
+        page.read_exact(&mut first).await.unwrap();
+        server.signal(Signal::TERM);
+        let mut rest = Vec::new();
+        page.read_to_end(&mut rest).await.unwrap();
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(
+            rest.contains("grpc-status:14") && rest.contains("the%20service%20is%20stopping"),
+            "{rest}"
+        );
+        assert_eq!(server.ended().await.code(), Some(0));
     });
 }

@@ -162,7 +162,8 @@ type OnDisconnect int32
 const (
 	// As CANCEL.
 	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
-	// The call is cancelled. Streams of WatchCall do not count.
+	// The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+	// restart: that one is cancelled when neither they nor others have come back within a minute.
 	OnDisconnect_ON_DISCONNECT_CANCEL OnDisconnect = 1
 	// The call goes on; WatchCall finds it.
 	OnDisconnect_ON_DISCONNECT_KEEP OnDisconnect = 2

@@ -104,7 +104,9 @@ class _OnDisconnectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnDiscon
     ON_DISCONNECT_UNSPECIFIED: _OnDisconnect.ValueType  # 0
     """As CANCEL."""
     ON_DISCONNECT_CANCEL: _OnDisconnect.ValueType  # 1
-    """The call is cancelled. Streams of WatchCall do not count."""
+    """The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+    restart: that one is cancelled when neither they nor others have come back within a minute.
+    """
     ON_DISCONNECT_KEEP: _OnDisconnect.ValueType  # 2
     """The call goes on; WatchCall finds it."""
 
@@ -114,7 +116,9 @@ class OnDisconnect(_OnDisconnect, metaclass=_OnDisconnectEnumTypeWrapper):
 ON_DISCONNECT_UNSPECIFIED: OnDisconnect.ValueType  # 0
 """As CANCEL."""
 ON_DISCONNECT_CANCEL: OnDisconnect.ValueType  # 1
-"""The call is cancelled. Streams of WatchCall do not count."""
+"""The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+restart: that one is cancelled when neither they nor others have come back within a minute.
+"""
 ON_DISCONNECT_KEEP: OnDisconnect.ValueType  # 2
 """The call goes on; WatchCall finds it."""
 Global___OnDisconnect: _TypeAlias = OnDisconnect  # noqa: Y015

@@ -1325,7 +1325,8 @@ export enum OnDisconnect {
   UNSPECIFIED = 0,
 
   /**
-   * The call is cancelled. Streams of WatchCall do not count.
+   * The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+   * restart: that one is cancelled when neither they nor others have come back within a minute.
    *
    * @generated from enum value: ON_DISCONNECT_CANCEL = 1;
    */
