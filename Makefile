@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt clients bench fuzz image
+.PHONY: help run test lint fmt clients bench load fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,6 +31,9 @@ image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Doc
 
 bench: ## Measure the figures that Toolgate is to reach
 	cargo bench --bench ratios
+
+load: ## Put 1,000 running calls and 2,000 watchers on the service, and more than it allows
+	cargo bench --bench load
 
 fuzz: ## Feed the parsers and matchers with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh

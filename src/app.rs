@@ -273,9 +273,12 @@ impl App {
     pub async fn recover(&self) -> anyhow::Result<()> {
         let recovered = self.engine.recover().await;
         let recovered = recovered.context("cannot look after the calls of an earlier run")?;
-        if recovered.lost + recovered.resumed > 0 {
-            let engine::Recovered { lost, resumed, folders } = recovered;
-            tracing::warn!(lost, resumed, "an earlier run ended without closing");
+        let engine::Recovered { lost, resumed, folders } = recovered;
+        if resumed > 0 {
+            tracing::info!(resumed, "calls of an earlier run wait for a person again");
+        }
+        if lost > 0 {
+            tracing::warn!(lost, "an earlier run ended without closing");
             let sweep = move || folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>();
             let swept = tokio::task::spawn_blocking(sweep).await?;
             tracing::debug!(swept, "temporary files of the earlier run deleted");

@@ -340,7 +340,11 @@ fn call_event_member(event: &call_event::Event) -> (&'static str, Option<Value>)
         E::Child(it) => ("child", json!({ "call_id": it.call_id, "tool": it.tool })),
         E::Warning(it) => ("warning", json!({ "kind": it.kind, "text": it.text })),
         E::Heartbeat(it) => {
-            let object = json!({ "last_sequence": it.last_sequence, "state": call_state(it.state) });
+            let object = json!({
+                "last_sequence": it.last_sequence,
+                "state": call_state(it.state),
+                "draining": it.draining,
+            });
             ("heartbeat", with(object, [("elapsed", seconds(&it.elapsed))]))
         }
         E::Gap(it) => (
@@ -410,7 +414,7 @@ impl ToJson for Event {
                 Some(json!({ "added": it.added, "removed": it.removed, "changed": it.changed })),
             ),
             E::SessionEnded(_) => ("session_ended", Some(json!({}))),
-            E::Heartbeat(_) => ("heartbeat", Some(json!({}))),
+            E::Heartbeat(it) => ("heartbeat", Some(json!({ "draining": it.draining }))),
         });
         with(object, [("time", time(&self.time))].into_iter().chain(member))
     }

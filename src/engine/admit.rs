@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
+use super::handover::Again;
 use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
@@ -334,7 +335,7 @@ impl Engine {
         run::publish(&live, record.clone(), events);
         let id = record.id.clone();
         let work = if record.state.is_terminal() {
-            lock(&self.live).remove(&id);
+            self.forget(&id);
             None
         } else {
             let found = (understood.registry, understood.entry);
@@ -350,24 +351,15 @@ impl Engine {
 
     /// Runs a call again that waited for a person when its service died; false if it cannot be.
     pub(super) async fn resume(self: &Arc<Self>, record: &CallRecord) -> Result<bool, StoreError> {
-        let Some(place) = self.place(&record.origin.workspace) else {
+        let Some(again) = self.again(record) else {
             return Ok(false);
         };
-        if place.agent(&record.origin.agent).is_none() {
-            return Ok(false);
-        }
-        let rights = self.rights_of(place, &lineage::own(record), &record.ancestors);
-        let rights = rights.of_requesters(&record.origin);
-        let offer = offer(place, &record.origin);
-        let registry = place.tools.current();
-        let Some(entry) = registry.resolve(&record.tool, &offer, &rights).cloned() else {
-            return Ok(false);
-        };
-        // A workspace of the same name may be another folder by now.
-        let same_place = record.directory == place.workspace.directory().to_string_lossy();
-        if !same_place || !entry.tool.is_resumable() {
-            return Ok(false);
-        }
+        let Again {
+            place,
+            rights,
+            registry,
+            entry,
+        } = again;
         let filter = PromptFilter {
             call: Some(record.id.clone()),
             ..Default::default()
@@ -400,7 +392,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back.
+    /// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back: a
+    /// client that has lost its stream reads on by watching.
     fn wait_for_client(&self, live: &Arc<LiveCall>) {
         if live.on_disconnect == OnDisconnect::Keep {
             return;
@@ -408,9 +401,14 @@ impl Engine {
         let live = live.clone();
         self.tasks.spawn(async move {
             let mut progress = live.watch();
-            let ended = progress.wait_for(|progress| progress.ended);
-            if tokio::time::timeout(CLIENT_GRACE, ended).await.is_err() && !live.is_attached() {
-                live.stop(EndReason::Cancelled);
+            while !live.is_attached() {
+                let ended = progress.wait_for(|progress| progress.ended);
+                if tokio::time::timeout(CLIENT_GRACE, ended).await.is_ok() {
+                    return;
+                }
+                if !live.is_attached() && !live.is_watched() {
+                    live.stop(EndReason::Cancelled);
+                }
             }
         });
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::live::{LiveCall, Progress, Recorded, lock};
@@ -51,7 +52,7 @@ pub enum Item {
         /// When the last of them happened.
         time: Timestamp,
     },
-    /// Nothing happened for a while.
+    /// Nothing happened for a while, or the service begins to stop.
     Heartbeat {
         /// The number of the last event delivered or left out.
         last: u64,
@@ -59,6 +60,8 @@ pub enum Item {
         state: CallState,
         /// Since it was admitted.
         elapsed: Duration,
+        /// The service is stopping: the stream may end without a terminal event.
+        draining: bool,
     },
 }
 
@@ -82,6 +85,9 @@ pub enum WatchError {
     /// The call could not be recorded, so there is nothing to watch.
     #[error("the call could not be recorded")]
     Abandoned,
+    /// The service has stopped; the call has not ended.
+    #[error("the service is stopping, and the call goes on when it is back")]
+    Draining,
 }
 
 /// A reader of one call's log.
@@ -98,6 +104,10 @@ pub struct Cursor {
     held: Option<Recorded>,
     heartbeat: Duration,
     ended: bool,
+    draining: CancellationToken,
+    /// The reader knows that the service is stopping.
+    is_told: bool,
+    over: CancellationToken,
 }
 
 impl Engine {
@@ -125,7 +135,7 @@ impl Engine {
         let (last, ended) = match (&live, &stored) {
             (Some(live), _) => {
                 let progress = *live.watch().borrow();
-                (progress.last, progress.ended)
+                (progress.last, progress.ended && !progress.left)
             }
             (None, Some(record)) => (record.last_sequence, record.state.is_terminal()),
             (None, None) => (0, true),
@@ -146,6 +156,9 @@ impl Engine {
             heartbeat,
             // A reader that has the terminal event already is at the end.
             ended: ended && after == last,
+            draining: self.draining.clone(),
+            is_told: false,
+            over: self.over.clone(),
         })
     }
 
@@ -169,6 +182,7 @@ impl Cursor {
             }
             let recorded = match self.held.take() {
                 Some(recorded) => recorded,
+                None if self.must_be_told() => return Ok(self.take_gap().or_else(|| self.heartbeat())),
                 None => match self.advance(deadline).await? {
                     Some(recorded) => recorded,
                     // What was left out so far comes first, so that a heartbeat never speaks of events not told of.
@@ -191,6 +205,12 @@ impl Cursor {
                 None => self.leave_out(&recorded),
             }
         }
+    }
+
+    /// Says whether the reader is still to be told that the service is stopping: whoever reads a log that has its end
+    /// already need not know.
+    fn must_be_told(&self) -> bool {
+        !self.is_told && self.draining.is_cancelled() && !self.is_over()
     }
 
     fn take_gap(&mut self) -> Option<Item> {
@@ -253,7 +273,10 @@ impl Cursor {
 
     fn is_over(&self) -> bool {
         match (&self.live, &self.stored) {
-            (Some((_, progress)), _) => progress.borrow().ended,
+            (Some((_, progress)), _) => {
+                let progress = progress.borrow();
+                progress.ended && !progress.left
+            }
             (None, Some(record)) => record.state.is_terminal(),
             (None, None) => true,
         }
@@ -265,8 +288,17 @@ impl Cursor {
         is_metadata && self.is_over() && !self.stored_further()
     }
 
-    /// Waits for more; false when `deadline` comes first.
+    /// Waits for more; false when `deadline` comes first, or there is something else to tell.
     async fn wait(&mut self, deadline: Instant) -> Result<bool, WatchError> {
+        let (draining, is_told) = (self.draining.clone(), self.is_told);
+        tokio::select! {
+            biased;
+            more = self.wait_for_more(deadline) => more,
+            () = draining.cancelled(), if !is_told => Ok(false),
+        }
+    }
+
+    async fn wait_for_more(&mut self, deadline: Instant) -> Result<bool, WatchError> {
         let Some((_, progress)) = &mut self.live else {
             return self.wait_for_foreign(deadline).await;
         };
@@ -274,6 +306,7 @@ impl Cursor {
         let more = progress.wait_for(|progress| progress.last >= next || progress.ended);
         match tokio::time::timeout_at(deadline, more).await {
             Ok(Ok(progress)) if progress.last >= next => Ok(true),
+            Ok(Ok(progress)) if progress.left => Err(WatchError::Draining),
             Ok(_) => Err(WatchError::Abandoned),
             Err(_) => Ok(false),
         }
@@ -284,6 +317,9 @@ impl Cursor {
             return Err(WatchError::Abandoned);
         }
         while Instant::now() < deadline {
+            if self.over.is_cancelled() {
+                return Err(WatchError::Draining);
+            }
             tokio::time::sleep(FOREIGN_POLL).await;
             self.stored = self.store.get(&self.id).await?;
             if self.stored_further() {
@@ -354,17 +390,19 @@ impl Cursor {
         }
     }
 
-    fn heartbeat(&self) -> Option<Item> {
+    fn heartbeat(&mut self) -> Option<Item> {
         let record = match (&self.live, &self.stored) {
             (Some((call, _)), _) => call.record(),
             (None, Some(record)) => Arc::new(record.clone()),
             (None, None) => return None,
         };
         let elapsed = Timestamp::now().since(record.created);
+        self.is_told |= self.draining.is_cancelled();
         Some(Item::Heartbeat {
             last: self.next - 1,
             state: record.state,
             elapsed,
+            draining: self.is_told,
         })
     }
 }

@@ -21,6 +21,10 @@ use crate::tool::{HookPoint, ToolError};
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
 
+/// What it tells of a question that ends with the service.
+const NOT_KEPT: &str =
+    ", and this call cannot go on waiting for an answer when the service is back; call it again then";
+
 /// Which end of a long output the model sees.
 const DIRECTION: Direction = Direction::Head;
 
@@ -76,7 +80,8 @@ impl Run {
                 metadata.insert("started".to_owned(), json!(false));
                 failed(self.not_started(), metadata)
             }
-            Returned::Dropped => failed(self.stopped(), metadata),
+            // What is left has no end here; were it to come to one, it would be this.
+            Returned::Dropped | Returned::Left => failed(self.stopped(), metadata),
             Returned::Panicked => {
                 tracing::error!("the tool panicked");
                 failed(internal(), metadata)
@@ -183,7 +188,7 @@ impl Run {
             Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. } => EndReason::Rejected,
             Refusal::Expired | Refusal::Unattended => EndReason::PromptExpired,
             Refusal::TooManyPrompts { .. } => EndReason::Quota,
-            Refusal::Withdrawn => return self.stopped(),
+            Refusal::Withdrawn => return self.withdrawn(),
             Refusal::Unavailable | Refusal::Edited => EndReason::Internal,
         };
         Outcome::Failed {
@@ -218,6 +223,19 @@ impl Run {
             reason,
             error: format!("{error}; it was still waiting for its turn, and nothing was done"),
         }
+    }
+
+    /// The end of a call that somebody stopped while it waited for a person.
+    fn withdrawn(&self) -> Outcome {
+        let mut outcome = self.stopped();
+        if let Outcome::Failed {
+            reason: EndReason::Drained,
+            error,
+        } = &mut outcome
+        {
+            error.push_str(NOT_KEPT);
+        }
+        outcome
     }
 
     /// Cuts the text for the model, unless the tool pages its own, and stores the whole of what was cut.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::handover::Stand;
 use super::queue::Ticket;
 use super::stdin::Stdin;
 use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
@@ -46,7 +47,10 @@ pub(crate) struct Progress {
     pub(crate) last: u64,
     /// The tool has said that what it starts is under way.
     pub(crate) launched: bool,
+    /// Nothing more comes from here.
     pub(crate) ended: bool,
+    /// The call has no end: it is left to the next run of the service.
+    pub(crate) left: bool,
 }
 
 #[derive(Default)]
@@ -81,6 +85,8 @@ pub(crate) struct LiveCall {
     progress: watch::Sender<Progress>,
     /// Bytes of output that the log has announced.
     announced: AtomicU64,
+    /// How it stands for the next run of the service.
+    pub(super) stand: Stand,
     /// No calls may be made on behalf of this one any more.
     childless: AtomicBool,
     /// Streams of ExecuteTool and RunTool that are attached.
@@ -107,6 +113,7 @@ impl LiveCall {
             recent: Mutex::default(),
             progress,
             announced: AtomicU64::new(0),
+            stand: Stand::default(),
             childless: AtomicBool::new(false),
             owners: AtomicUsize::new(0),
         }
@@ -151,6 +158,11 @@ impl LiveCall {
 
     pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// Says whether somebody reads the log, beside whoever asks.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > 1
     }
 
     /// Makes durable events visible. Called by the log writer only.
@@ -213,6 +225,12 @@ impl LiveCall {
         self.progress.send_modify(|progress| progress.ended = true);
     }
 
+    /// Tells watchers that the call goes on in the next run of the service. Called by the log writer only.
+    pub(super) fn leave_off(&self) {
+        self.progress
+            .send_modify(|progress| (progress.ended, progress.left) = (true, true));
+    }
+
     /// Returns the event after `after`, if it is still in memory.
     pub(crate) fn recent(&self, after: u64) -> Option<Recorded> {
         let recent = lock(&self.recent);
@@ -257,6 +275,11 @@ pub struct Attached {
 impl Attached {
     pub(crate) fn call(&self) -> &Arc<LiveCall> {
         &self.call
+    }
+
+    /// Notes that this client cannot come back to the call when the service is another one.
+    pub fn cannot_come_back(&self) {
+        self.call.stand.keep_here();
     }
 }
 

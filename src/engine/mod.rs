@@ -10,9 +10,11 @@ mod announce;
 mod catalog;
 mod child;
 mod cursor;
+mod decided;
 mod delegate;
 mod edit;
 mod ending;
+mod handover;
 mod hooks;
 mod input;
 mod late;
@@ -42,7 +44,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -186,7 +188,14 @@ pub struct Engine {
     listening: Semaphore,
     /// Ends the listening to ended calls.
     leaving: CancellationToken,
-    draining: AtomicBool,
+    /// No new calls are taken.
+    draining: CancellationToken,
+    /// Nothing runs any more.
+    over: CancellationToken,
+    /// There is a next run of the service, which goes on with what this one leaves.
+    stays: AtomicBool,
+    /// A call came to a question or went on from it, or does not run any more.
+    changed: Notify,
 }
 
 impl Engine {
@@ -222,7 +231,10 @@ impl Engine {
             closing: CancellationToken::new(),
             listening: Semaphore::new(afterwards::MOST_CALLS),
             leaving: CancellationToken::new(),
-            draining: AtomicBool::new(false),
+            draining: CancellationToken::new(),
+            over: CancellationToken::new(),
+            stays: AtomicBool::new(false),
+            changed: Notify::new(),
         })
     }
 
@@ -429,23 +441,26 @@ impl Engine {
         Ok(calls.len())
     }
 
-    /// Stops in order: refuses new calls, gives running ones `grace`, cancels the rest and waits until every call has
-    /// its end.
+    /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until
+    /// every call has its end. What only waits for a person is left to the next run, if there is one; that does not wait
+    /// for the grace, but calls that run do, and as long as one does, a reply lets another go on.
     pub async fn drain(&self, grace: Duration) {
         {
             // A call that passed the check before this is in the map now.
             let _calls = lock(&self.live);
-            self.draining.store(true, Ordering::Release);
+            self.draining.cancel();
         }
         self.stop_queued();
         self.tasks.close();
         self.leaving.cancel();
-        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            self.stop_running();
-            self.tasks.wait().await;
+        let left = self.let_go(grace).await;
+        self.tasks.wait().await;
+        if left > 0 {
+            tracing::info!(left, "calls that wait for a person are left to the next run");
         }
         self.broker.finish().await;
         self.flush_refusals(true);
+        self.over.cancel();
         self.stop_all.cancel();
     }
 
@@ -461,32 +476,28 @@ impl Engine {
         }
     }
 
-    /// Asks every call to stop, because the service does.
-    pub fn stop_running(&self) {
-        self.closing.cancel();
-        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
-        for call in calls {
-            call.stop(EndReason::Drained);
-        }
-    }
-
     /// Says whether new calls are refused.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.draining.is_cancelled()
     }
 
-    /// Looks after calls that a dead run of the service left unfinished: those that only waited for a person are run
-    /// again up to their question, the others end as lost. Returns how many of each.
+    /// Returns what is cancelled when new calls are refused.
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Looks after calls that an earlier run of the service left unfinished: those that only waited for a person are run
+    /// again up to their question, the others end as lost. Returns how many of each. From now on this run leaves such calls
+    /// to the next one.
     ///
     /// # Errors
     /// The store failed.
     pub async fn recover(self: &Arc<Self>) -> Result<Recovered, StoreError> {
+        self.stays.store(true, Ordering::Release);
         let orphans = self.store.adopt_orphans(&self.instance).await?;
         let mut recovered = Recovered::default();
         for orphan in orphans {
-            // Whoever made it is lost, so nobody would know what it does now.
-            let waits = orphan.state == CallState::Waiting && !orphan.made_by_call;
-            if waits && (self.resume_later(&orphan) || self.resume(&orphan).await?) {
+            if handover::only_waits(&orphan) && (self.resume_later(&orphan) || self.resume(&orphan).await?) {
                 recovered.resumed += 1;
             } else {
                 let changes = self.store.changes(&orphan.id).await?;

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::decided::{Decided, settled, until, verdict};
 use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::writer::Command;
 use super::{Engine, measure, recording};
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, GrantId, InputEdit, InstanceId, JsonMap, Model, Prompt,
+    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
     PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
     Todo, json_map,
 };
@@ -48,18 +49,6 @@ pub(crate) struct Port {
     pub(crate) edit: Mutex<Option<InputEdit>>,
 }
 
-/// Why a call may go on.
-pub(super) enum Decided {
-    /// The rules allow it, or these grants do.
-    Allowed { grants: Vec<GrantId> },
-    /// A person wrote the input that asks this.
-    Edited,
-    /// This hook allows what a person would have been asked.
-    Hooked(String),
-    /// A person replied.
-    Replied(Reply),
-}
-
 impl Port {
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
@@ -78,8 +67,11 @@ impl Port {
             return Err(Refusal::Unavailable);
         }
         let mut decision = opened.decision;
+        let at_question = self.engine.at_question(&self.call);
         let decided = tokio::select! {
             biased;
+            // Nothing is withdrawn then.
+            () = self.call.stand.left() => None,
             decision = &mut decision => decision.ok(),
             () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
             () = until(prompt.expires) => {
@@ -89,6 +81,11 @@ impl Port {
                 settled(&prompt.id, self.broker.expire(&prompt.id).await)
             }
         };
+        drop(at_question);
+        if self.call.stand.is_left() {
+            // The run drops this future.
+            return std::future::pending().await;
+        }
         let Some(decision) = decided else {
             return Err(Refusal::Unavailable);
         };
@@ -256,6 +253,9 @@ impl Port {
     /// Finds out whether the call may go on.
     async fn decide(&self, ask: &Ask) -> Result<Decided, Refusal> {
         let origin = &self.record.origin;
+        if ask.late {
+            self.call.stand.keep_here();
+        }
         // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
         let takes_two = self.broker.approvals().takes_two(&ask.permission);
         if self.record.original.is_some() && !ask.late && !takes_two {
@@ -590,31 +590,4 @@ fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
         Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
         None => Err(ToolError::Cancelled),
     }
-}
-
-/// Says what the end of a prompt means for its call.
-fn verdict(outcome: PromptOutcome) -> Result<Reply, Refusal> {
-    match outcome {
-        PromptOutcome::Replied(reply @ (Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Answers(_))) => {
-            Ok(reply)
-        }
-        PromptOutcome::Replied(Reply::Reject { message }) if message.is_empty() => Err(Refusal::Rejected),
-        PromptOutcome::Replied(Reply::Reject { message }) => Err(Refusal::Corrected { message }),
-        PromptOutcome::Expired => Err(Refusal::Expired),
-        PromptOutcome::Withdrawn(_) => Err(Refusal::Withdrawn),
-    }
-}
-
-async fn until(expires: Option<Timestamp>) {
-    match expires {
-        Some(moment) => tokio::time::sleep(moment.since(Timestamp::now())).await,
-        None => std::future::pending().await,
-    }
-}
-
-fn settled(prompt: &PromptId, result: Result<Option<Decision>, StoreError>) -> Option<Decision> {
-    result.unwrap_or_else(|error| {
-        tracing::error!(%prompt, error = &error as &dyn std::error::Error, "a prompt could not be settled");
-        None
-    })
 }

@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* nothing here decides; it tells what was decided, and by which rules and grants.
 
-use super::port::Decided;
+use super::decided::Decided;
 use super::{AdmitError, Engine};
 use crate::audit::Fact;
 use crate::call::{Ask, CallRecord, Timestamp};

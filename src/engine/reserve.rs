@@ -53,7 +53,7 @@ impl Drop for Reservation {
         if self.turn.is_none() {
             return;
         }
-        lock(&self.engine.live).remove(&self.live.id);
+        self.engine.forget(&self.live.id);
         // It may have been counted as a call of its session; the store knows better.
         lock(&self.engine.recent_calls).remove(&self.live.record().origin.session);
         // Wakes whoever attached to it meanwhile.

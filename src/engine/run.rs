@@ -60,6 +60,8 @@ pub(super) enum Returned {
     NotStarted,
     /// It did not come back in the grace after it was asked to stop.
     Dropped,
+    /// It was dropped at its question, which the next run of the service asks again.
+    Left,
 }
 
 impl Run {
@@ -128,7 +130,7 @@ impl Run {
         let (owner, live) = (engine.clone(), self.live.clone());
         let writing = async move {
             log_writer.run(commands).await;
-            lock(&owner.live).remove(&id);
+            owner.forget(&id);
             // Its recent events need not wait for what comes later.
             let afterwards = live.take_afterwards();
             drop(live);
@@ -173,6 +175,10 @@ impl Run {
             Ok(()) => self.supervise(&port, asks_first).await,
             Err(stopped) => stopped,
         };
+        if matches!(returned, Returned::Left) {
+            let _ = log.send(Command::Leave).await;
+            return;
+        }
         if self.record.tool == lineage::TASK {
             self.engine.stop_below(&self.live).await;
         }
@@ -256,6 +262,7 @@ impl Run {
         tokio::select! {
             biased;
             returned = &mut tool => return caught(returned),
+            () = self.live.stand.left() => return Returned::Left,
             () = self.live.stopping().cancelled() => {}
             () = out_of_time => self.live.stop(EndReason::TimedOut),
         }
@@ -279,7 +286,8 @@ impl Run {
             | Returned::DoomLoop(_)
             | Returned::NotStarted
             | Returned::Panicked
-            | Returned::Dropped => {
+            | Returned::Dropped
+            | Returned::Left => {
                 let fault = "the tool went on though its input was replaced";
                 return Returned::Error(ToolError::Internal(fault.into()));
             }

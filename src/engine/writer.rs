@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Finish { done: oneshot::Sender<Finished> },
     /// The end; the writer stops.
     End { ending: Box<Ending> },
+    /// The next run of the service goes on from what is stored; the writer stops.
+    Leave,
 }
 
 /// What the writer gathered by the time the tool is done.
@@ -246,6 +248,10 @@ impl LogWriter {
             }
             Command::End { ending } => {
                 self.end(ending).await;
+                return true;
+            }
+            Command::Leave => {
+                self.call.leave_off();
                 return true;
             }
         }

@@ -113,11 +113,17 @@ fn to_event(id: &CallId, item: Item, broker: &Broker) -> proto::CallEvent {
             };
             (last, time, Event::Gap(gap))
         }
-        Item::Heartbeat { last, state, elapsed } => {
+        Item::Heartbeat {
+            last,
+            state,
+            elapsed,
+            draining,
+        } => {
             let heartbeat = proto::CallHeartbeat {
                 last_sequence: int(last),
                 state: proto::CallState::from(state).into(),
                 elapsed: Some(duration(elapsed)),
+                draining,
             };
             (0, Timestamp::now(), Event::Heartbeat(heartbeat))
         }

@@ -68,6 +68,9 @@ struct Serving {
     seat: Arc<Seat>,
     first: Option<HostEvent>,
     heartbeat: Duration,
+    draining: CancellationToken,
+    /// The host knows that the service is stopping.
+    is_told: bool,
     closing: CancellationToken,
 }
 
@@ -85,14 +88,18 @@ impl Serving {
                 Next::Replaced => Err(status::replaced()),
                 Next::Ended => Ok(None),
             },
-            () = tokio::time::sleep(self.heartbeat) => {
-                let heartbeat = HostHeartbeat {
-                    time: Some(timestamp(Timestamp::now())),
-                    ignored_reports: int(self.seat.host.ignored()),
-                };
-                Ok(Some(wire::message(Event::Heartbeat(heartbeat))))
-            }
+            () = self.draining.cancelled(), if !self.is_told => Ok(Some(self.heartbeat())),
+            () = tokio::time::sleep(self.heartbeat) => Ok(Some(self.heartbeat())),
         }
+    }
+
+    fn heartbeat(&mut self) -> HostEvent {
+        self.is_told = self.draining.is_cancelled();
+        wire::message(Event::Heartbeat(HostHeartbeat {
+            time: Some(timestamp(Timestamp::now())),
+            ignored_reports: int(self.seat.host.ignored()),
+            draining: self.is_told,
+        }))
     }
 
     /// Streams it, an end of its own as `None`.
@@ -134,6 +141,8 @@ impl HostedTools {
             seat: Arc::new(seat),
             first: Some(wire::welcome(welcome, workspace)),
             heartbeat: self.0.heartbeat,
+            draining: self.0.engine.draining().clone(),
+            is_told: false,
             closing: self.0.closing.clone(),
         })
     }

@@ -48,6 +48,9 @@ struct Watcher {
     interest: Interest,
     first: VecDeque<Told>,
     heartbeat: std::time::Duration,
+    draining: CancellationToken,
+    /// The client knows that the service is stopping.
+    is_told: bool,
     closing: CancellationToken,
 }
 
@@ -72,8 +75,18 @@ impl Watcher {
             interest,
             first,
             heartbeat: shared.heartbeat,
+            draining: shared.engine.draining().clone(),
+            is_told: false,
             closing: shared.closing.clone(),
         }
+    }
+
+    fn heartbeat(&mut self) -> Told {
+        self.is_told = self.draining.is_cancelled();
+        Told::Heartbeat(ChannelHeartbeat {
+            time: Some(timestamp(Timestamp::now())),
+            draining: self.is_told,
+        })
     }
 
     async fn next(&mut self) -> Result<Told, Status> {
@@ -84,10 +97,10 @@ impl Watcher {
         tokio::pin!(silence);
         loop {
             let change = tokio::select! {
+                biased;
+                () = self.draining.cancelled(), if !self.is_told => return Ok(self.heartbeat()),
                 change = self.listener.changes.recv() => change,
-                () = &mut silence => {
-                    return Ok(Told::Heartbeat(ChannelHeartbeat { time: Some(timestamp(Timestamp::now())) }));
-                }
+                () = &mut silence => return Ok(self.heartbeat()),
                 () = self.closing.cancelled() => return Err(status::draining()),
             };
             match change {

@@ -35,6 +35,8 @@ struct EventReader {
     session: Option<String>,
     after: u64,
     batch: VecDeque<(u64, ServiceEvent)>,
+    /// The client knows that the service is stopping.
+    is_told: bool,
     done: bool,
 }
 
@@ -43,13 +45,16 @@ impl EventReader {
         // To the client, events that it did not ask for are silence too.
         let heartbeat_due = Instant::now() + self.shared.heartbeat;
         loop {
+            if !self.is_told && self.shared.engine.is_draining() {
+                return Ok(self.heartbeat());
+            }
             if let Some((sequence, event)) = self.batch.pop_front() {
                 self.after = sequence;
                 if self.covers(&event) {
                     return Ok(to_event(sequence, event));
                 }
                 if Instant::now() >= heartbeat_due {
-                    return Ok(heartbeat(sequence));
+                    return Ok(self.heartbeat());
                 }
                 continue;
             }
@@ -58,14 +63,30 @@ impl EventReader {
             if !self.batch.is_empty() {
                 continue;
             }
-            let after = self.after;
-            tokio::select! {
+            let (after, is_told) = (self.after, self.is_told);
+            let is_silent = tokio::select! {
                 more = self.last.wait_for(|last| *last > after) => {
                     more.map_err(|_| status::draining())?;
+                    false
                 }
-                () = tokio::time::sleep_until(heartbeat_due) => return Ok(heartbeat(after)),
+                () = tokio::time::sleep_until(heartbeat_due) => true,
+                () = self.shared.engine.draining().cancelled(), if !is_told => false,
                 () = self.shared.closing.cancelled() => return Err(status::draining()),
+            };
+            if is_silent {
+                return Ok(self.heartbeat());
             }
+        }
+    }
+
+    fn heartbeat(&mut self) -> Event {
+        self.is_told = self.shared.engine.is_draining();
+        Event {
+            sequence: int(self.after),
+            time: Some(timestamp(Timestamp::now())),
+            workspace: String::new(),
+            session_id: String::new(),
+            event: Some(Kind::Heartbeat(EventHeartbeat { draining: self.is_told })),
         }
     }
 
@@ -77,16 +98,6 @@ impl EventReader {
                 .as_ref()
                 .is_none_or(|workspace| *workspace == event.workspace)
             && self.session.as_ref().is_none_or(same_session)
-    }
-}
-
-fn heartbeat(after: u64) -> Event {
-    Event {
-        sequence: int(after),
-        time: Some(timestamp(Timestamp::now())),
-        workspace: String::new(),
-        session_id: String::new(),
-        event: Some(Kind::Heartbeat(EventHeartbeat {})),
     }
 }
 
@@ -249,6 +260,7 @@ impl SessionService for Sessions {
             session: non_empty(request.session_id),
             after,
             batch: VecDeque::new(),
+            is_told: false,
             done: false,
         };
         let events = stream::unfold(reader, |mut reader| async {

@@ -235,6 +235,7 @@ pub(crate) fn watch(error: WatchError) -> Status {
         WatchError::NotFound(id) => not_found("call", id.as_str()),
         WatchError::OutOfRange { .. } => out_of_range("after_sequence", error.to_string()),
         WatchError::Store(error) => store(error),
+        WatchError::Draining => draining(),
         WatchError::Abandoned => internal("the log of the call ends without a terminal event", &error),
     }
 }

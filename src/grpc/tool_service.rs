@@ -250,6 +250,9 @@ impl ToolService for Tools {
         self.check_sight(&caller, &id).await?;
         let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
         let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
+        if !record.state.is_terminal() && self.0.engine.is_draining() {
+            return Err(status::draining());
+        }
         if !record.state.is_terminal() {
             let problem = format!("another instance of the service ({}) runs the call {id}", record.owner);
             return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));

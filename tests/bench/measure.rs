@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* what is compared is measured round by round, so that whatever else the machine does hits both sides.
 
+#![allow(dead_code)] // two benchmarks share this, and each has its own part of it
+
 use std::fmt;
 use std::time::Duration;
 
@@ -19,6 +21,11 @@ impl Samples {
         ensure!(!times.is_empty(), "no sample was taken");
         times.sort_unstable();
         Ok(Self(times))
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Returns the time that half of the samples do not exceed.

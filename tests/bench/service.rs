@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* only loopback, a port of the kernel's choice, folders that go away. A process never outlives its guard.
 
+#![allow(dead_code)] // two benchmarks share this, and each has its own part of it
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -109,13 +111,24 @@ impl Service {
 
     /// Starts it for a workspace, with what its user has in `opencode.json`.
     pub(crate) async fn configured(workspace: &Path, config: &serde_json::Value) -> Result<Self> {
+        let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+        Self::of(program, workspace, config, &[]).await
+    }
+
+    /// Starts this program as the service, with variables on top.
+    pub(crate) async fn of(
+        program: &Path,
+        workspace: &Path,
+        config: &serde_json::Value,
+        variables: &[(&str, String)],
+    ) -> Result<Self> {
         let home = folder()?;
         let settings = home.path().join(".config/opencode");
         std::fs::create_dir_all(&settings).context("making the folder of settings")?;
         std::fs::write(settings.join("opencode.json"), config.to_string()).context("writing the settings")?;
         let mut main = OsString::from("main=");
         main.push(workspace);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        let mut command = Command::new(program);
         command
             .args([
                 "--json",
@@ -132,6 +145,7 @@ impl Service {
             .arg(main)
             .env_clear()
             .envs(environment(home.path()))
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .current_dir(workspace)
             .stderr(Stdio::null());
         let serving = Serving::start(command, |line| {
@@ -152,6 +166,17 @@ impl Service {
     /// Opens a connection for calls.
     pub(crate) async fn tools(&self) -> Result<ToolServiceClient<Channel>> {
         Ok(tools(self.connect().await?))
+    }
+
+    /// Opens a connection whose streams take so many bytes before they are read.
+    pub(crate) async fn connect_narrow(&self, window: u32) -> Result<Channel> {
+        let endpoint = Endpoint::from_shared(self.serving.address.clone())?.initial_stream_window_size(window);
+        endpoint.connect().await.context("connecting")
+    }
+
+    /// Returns its process id.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.serving.pid()
     }
 
     /// Returns its home folder.
@@ -186,6 +211,7 @@ pub(crate) fn tools(channel: Channel) -> ToolServiceClient<Channel> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
+    pub(crate) anonymous: u64,
     pub(crate) peak: u64,
 }
 
@@ -201,6 +227,7 @@ impl Memory {
         };
         Ok(Self {
             resident: field("VmRSS:")?,
+            anonymous: field("RssAnon:")?,
             peak: field("VmHWM:")?,
         })
     }

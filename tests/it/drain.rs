@@ -1,4 +1,9 @@
-//! SIGTERM: no new calls, a grace for short ones, an end for all, exit 0; and a second signal that does not wait.
+//! SIGTERM: no new calls, a grace for short ones, an end for all, exit 0; and a second signal that does not wait. What
+//! waits for a person is in `drain/waiting.rs`, what streams are told in `drain/notices.rs`, many stops in `drain/load.rs`.
+
+mod load;
+mod notices;
+mod waiting;
 
 use std::time::Duration;
 
@@ -9,6 +14,7 @@ use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 
+use toolgate::grpc::proto::channel_response::Message;
 use toolgate::grpc::proto::*;
 
 use crate::support::*;
@@ -22,6 +28,15 @@ fn reason(events: &[CallEvent]) -> FailureReason {
         call::Ending::Failed(failed) => failed.reason(),
         call::Ending::Completed(_) => FailureReason::Unspecified,
     }
+}
+
+fn failed_reason(call: &Call) -> FailureReason {
+    failed(call).reason()
+}
+
+/// What of a stream is the call's log.
+fn logged(events: &[CallEvent]) -> Vec<CallEvent> {
+    events.iter().filter(|event| event.sequence != 0).cloned().collect()
 }
 
 #[test]
@@ -92,12 +107,10 @@ fn everything_comes_to_its_end() {
         );
 
         assert_eq!(reason(&collect(long).await.unwrap()), FailureReason::Drained);
-        assert_eq!(reason(&collect(asking).await.unwrap()), FailureReason::Drained);
-        let withdrawn = approver.resolved(&prompt.prompt_id).await;
-        assert_eq!(withdrawn.state(), PromptState::Withdrawn);
+        refused(collect(asking).await, Code::Unavailable, "DRAINING");
         let end = loop {
             match approver.next().await {
-                Ok(_) => {}
+                Ok(message) => assert!(!matches!(message, Message::PromptResolved(_)), "{message:?}"),
                 Err(status) => break status,
             }
         };
@@ -118,12 +131,13 @@ fn everything_comes_to_its_end() {
         server.assert_calm();
 
         server.restart().await;
-        for (id, reason) in [("long", FailureReason::Drained), ("asking", FailureReason::Drained)] {
-            assert_eq!(failed(&server.get(id).await).reason(), reason);
-        }
+        assert_eq!(failed(&server.get("long").await).reason(), FailureReason::Drained);
+        let asking = server.get("asking").await;
+        assert_eq!(asking.state(), CallState::Waiting);
+        assert_eq!(asking.waiting_prompt_id, prompt.prompt_id);
         let log = server.watch("short", 0).await.unwrap();
         check_log(0, &log);
-        assert!(log.ends_with(&short));
+        assert!(log.ends_with(&logged(&short)));
     });
 }
 

@@ -198,6 +198,42 @@ fn a_cancelled_request_cancels_its_call_and_so_does_the_end_of_the_session() {
 }
 
 #[test]
+fn a_stop_answers_who_waits_and_leaves_nothing_that_nobody_could_come_back_to() {
+    test(async {
+        let mut server = Server::with(asking().env("TOOLGATE_DRAIN_GRACE", "300ms")).await;
+        let client = Person::new(Form::Never).connect(&server).await;
+        let idle = Person::new(Form::None).connect(&server).await;
+        let log = client.service().log.clone();
+        let calling = tokio::spawn(async move {
+            let result = call(&client, "bash", bash_input("touch ran")).await;
+            (client, result)
+        });
+        eventually("the form is shown", async || log.forms().len() == 1).await;
+        let list = ListCallsRequest::default();
+        let calls = server.tools().list_calls(list).await.unwrap().into_inner().calls;
+        server.signal(rustix::process::Signal::TERM);
+        let (_client, result) = calling.await.unwrap();
+        assert_eq!(result.is_error, Some(true));
+        assert!(text(&result).contains("the service is stopping"), "{}", text(&result));
+        assert_eq!(server.ended().await.code(), Some(0));
+        drop(idle);
+        server.restart().await;
+        let call = server.get(&calls[0].call_id).await;
+        assert_eq!(failed(&call).reason(), FailureReason::Drained);
+        let list = ListPromptsRequest::default();
+        let prompts = server
+            .permissions()
+            .list_prompts(list)
+            .await
+            .unwrap()
+            .into_inner()
+            .prompts;
+        assert_eq!(prompts, []);
+        assert!(!server.work().join("ran").exists());
+    });
+}
+
+#[test]
 fn what_a_result_leaves_out_is_a_resource() {
     test(async {
         let server = Server::with(Setup::tcp()).await;

@@ -191,7 +191,10 @@ impl ToJson for ChannelResponse {
             M::PromptResolved(it) => ("prompt_resolved", Some(with(json!({}), [("prompt", set(&it.prompt))]))),
             M::PromptUpdated(it) => ("prompt_updated", Some(with(json!({}), [("prompt", set(&it.prompt))]))),
             M::ReplyResult(it) => ("reply_result", Some(it.to_json())),
-            M::Heartbeat(it) => ("heartbeat", Some(with(json!({}), [("time", time(&it.time))]))),
+            M::Heartbeat(it) => {
+                let object = json!({ "draining": it.draining });
+                ("heartbeat", Some(with(object, [("time", time(&it.time))])))
+            }
         });
         with(json!({}), member)
     }

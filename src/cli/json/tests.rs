@@ -82,8 +82,9 @@ fn events_have_the_names_of_the_contract() {
                 seconds: 1,
                 nanos: 500_000_000,
             }),
+            draining: true,
         }),
-        json!({ "heartbeat": { "last_sequence": 2, "state": "running", "elapsed": 1.5 } }),
+        json!({ "heartbeat": { "last_sequence": 2, "state": "running", "draining": true, "elapsed": 1.5 } }),
     );
     check(
         E::Failed(CallFailed {

@@ -176,6 +176,10 @@ impl<'s> Following<'s> {
             OutputMode::None
         };
         let started = engine.start(call).await.map_err(status::admit)?;
+        if let Some(attached) = &started.attached {
+            // Its session ends with the service.
+            attached.cannot_come_back();
+        }
         let cursor = engine
             .watch(&started.id, 0, mode, shared.heartbeat)
             .await
@@ -224,9 +228,15 @@ impl<'s> Following<'s> {
         let (event, data) = match item {
             Item::Event(event, data) => (event, data),
             Item::Gap { .. } => return None,
-            Item::Heartbeat { state, elapsed, .. } => {
+            Item::Heartbeat {
+                state,
+                elapsed,
+                draining,
+                ..
+            } => {
                 if *call == self.id {
-                    let text = format!("{}, {} s", state.as_str(), elapsed.as_secs());
+                    let stopping = if draining { ", and the service is stopping" } else { "" };
+                    let text = format!("{}, {} s{stopping}", state.as_str(), elapsed.as_secs());
                     self.notes.say(text).await;
                 }
                 return None;

@@ -162,7 +162,8 @@ type OnDisconnect int32
 const (
 	// As CANCEL.
 	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
-	// The call is cancelled. Streams of WatchCall do not count.
+	// The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+	// restart: that one is cancelled when neither they nor others have come back within a minute.
 	OnDisconnect_ON_DISCONNECT_CANCEL OnDisconnect = 1
 	// The call goes on; WatchCall finds it.
 	OnDisconnect_ON_DISCONNECT_KEEP OnDisconnect = 2
@@ -357,8 +358,9 @@ const (
 	// had room is kept: `truncation` says where, and the metadata key `quota` how much. Or it had to ask a person, and too
 	// many prompts are open.
 	FailureReason_FAILURE_REASON_QUOTA FailureReason = 9
-	// The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
-	// false.
+	// The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+	// service can take it up: it goes on waiting. A call that still waited for its turn has done nothing: its metadata say
+	// `started` false.
 	FailureReason_FAILURE_REASON_DRAINED FailureReason = 10
 	// The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
 	// `started` false, it still waited for its turn, and has done nothing.
@@ -1657,7 +1659,7 @@ type CallEvent_Warning struct {
 }
 
 type CallEvent_Heartbeat struct {
-	// Nothing happened for a while.
+	// Nothing happened for a while, or the service begins to stop.
 	Heartbeat *CallHeartbeat `protobuf:"bytes,11,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -2246,7 +2248,7 @@ func (x *CallWarning) GetText() string {
 	return ""
 }
 
-// Sent after at most 15 seconds of silence, so that a lost connection is noticed.
+// Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
 type CallHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the last event sent on this stream.
@@ -2254,7 +2256,11 @@ type CallHeartbeat struct {
 	// Where the call is. CALL_STATE_PENDING: it still waits for its turn.
 	State CallState `protobuf:"varint,2,opt,name=state,proto3,enum=toolgate.v1.CallState" json:"state,omitempty"`
 	// Since it was admitted.
-	Elapsed       *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	Elapsed *durationpb.Duration `protobuf:"bytes,3,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+	// the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+	// from the last sequence, at the next server: a call that waits for a person waits there.
+	Draining      bool `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2308,6 +2314,13 @@ func (x *CallHeartbeat) GetElapsed() *durationpb.Duration {
 		return x.Elapsed
 	}
 	return nil
+}
+
+func (x *CallHeartbeat) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 // Events that this stream leaves out: because of the output mode, or because they were compacted.
@@ -2711,11 +2724,12 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x04tool\x18\x02 \x01(\tR\x04tool\"5\n" +
 	"\vCallWarning\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x97\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xb3\x01\n" +
 	"\rCallHeartbeat\x12#\n" +
 	"\rlast_sequence\x18\x01 \x01(\x03R\flastSequence\x12,\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.toolgate.v1.CallStateR\x05state\x123\n" +
-	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"x\n" +
+	"\aelapsed\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x1a\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\"x\n" +
 	"\aCallGap\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12!\n" +

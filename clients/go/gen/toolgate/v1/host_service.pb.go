@@ -1261,7 +1261,7 @@ type HostEvent_AskResult struct {
 }
 
 type HostEvent_Heartbeat struct {
-	// Nothing happened for a while.
+	// Nothing happened for a while, or the service begins to stop.
 	Heartbeat *HostHeartbeat `protobuf:"bytes,7,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -1888,15 +1888,19 @@ func (x *HostAskResult) GetError() string {
 	return ""
 }
 
-// Nothing happened for a while.
+// Nothing happened for a while, or the service begins to stop.
 type HostHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	// How many reports on invocations that were not open have been ignored so far.
 	IgnoredReports int64 `protobuf:"varint,2,opt,name=ignored_reports,json=ignoredReports,proto3" json:"ignored_reports,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+	// open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+	// the token.
+	Draining      bool `protobuf:"varint,3,opt,name=draining,proto3" json:"draining,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostHeartbeat) Reset() {
@@ -1941,6 +1945,13 @@ func (x *HostHeartbeat) GetIgnoredReports() int64 {
 		return x.IgnoredReports
 	}
 	return 0
+}
+
+func (x *HostHeartbeat) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 var File_toolgate_v1_host_service_proto protoreflect.FileDescriptor
@@ -2077,10 +2088,11 @@ const file_toolgate_v1_host_service_proto_rawDesc = "" +
 	"\rinvocation_id\x18\x01 \x01(\tR\finvocationId\x12\x15\n" +
 	"\x06ask_id\x18\x02 \x01(\tR\x05askId\x12\x18\n" +
 	"\aallowed\x18\x03 \x01(\bR\aallowed\x12\x14\n" +
-	"\x05error\x18\x04 \x01(\tR\x05error\"h\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\x84\x01\n" +
 	"\rHostHeartbeat\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12'\n" +
-	"\x0fignored_reports\x18\x02 \x01(\x03R\x0eignoredReports2\x92\x02\n" +
+	"\x0fignored_reports\x18\x02 \x01(\x03R\x0eignoredReports\x12\x1a\n" +
+	"\bdraining\x18\x03 \x01(\bR\bdraining2\x92\x02\n" +
 	"\vHostService\x12E\n" +
 	"\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse\"\x04\xb8\xd7\x18\x04(\x010\x01\x12U\n" +
 	"\n" +

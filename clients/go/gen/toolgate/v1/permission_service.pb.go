@@ -578,7 +578,7 @@ type ChannelResponse_ReplyResult struct {
 }
 
 type ChannelResponse_Heartbeat struct {
-	// Nothing happened for 15 seconds.
+	// Nothing happened for 15 seconds, or the service begins to stop.
 	Heartbeat *ChannelHeartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -917,7 +917,11 @@ func (x *PromptReplyResult) GetMessage() string {
 type ChannelHeartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The server's clock.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+	// still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+	// are open there, the same ones.
+	Draining      bool `protobuf:"varint,2,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -957,6 +961,13 @@ func (x *ChannelHeartbeat) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *ChannelHeartbeat) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 // Says which prompts to watch.
@@ -1139,7 +1150,7 @@ type WatchPromptsResponse_PromptResolved struct {
 }
 
 type WatchPromptsResponse_Heartbeat struct {
-	// Nothing happened for 15 seconds.
+	// Nothing happened for 15 seconds, or the service begins to stop.
 	Heartbeat *ChannelHeartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -1936,9 +1947,10 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\breply_id\x18\x02 \x01(\tR\areplyId\x120\n" +
 	"\x06result\x18\x03 \x01(\x0e2\x18.toolgate.v1.ReplyResultR\x06result\x12+\n" +
 	"\x06prompt\x18\x04 \x01(\v2\x13.toolgate.v1.PromptR\x06prompt\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"B\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"^\n" +
 	"\x10ChannelHeartbeat\x12.\n" +
-	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"H\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1a\n" +
+	"\bdraining\x18\x02 \x01(\bR\bdraining\"H\n" +
 	"\x13WatchPromptsRequest\x121\n" +
 	"\x06filter\x18\x01 \x01(\v2\x19.toolgate.v1.PromptFilterR\x06filter\"\xa1\x03\n" +
 	"\x14WatchPromptsResponse\x124\n" +

@@ -51,7 +51,7 @@ type PermissionServiceClient interface {
 	//
 	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
 	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-	// again. UNAVAILABLE: the service is stopping.
+	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error)
 	// The server's half of Channel.
 	//
@@ -206,7 +206,7 @@ type PermissionServiceServer interface {
 	//
 	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
 	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-	// again. UNAVAILABLE: the service is stopping.
+	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error
 	// The server's half of Channel.
 	//

@@ -679,7 +679,7 @@ type Event_SessionEnded struct {
 }
 
 type Event_Heartbeat struct {
-	// Nothing happened for 15 seconds.
+	// Nothing happened for 15 seconds, or the service begins to stop.
 	Heartbeat *EventHeartbeat `protobuf:"bytes,10,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -1186,7 +1186,10 @@ func (*SessionEnded) Descriptor() ([]byte, []int) {
 
 // The connection lives.
 type EventHeartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+	// when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+	Draining      bool `protobuf:"varint,1,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1219,6 +1222,13 @@ func (x *EventHeartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventHeartbeat.ProtoReflect.Descriptor instead.
 func (*EventHeartbeat) Descriptor() ([]byte, []int) {
 	return file_toolgate_v1_session_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *EventHeartbeat) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 var File_toolgate_v1_session_service_proto protoreflect.FileDescriptor
@@ -1302,8 +1312,9 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\fTodosUpdated\x12'\n" +
 	"\x05todos\x18\x01 \x03(\v2\x11.toolgate.v1.TodoR\x05todos\x12\x17\n" +
 	"\acall_id\x18\x02 \x01(\tR\x06callId\"\x0e\n" +
-	"\fSessionEnded\"\x10\n" +
-	"\x0eEventHeartbeat2\x94\x02\n" +
+	"\fSessionEnded\",\n" +
+	"\x0eEventHeartbeat\x12\x1a\n" +
+	"\bdraining\x18\x01 \x01(\bR\bdraining2\x94\x02\n" +
 	"\x0eSessionService\x12S\n" +
 	"\n" +
 	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +

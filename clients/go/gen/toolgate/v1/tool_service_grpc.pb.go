@@ -42,7 +42,9 @@ const (
 // that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
 // permission, a failed edit or an unknown tool is a result that the model must read.
 //
-// A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+// A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+// to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+// service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
 type ToolServiceClient interface {
 	// Lists the tools that this agent on this model may use, as a model should be told of them.
 	//
@@ -70,7 +72,7 @@ type ToolServiceClient interface {
 	// terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 	//
 	// NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-	// May be retried.
+	// UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
 	WatchCall(ctx context.Context, in *WatchCallRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchCallResponse], error)
 	// Returns the record of a call.
 	//
@@ -83,7 +85,8 @@ type ToolServiceClient interface {
 	// Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
 	// was, but what it left running in the background is ended.
 	//
-	// NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+	// NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+	// stopping and has left the call to its next run. May be retried.
 	CancelCall(ctx context.Context, in *CancelCallRequest, opts ...grpc.CallOption) (*CancelCallResponse, error)
 	// Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
 	// the background. They are accepted at any time from the call's admission on, also while a person is still asked about
@@ -252,7 +255,9 @@ type ToolService_RevertCallClient = grpc.ServerStreamingClient[RevertCallRespons
 // that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
 // permission, a failed edit or an unknown tool is a result that the model must read.
 //
-// A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+// A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+// to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+// service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
 type ToolServiceServer interface {
 	// Lists the tools that this agent on this model may use, as a model should be told of them.
 	//
@@ -280,7 +285,7 @@ type ToolServiceServer interface {
 	// terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 	//
 	// NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-	// May be retried.
+	// UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
 	WatchCall(*WatchCallRequest, grpc.ServerStreamingServer[WatchCallResponse]) error
 	// Returns the record of a call.
 	//
@@ -293,7 +298,8 @@ type ToolServiceServer interface {
 	// Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
 	// was, but what it left running in the background is ended.
 	//
-	// NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+	// NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+	// stopping and has left the call to its next run. May be retried.
 	CancelCall(context.Context, *CancelCallRequest) (*CancelCallResponse, error)
 	// Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
 	// the background. They are accepted at any time from the call's admission on, also while a person is still asked about

@@ -104,7 +104,9 @@ class _OnDisconnectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnDiscon
     ON_DISCONNECT_UNSPECIFIED: _OnDisconnect.ValueType  # 0
     """As CANCEL."""
     ON_DISCONNECT_CANCEL: _OnDisconnect.ValueType  # 1
-    """The call is cancelled. Streams of WatchCall do not count."""
+    """The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+    restart: that one is cancelled when neither they nor others have come back within a minute.
+    """
     ON_DISCONNECT_KEEP: _OnDisconnect.ValueType  # 2
     """The call goes on; WatchCall finds it."""
 
@@ -114,7 +116,9 @@ class OnDisconnect(_OnDisconnect, metaclass=_OnDisconnectEnumTypeWrapper):
 ON_DISCONNECT_UNSPECIFIED: OnDisconnect.ValueType  # 0
 """As CANCEL."""
 ON_DISCONNECT_CANCEL: OnDisconnect.ValueType  # 1
-"""The call is cancelled. Streams of WatchCall do not count."""
+"""The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+restart: that one is cancelled when neither they nor others have come back within a minute.
+"""
 ON_DISCONNECT_KEEP: OnDisconnect.ValueType  # 2
 """The call goes on; WatchCall finds it."""
 Global___OnDisconnect: _TypeAlias = OnDisconnect  # noqa: Y015
@@ -213,8 +217,9 @@ class _FailureReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Failure
     many prompts are open.
     """
     FAILURE_REASON_DRAINED: _FailureReason.ValueType  # 10
-    """The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
-    false.
+    """The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+    service can take it up: it goes on waiting. A call that still waited for its turn has done nothing: its metadata say
+    `started` false.
     """
     FAILURE_REASON_LOST: _FailureReason.ValueType  # 11
     """The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
@@ -250,8 +255,9 @@ had room is kept: `truncation` says where, and the metadata key `quota` how much
 many prompts are open.
 """
 FAILURE_REASON_DRAINED: FailureReason.ValueType  # 10
-"""The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
-false.
+"""The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+service can take it up: it goes on waiting. A call that still waited for its turn has done nothing: its metadata say
+`started` false.
 """
 FAILURE_REASON_LOST: FailureReason.ValueType  # 11
 """The service ended while the call ran. What the tool did is not known: look before you repeat it. If its metadata say
@@ -800,7 +806,7 @@ class CallEvent(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___CallHeartbeat:
-        """Nothing happened for a while."""
+        """Nothing happened for a while, or the service begins to stop."""
 
     @_builtins.property
     def gap(self) -> Global___CallGap:
@@ -1123,17 +1129,23 @@ Global___CallWarning: _TypeAlias = CallWarning  # noqa: Y015
 
 @_typing.final
 class CallHeartbeat(_message.Message):
-    """Sent after at most 15 seconds of silence, so that a lost connection is noticed."""
+    """Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ELAPSED_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     last_sequence: _builtins.int
     """The number of the last event sent on this stream."""
     state: Global___CallState.ValueType
     """Where the call is. CALL_STATE_PENDING: it still waits for its turn."""
+    draining: _builtins.bool
+    """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+    the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+    from the last sequence, at the next server: a call that waits for a person waits there.
+    """
     @_builtins.property
     def elapsed(self) -> _duration_pb2.Duration:
         """Since it was admitted."""
@@ -1144,10 +1156,11 @@ class CallHeartbeat(_message.Message):
         last_sequence: _builtins.int = ...,
         state: Global___CallState.ValueType = ...,
         elapsed: _duration_pb2.Duration | None = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "elapsed", b"elapsed", "last_sequence", b"last_sequence", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -583,7 +583,7 @@ class HostEvent(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___HostHeartbeat:
-        """Nothing happened for a while."""
+        """Nothing happened for a while, or the service begins to stop."""
 
     def __init__(
         self,
@@ -915,14 +915,20 @@ Global___HostAskResult: _TypeAlias = HostAskResult  # noqa: Y015
 
 @_typing.final
 class HostHeartbeat(_message.Message):
-    """Nothing happened for a while."""
+    """Nothing happened for a while, or the service begins to stop."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TIME_FIELD_NUMBER: _builtins.int
     IGNORED_REPORTS_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     ignored_reports: _builtins.int
     """How many reports on invocations that were not open have been ignored so far."""
+    draining: _builtins.bool
+    """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+    open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+    the token.
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -932,10 +938,11 @@ class HostHeartbeat(_message.Message):
         *,
         time: _timestamp_pb2.Timestamp | None = ...,
         ignored_reports: _builtins.int = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignored_reports", b"ignored_reports", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "ignored_reports", b"ignored_reports", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,7 @@ from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$toolgate/v1/permission_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"6\n\x0cPromptFilter\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x13\n\x0bsession_ids\x18\x02 \x03(\t\"p\n\x0e\x43hannelRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.ChannelOpenH\x00\x12)\n\x05reply\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptReplyH\x00\x42\t\n\x07message\"F\n\x0b\x43hannelOpen\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\x8b\x02\n\x0bPromptReply\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x14\n\x0cinput_digest\x18\x05 \x01(\t\x12,\n\x07\x61nswers\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\x08 \x03(\t\x12\x12\n\ninput_json\x18\t \x01(\t\"\x88\x03\n\x0f\x43hannelResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x36\n\x0creply_result\x18\x05 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResultH\x00\x12\x32\n\theartbeat\x18\x06 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"$\n\rChannelOpened\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\"2\n\x0bPromptAdded\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x1e\n\x0bSnapshotEnd\x12\x0f\n\x07prompts\x18\x01 \x01(\x05\"5\n\x0ePromptResolved\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"4\n\rPromptUpdated\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x98\x01\n\x11PromptReplyResult\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12(\n\x06result\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x0f\n\x07message\x18\x05 \x01(\t\"<\n\x10\x43hannelHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"@\n\x13WatchPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\xd5\x02\n\x14WatchPromptsResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x32\n\theartbeat\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"\xa1\x01\n\x12ListPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\x12(\n\x06states\x18\x02 \x03(\x0e\x32\x18.toolgate.v1.PromptState\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x10GetPromptRequest\x12\x11\n\tprompt_id\x18\x01 \x01(\t\"8\n\x11GetPromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"K\n\x12ReplyPromptRequest\x12\'\n\x05reply\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.PromptReply\x12\x0c\n\x04name\x18\x02 \x01(\t\"d\n\x13ReplyPromptResponse\x12(\n\x06result\x18\x01 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x02 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"&\n\x11ListGrantsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"8\n\x12ListGrantsResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.toolgate.v1.Grant\"&\n\x12RevokeGrantRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t\"8\n\x13RevokeGrantResponse\x12!\n\x05grant\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Grant\"c\n\x19\x45valuatePermissionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x12\n\npermission\x18\x03 \x01(\t\x12\x10\n\x08patterns\x18\x04 \x03(\t\"z\n\x1a\x45valuatePermissionResponse\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12-\n\x08verdicts\x18\x02 \x03(\x0b\x32\x1b.toolgate.v1.PatternVerdict\"\x8d\x01\n\x0ePatternVerdict\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12-\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12)\n\x04rule\x18\x03 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12\x10\n\x08grant_id\x18\x04 \x01(\t*\xdf\x02\n\x0bReplyResult\x12\x1c\n\x18REPLY_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLY_RESULT_ACCEPTED\x10\x01\x12!\n\x1dREPLY_RESULT_ALREADY_RESOLVED\x10\x02\x12\x1a\n\x16REPLY_RESULT_NOT_FOUND\x10\x03\x12\x18\n\x14REPLY_RESULT_EXPIRED\x10\x04\x12\x1a\n\x16REPLY_RESULT_WITHDRAWN\x10\x05\x12 \n\x1cREPLY_RESULT_DIGEST_MISMATCH\x10\x06\x12\x18\n\x14REPLY_RESULT_INVALID\x10\x07\x12\x1f\n\x1bREPLY_RESULT_OTHER_INSTANCE\x10\x08\x12\x1c\n\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12\'\n#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n2\xdc\x05\n\x11PermissionService\x12N\n\x07\x43hannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xb8\xd7\x18\x03(\x01\x30\x01\x12[\n\x0cWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x04\xb8\xd7\x18\x02\x30\x01\x12V\n\x0bListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x04\xb8\xd7\x18\x02\x12P\n\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x04\xb8\xd7\x18\x02\x12V\n\x0bReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x04\xb8\xd7\x18\x03\x12S\n\nListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n\x0bRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03\x12k\n\x12\x45valuatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a\'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$toolgate/v1/permission_service.proto\x12\x0btoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"6\n\x0cPromptFilter\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x13\n\x0bsession_ids\x18\x02 \x03(\t\"p\n\x0e\x43hannelRequest\x12(\n\x04open\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.ChannelOpenH\x00\x12)\n\x05reply\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptReplyH\x00\x42\t\n\x07message\"F\n\x0b\x43hannelOpen\x12\x0c\n\x04name\x18\x01 \x01(\t\x12)\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\x8b\x02\n\x0bPromptReply\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12-\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1b.toolgate.v1.PromptDecision\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x14\n\x0cinput_digest\x18\x05 \x01(\t\x12,\n\x07\x61nswers\x18\x06 \x03(\x0b\x32\x1b.toolgate.v1.QuestionAnswer\x12&\n\x05scope\x18\x07 \x01(\x0b\x32\x17.toolgate.v1.GrantScope\x12\x17\n\x0f\x61lways_patterns\x18\x08 \x03(\t\x12\x12\n\ninput_json\x18\t \x01(\t\"\x88\x03\n\x0f\x43hannelResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x36\n\x0creply_result\x18\x05 \x01(\x0b\x32\x1e.toolgate.v1.PromptReplyResultH\x00\x12\x32\n\theartbeat\x18\x06 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x07 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"$\n\rChannelOpened\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\"2\n\x0bPromptAdded\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x1e\n\x0bSnapshotEnd\x12\x0f\n\x07prompts\x18\x01 \x01(\x05\"5\n\x0ePromptResolved\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"4\n\rPromptUpdated\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"\x98\x01\n\x11PromptReplyResult\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x10\n\x08reply_id\x18\x02 \x01(\t\x12(\n\x06result\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x04 \x01(\x0b\x32\x13.toolgate.v1.Prompt\x12\x0f\n\x07message\x18\x05 \x01(\t\"N\n\x10\x43hannelHeartbeat\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64raining\x18\x02 \x01(\x08\"@\n\x13WatchPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\"\xd5\x02\n\x14WatchPromptsResponse\x12,\n\x06opened\x18\x01 \x01(\x0b\x32\x1a.toolgate.v1.ChannelOpenedH\x00\x12\x30\n\x0cprompt_added\x18\x02 \x01(\x0b\x32\x18.toolgate.v1.PromptAddedH\x00\x12\x30\n\x0csnapshot_end\x18\x03 \x01(\x0b\x32\x18.toolgate.v1.SnapshotEndH\x00\x12\x36\n\x0fprompt_resolved\x18\x04 \x01(\x0b\x32\x1b.toolgate.v1.PromptResolvedH\x00\x12\x32\n\theartbeat\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.ChannelHeartbeatH\x00\x12\x34\n\x0eprompt_updated\x18\x06 \x01(\x0b\x32\x1a.toolgate.v1.PromptUpdatedH\x00\x42\t\n\x07message\"\xa1\x01\n\x12ListPromptsRequest\x12)\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x19.toolgate.v1.PromptFilter\x12(\n\x06states\x18\x02 \x03(\x0e\x32\x18.toolgate.v1.PromptState\x12\x0f\n\x07\x63\x61ll_id\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"T\n\x13ListPromptsResponse\x12$\n\x07prompts\x18\x01 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"%\n\x10GetPromptRequest\x12\x11\n\tprompt_id\x18\x01 \x01(\t\"8\n\x11GetPromptResponse\x12#\n\x06prompt\x18\x01 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"K\n\x12ReplyPromptRequest\x12\'\n\x05reply\x18\x01 \x01(\x0b\x32\x18.toolgate.v1.PromptReply\x12\x0c\n\x04name\x18\x02 \x01(\t\"d\n\x13ReplyPromptResponse\x12(\n\x06result\x18\x01 \x01(\x0e\x32\x18.toolgate.v1.ReplyResult\x12#\n\x06prompt\x18\x02 \x01(\x0b\x32\x13.toolgate.v1.Prompt\"&\n\x11ListGrantsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"8\n\x12ListGrantsResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.toolgate.v1.Grant\"&\n\x12RevokeGrantRequest\x12\x10\n\x08grant_id\x18\x01 \x01(\t\"8\n\x13RevokeGrantResponse\x12!\n\x05grant\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Grant\"c\n\x19\x45valuatePermissionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\r\n\x05\x61gent\x18\x02 \x01(\t\x12\x12\n\npermission\x18\x03 \x01(\t\x12\x10\n\x08patterns\x18\x04 \x03(\t\"z\n\x1a\x45valuatePermissionResponse\x12-\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12-\n\x08verdicts\x18\x02 \x03(\x0b\x32\x1b.toolgate.v1.PatternVerdict\"\x8d\x01\n\x0ePatternVerdict\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12-\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x1d.toolgate.v1.PermissionAction\x12)\n\x04rule\x18\x03 \x01(\x0b\x32\x1b.toolgate.v1.PermissionRule\x12\x10\n\x08grant_id\x18\x04 \x01(\t*\xdf\x02\n\x0bReplyResult\x12\x1c\n\x18REPLY_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15REPLY_RESULT_ACCEPTED\x10\x01\x12!\n\x1dREPLY_RESULT_ALREADY_RESOLVED\x10\x02\x12\x1a\n\x16REPLY_RESULT_NOT_FOUND\x10\x03\x12\x18\n\x14REPLY_RESULT_EXPIRED\x10\x04\x12\x1a\n\x16REPLY_RESULT_WITHDRAWN\x10\x05\x12 \n\x1cREPLY_RESULT_DIGEST_MISMATCH\x10\x06\x12\x18\n\x14REPLY_RESULT_INVALID\x10\x07\x12\x1f\n\x1bREPLY_RESULT_OTHER_INSTANCE\x10\x08\x12\x1c\n\x18REPLY_RESULT_NOT_ALLOWED\x10\t\x12\'\n#REPLY_RESULT_SECOND_APPROVAL_NEEDED\x10\n2\xdc\x05\n\x11PermissionService\x12N\n\x07\x43hannel\x12\x1b.toolgate.v1.ChannelRequest\x1a\x1c.toolgate.v1.ChannelResponse\"\x04\xb8\xd7\x18\x03(\x01\x30\x01\x12[\n\x0cWatchPrompts\x12 .toolgate.v1.WatchPromptsRequest\x1a!.toolgate.v1.WatchPromptsResponse\"\x04\xb8\xd7\x18\x02\x30\x01\x12V\n\x0bListPrompts\x12\x1f.toolgate.v1.ListPromptsRequest\x1a .toolgate.v1.ListPromptsResponse\"\x04\xb8\xd7\x18\x02\x12P\n\tGetPrompt\x12\x1d.toolgate.v1.GetPromptRequest\x1a\x1e.toolgate.v1.GetPromptResponse\"\x04\xb8\xd7\x18\x02\x12V\n\x0bReplyPrompt\x12\x1f.toolgate.v1.ReplyPromptRequest\x1a .toolgate.v1.ReplyPromptResponse\"\x04\xb8\xd7\x18\x03\x12S\n\nListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n\x0bRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03\x12k\n\x12\x45valuatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a\'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -50,8 +50,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PERMISSIONSERVICE'].methods_by_name['RevokeGrant']._serialized_options = b'\270\327\030\003'
   _globals['_PERMISSIONSERVICE'].methods_by_name['EvaluatePermission']._loaded_options = None
   _globals['_PERMISSIONSERVICE'].methods_by_name['EvaluatePermission']._serialized_options = b'\270\327\030\002'
-  _globals['_REPLYRESULT']._serialized_start=2996
-  _globals['_REPLYRESULT']._serialized_end=3347
+  _globals['_REPLYRESULT']._serialized_start=3014
+  _globals['_REPLYRESULT']._serialized_end=3365
   _globals['_PROMPTFILTER']._serialized_start=139
   _globals['_PROMPTFILTER']._serialized_end=193
   _globals['_CHANNELREQUEST']._serialized_start=195
@@ -75,37 +75,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROMPTREPLYRESULT']._serialized_start=1278
   _globals['_PROMPTREPLYRESULT']._serialized_end=1430
   _globals['_CHANNELHEARTBEAT']._serialized_start=1432
-  _globals['_CHANNELHEARTBEAT']._serialized_end=1492
-  _globals['_WATCHPROMPTSREQUEST']._serialized_start=1494
-  _globals['_WATCHPROMPTSREQUEST']._serialized_end=1558
-  _globals['_WATCHPROMPTSRESPONSE']._serialized_start=1561
-  _globals['_WATCHPROMPTSRESPONSE']._serialized_end=1902
-  _globals['_LISTPROMPTSREQUEST']._serialized_start=1905
-  _globals['_LISTPROMPTSREQUEST']._serialized_end=2066
-  _globals['_LISTPROMPTSRESPONSE']._serialized_start=2068
-  _globals['_LISTPROMPTSRESPONSE']._serialized_end=2152
-  _globals['_GETPROMPTREQUEST']._serialized_start=2154
-  _globals['_GETPROMPTREQUEST']._serialized_end=2191
-  _globals['_GETPROMPTRESPONSE']._serialized_start=2193
-  _globals['_GETPROMPTRESPONSE']._serialized_end=2249
-  _globals['_REPLYPROMPTREQUEST']._serialized_start=2251
-  _globals['_REPLYPROMPTREQUEST']._serialized_end=2326
-  _globals['_REPLYPROMPTRESPONSE']._serialized_start=2328
-  _globals['_REPLYPROMPTRESPONSE']._serialized_end=2428
-  _globals['_LISTGRANTSREQUEST']._serialized_start=2430
-  _globals['_LISTGRANTSREQUEST']._serialized_end=2468
-  _globals['_LISTGRANTSRESPONSE']._serialized_start=2470
-  _globals['_LISTGRANTSRESPONSE']._serialized_end=2526
-  _globals['_REVOKEGRANTREQUEST']._serialized_start=2528
-  _globals['_REVOKEGRANTREQUEST']._serialized_end=2566
-  _globals['_REVOKEGRANTRESPONSE']._serialized_start=2568
-  _globals['_REVOKEGRANTRESPONSE']._serialized_end=2624
-  _globals['_EVALUATEPERMISSIONREQUEST']._serialized_start=2626
-  _globals['_EVALUATEPERMISSIONREQUEST']._serialized_end=2725
-  _globals['_EVALUATEPERMISSIONRESPONSE']._serialized_start=2727
-  _globals['_EVALUATEPERMISSIONRESPONSE']._serialized_end=2849
-  _globals['_PATTERNVERDICT']._serialized_start=2852
-  _globals['_PATTERNVERDICT']._serialized_end=2993
-  _globals['_PERMISSIONSERVICE']._serialized_start=3350
-  _globals['_PERMISSIONSERVICE']._serialized_end=4082
+  _globals['_CHANNELHEARTBEAT']._serialized_end=1510
+  _globals['_WATCHPROMPTSREQUEST']._serialized_start=1512
+  _globals['_WATCHPROMPTSREQUEST']._serialized_end=1576
+  _globals['_WATCHPROMPTSRESPONSE']._serialized_start=1579
+  _globals['_WATCHPROMPTSRESPONSE']._serialized_end=1920
+  _globals['_LISTPROMPTSREQUEST']._serialized_start=1923
+  _globals['_LISTPROMPTSREQUEST']._serialized_end=2084
+  _globals['_LISTPROMPTSRESPONSE']._serialized_start=2086
+  _globals['_LISTPROMPTSRESPONSE']._serialized_end=2170
+  _globals['_GETPROMPTREQUEST']._serialized_start=2172
+  _globals['_GETPROMPTREQUEST']._serialized_end=2209
+  _globals['_GETPROMPTRESPONSE']._serialized_start=2211
+  _globals['_GETPROMPTRESPONSE']._serialized_end=2267
+  _globals['_REPLYPROMPTREQUEST']._serialized_start=2269
+  _globals['_REPLYPROMPTREQUEST']._serialized_end=2344
+  _globals['_REPLYPROMPTRESPONSE']._serialized_start=2346
+  _globals['_REPLYPROMPTRESPONSE']._serialized_end=2446
+  _globals['_LISTGRANTSREQUEST']._serialized_start=2448
+  _globals['_LISTGRANTSREQUEST']._serialized_end=2486
+  _globals['_LISTGRANTSRESPONSE']._serialized_start=2488
+  _globals['_LISTGRANTSRESPONSE']._serialized_end=2544
+  _globals['_REVOKEGRANTREQUEST']._serialized_start=2546
+  _globals['_REVOKEGRANTREQUEST']._serialized_end=2584
+  _globals['_REVOKEGRANTRESPONSE']._serialized_start=2586
+  _globals['_REVOKEGRANTRESPONSE']._serialized_end=2642
+  _globals['_EVALUATEPERMISSIONREQUEST']._serialized_start=2644
+  _globals['_EVALUATEPERMISSIONREQUEST']._serialized_end=2743
+  _globals['_EVALUATEPERMISSIONRESPONSE']._serialized_start=2745
+  _globals['_EVALUATEPERMISSIONRESPONSE']._serialized_end=2867
+  _globals['_PATTERNVERDICT']._serialized_start=2870
+  _globals['_PATTERNVERDICT']._serialized_end=3011
+  _globals['_PERMISSIONSERVICE']._serialized_start=3368
+  _globals['_PERMISSIONSERVICE']._serialized_end=4100
 # @@protoc_insertion_point(module_scope)

@@ -274,7 +274,7 @@ class ChannelResponse(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___ChannelHeartbeat:
-        """Nothing happened for 15 seconds."""
+        """Nothing happened for 15 seconds, or the service begins to stop."""
 
     @_builtins.property
     def prompt_updated(self) -> Global___PromptUpdated:
@@ -464,6 +464,12 @@ class ChannelHeartbeat(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TIME_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    draining: _builtins.bool
+    """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+    still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+    are open there, the same ones.
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The server's clock."""
@@ -472,10 +478,11 @@ class ChannelHeartbeat(_message.Message):
         self,
         *,
         time: _timestamp_pb2.Timestamp | None = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -535,7 +542,7 @@ class WatchPromptsResponse(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___ChannelHeartbeat:
-        """Nothing happened for 15 seconds."""
+        """Nothing happened for 15 seconds, or the service begins to stop."""
 
     @_builtins.property
     def prompt_updated(self) -> Global___PromptUpdated:

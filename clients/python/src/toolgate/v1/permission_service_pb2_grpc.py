@@ -104,7 +104,7 @@ class PermissionServiceServicer:
 
         INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
         and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-        again. UNAVAILABLE: the service is stopping.
+        again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,7 @@ class PermissionServiceStub:
 
     INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
     and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-    again. UNAVAILABLE: the service is stopping.
+    again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _grpc.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]
     """The server's half of Channel.
@@ -111,7 +111,7 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
 
     INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
     and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-    again. UNAVAILABLE: the service is stopping.
+    again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _aio.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]  # type: ignore[assignment]
     """The server's half of Channel.
@@ -176,7 +176,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
 
         INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
         and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-        again. UNAVAILABLE: the service is stopping.
+        again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
 
     @_abc_1.abstractmethod

@@ -301,7 +301,7 @@ class Event(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> Global___EventHeartbeat:
-        """Nothing happened for 15 seconds."""
+        """Nothing happened for 15 seconds, or the service begins to stop."""
 
     @_builtins.property
     def todos_updated(self) -> Global___TodosUpdated:
@@ -579,12 +579,19 @@ class EventHeartbeat(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    DRAINING_FIELD_NUMBER: _builtins.int
+    draining: _builtins.bool
+    """The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+    when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+    """
     def __init__(
         self,
+        *,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

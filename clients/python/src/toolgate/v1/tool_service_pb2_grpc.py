@@ -32,7 +32,9 @@ class ToolServiceStub:
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     def __init__(self, channel):
@@ -95,7 +97,9 @@ class ToolServiceServicer:
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     def ListTools(self, request, context):
@@ -140,7 +144,7 @@ class ToolServiceServicer:
         terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 
         NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-        May be retried.
+        UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,7 +172,8 @@ class ToolServiceServicer:
         """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
         was, but what it left running in the background is ended.
 
-        NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+        NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+        stopping and has left the call to its next run. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -277,7 +282,9 @@ class ToolService:
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     @staticmethod

@@ -33,7 +33,9 @@ class ToolServiceStub:
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     @_typing.overload
@@ -70,7 +72,7 @@ class ToolServiceStub:
     terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 
     NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-    May be retried.
+    UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
     """
     GetCall: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.GetCallRequest, _tool_service_pb2.GetCallResponse]
     """Returns the record of a call.
@@ -86,7 +88,8 @@ class ToolServiceStub:
     """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
     was, but what it left running in the background is ended.
 
-    NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+    NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+    stopping and has left the call to its next run. May be retried.
     """
     SendInput: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.SendInputRequest, _tool_service_pb2.SendInputResponse]
     """Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
@@ -129,7 +132,9 @@ class ToolServiceAsyncStub(ToolServiceStub):
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -163,7 +168,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
     terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 
     NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-    May be retried.
+    UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
     """
     GetCall: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.GetCallRequest, _tool_service_pb2.GetCallResponse]  # type: ignore[assignment]
     """Returns the record of a call.
@@ -179,7 +184,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
     was, but what it left running in the background is ended.
 
-    NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+    NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+    stopping and has left the call to its next run. May be retried.
     """
     SendInput: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.SendInputRequest, _tool_service_pb2.SendInputResponse]  # type: ignore[assignment]
     """Sends bytes to the standard input of a running call: of the tool `background`, which `bash` starts for a command in
@@ -221,7 +227,9 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
     that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
     permission, a failed edit or an unknown tool is a result that the model must read.
 
-    A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+    A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+    to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+    service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
     """
 
     @_abc_1.abstractmethod
@@ -277,7 +285,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
 
         NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-        May be retried.
+        UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -311,7 +319,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
         was, but what it left running in the background is ended.
 
-        NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+        NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+        stopping and has left the call to its next run. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -698,7 +698,9 @@ export const RevertCallResponseSchema: GenMessage<RevertCallResponse> = /*@__PUR
  * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
  * permission, a failed edit or an unknown tool is a result that the model must read.
  *
- * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+ * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+ * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+ * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
  *
  * @generated from service toolgate.v1.ToolService
  */
@@ -754,7 +756,7 @@ export const ToolService: GenService<{
    * terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
    *
    * NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-   * May be retried.
+   * UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
    *
    * @generated from rpc toolgate.v1.ToolService.WatchCall
    */
@@ -791,7 +793,8 @@ export const ToolService: GenService<{
    * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
    * was, but what it left running in the background is ended.
    *
-   * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+   * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+   * stopping and has left the call to its next run. May be retried.
    *
    * @generated from rpc toolgate.v1.ToolService.CancelCall
    */

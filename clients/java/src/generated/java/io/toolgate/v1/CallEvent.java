@@ -521,7 +521,7 @@ private static final long serialVersionUID = 0L;
   public static final int HEARTBEAT_FIELD_NUMBER = 11;
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -533,7 +533,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -548,7 +548,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3065,7 +3065,7 @@ private static final long serialVersionUID = 0L;
         io.toolgate.v1.CallHeartbeat, io.toolgate.v1.CallHeartbeat.Builder, io.toolgate.v1.CallHeartbeatOrBuilder> heartbeatBuilder_;
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3077,7 +3077,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3099,7 +3099,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3117,7 +3117,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3135,7 +3135,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3162,7 +3162,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3185,7 +3185,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3195,7 +3195,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -3213,7 +3213,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>

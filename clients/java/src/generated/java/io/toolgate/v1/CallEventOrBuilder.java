@@ -259,7 +259,7 @@ public interface CallEventOrBuilder extends
 
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -268,7 +268,7 @@ public interface CallEventOrBuilder extends
   boolean hasHeartbeat();
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>
@@ -277,7 +277,7 @@ public interface CallEventOrBuilder extends
   io.toolgate.v1.CallHeartbeat getHeartbeat();
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.CallHeartbeat heartbeat = 11 [json_name = "heartbeat"];</code>

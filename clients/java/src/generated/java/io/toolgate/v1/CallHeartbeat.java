@@ -7,7 +7,7 @@ package io.toolgate.v1;
 
 /**
  * <pre>
- * Sent after at most 15 seconds of silence, so that a lost connection is noticed.
+ * Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
  * </pre>
  *
  * Protobuf type {@code toolgate.v1.CallHeartbeat}
@@ -133,6 +133,23 @@ private static final long serialVersionUID = 0L;
     return elapsed_ == null ? com.google.protobuf.Duration.getDefaultInstance() : elapsed_;
   }
 
+  public static final int DRAINING_FIELD_NUMBER = 4;
+  private boolean draining_ = false;
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+   * the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+   * from the last sequence, at the next server: a call that waits for a person waits there.
+   * </pre>
+   *
+   * <code>bool draining = 4 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  @java.lang.Override
+  public boolean getDraining() {
+    return draining_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -156,6 +173,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       output.writeMessage(3, getElapsed());
     }
+    if (draining_ != false) {
+      output.writeBool(4, draining_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -171,6 +191,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(3, getElapsed());
+    }
+    if (draining_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(4, draining_);
     }
     return size;
   }
@@ -204,6 +228,8 @@ private static final long serialVersionUID = 0L;
       if (!getElapsed()
           .equals(other.getElapsed())) return false;
     }
+    if (getDraining()
+        != other.getDraining()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -224,6 +250,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + ELAPSED_FIELD_NUMBER;
       hash = (53 * hash) + getElapsed().hashCode();
     }
+    hash = (37 * hash) + DRAINING_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getDraining());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -323,7 +352,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Sent after at most 15 seconds of silence, so that a lost connection is noticed.
+   * Sent after at most 15 seconds of silence, so that a lost connection is noticed, and when the service begins to stop.
    * </pre>
    *
    * Protobuf type {@code toolgate.v1.CallHeartbeat}
@@ -372,6 +401,7 @@ private static final long serialVersionUID = 0L;
         elapsedBuilder_.dispose();
         elapsedBuilder_ = null;
       }
+      draining_ = false;
       return this;
     }
 
@@ -418,6 +448,9 @@ private static final long serialVersionUID = 0L;
             : elapsedBuilder_.build();
         to_bitField0_ |= 0x00000001;
       }
+      if (((from_bitField0_ & 0x00000008) != 0)) {
+        result.draining_ = draining_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -441,6 +474,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasElapsed()) {
         mergeElapsed(other.getElapsed());
+      }
+      if (other.getDraining() != false) {
+        setDraining(other.getDraining());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -483,6 +519,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000004;
               break;
             } // case 26
+            case 32: {
+              draining_ = input.readBool();
+              bitField0_ |= 0x00000008;
+              break;
+            } // case 32
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -769,6 +810,56 @@ private static final long serialVersionUID = 0L;
         elapsed_ = null;
       }
       return elapsedBuilder_;
+    }
+
+    private boolean draining_ ;
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+     * the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+     * from the last sequence, at the next server: a call that waits for a person waits there.
+     * </pre>
+     *
+     * <code>bool draining = 4 [json_name = "draining"];</code>
+     * @return The draining.
+     */
+    @java.lang.Override
+    public boolean getDraining() {
+      return draining_;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+     * the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+     * from the last sequence, at the next server: a call that waits for a person waits there.
+     * </pre>
+     *
+     * <code>bool draining = 4 [json_name = "draining"];</code>
+     * @param value The draining to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDraining(boolean value) {
+
+      draining_ = value;
+      bitField0_ |= 0x00000008;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+     * the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+     * from the last sequence, at the next server: a call that waits for a person waits there.
+     * </pre>
+     *
+     * <code>bool draining = 4 [json_name = "draining"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDraining() {
+      bitField0_ = (bitField0_ & ~0x00000008);
+      draining_ = false;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.CallHeartbeat)

@@ -65,4 +65,16 @@ public interface CallHeartbeatOrBuilder extends
    * <code>.google.protobuf.Duration elapsed = 3 [json_name = "elapsed"];</code>
    */
   com.google.protobuf.DurationOrBuilder getElapsedOrBuilder();
+
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on:
+   * the call may still come to its end. If the stream ends without a terminal event (UNAVAILABLE, DRAINING), watch again
+   * from the last sequence, at the next server: a call that waits for a person waits there.
+   * </pre>
+   *
+   * <code>bool draining = 4 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  boolean getDraining();
 }

@@ -260,59 +260,60 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
       "olution\"8\n\tCallChild\022\027\n\007call_id\030\001 \001(\tR\006c" +
       "allId\022\022\n\004tool\030\002 \001(\tR\004tool\"5\n\013CallWarning" +
       "\022\022\n\004kind\030\001 \001(\tR\004kind\022\022\n\004text\030\002 \001(\tR\004text" +
-      "\"\227\001\n\rCallHeartbeat\022#\n\rlast_sequence\030\001 \001(" +
+      "\"\263\001\n\rCallHeartbeat\022#\n\rlast_sequence\030\001 \001(" +
       "\003R\014lastSequence\022,\n\005state\030\002 \001(\0162\026.toolgat" +
       "e.v1.CallStateR\005state\0223\n\007elapsed\030\003 \001(\0132\031" +
-      ".google.protobuf.DurationR\007elapsed\"x\n\007Ca" +
-      "llGap\022%\n\016first_sequence\030\001 \001(\003R\rfirstSequ" +
-      "ence\022#\n\rlast_sequence\030\002 \001(\003R\014lastSequenc" +
-      "e\022!\n\014output_bytes\030\003 \001(\003R\013outputBytes\"\223\002\n" +
-      "\rCallCompleted\022\024\n\005title\030\001 \001(\tR\005title\022\026\n\006" +
-      "output\030\002 \001(\tR\006output\0223\n\010metadata\030\003 \001(\0132\027" +
-      ".google.protobuf.StructR\010metadata\0229\n\013att" +
-      "achments\030\004 \003(\0132\027.toolgate.v1.AttachmentR" +
-      "\013attachments\0227\n\ntruncation\030\005 \001(\0132\027.toolg" +
-      "ate.v1.TruncationR\ntruncation\022+\n\006timing\030" +
-      "\006 \001(\0132\023.toolgate.v1.TimingR\006timing\"\302\002\n\nC" +
-      "allFailed\0222\n\006reason\030\001 \001(\0162\032.toolgate.v1." +
-      "FailureReasonR\006reason\022\024\n\005error\030\002 \001(\tR\005er" +
-      "ror\022\024\n\005title\030\003 \001(\tR\005title\0223\n\010metadata\030\004 " +
-      "\001(\0132\027.google.protobuf.StructR\010metadata\0229" +
-      "\n\013attachments\030\005 \003(\0132\027.toolgate.v1.Attach" +
-      "mentR\013attachments\0227\n\ntruncation\030\006 \001(\0132\027." +
-      "toolgate.v1.TruncationR\ntruncation\022+\n\006ti" +
-      "ming\030\007 \001(\0132\023.toolgate.v1.TimingR\006timing*" +
-      "\237\001\n\nToolSource\022\033\n\027TOOL_SOURCE_UNSPECIFIE" +
-      "D\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020\001\022\026\n\022TOOL_SOU" +
-      "RCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE_PLUGIN\020\003\022\023\n\017" +
-      "TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_SOURCE_HOSTED\020" +
-      "\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EFFECT_UNSPECIF" +
-      "IED\020\000\022\025\n\021TOOL_EFFECT_READS\020\001\022\026\n\022TOOL_EFF" +
-      "ECT_WRITES\020\002\022\035\n\031TOOL_EFFECT_RUNS_PROGRAM" +
-      "S\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020\004\022\031\n\025TOOL_EFF" +
-      "ECT_ASKS_USER\020\005*_\n\014OnDisconnect\022\035\n\031ON_DI" +
-      "SCONNECT_UNSPECIFIED\020\000\022\030\n\024ON_DISCONNECT_" +
-      "CANCEL\020\001\022\026\n\022ON_DISCONNECT_KEEP\020\002*k\n\nOutp" +
-      "utMode\022\033\n\027OUTPUT_MODE_UNSPECIFIED\020\000\022\024\n\020O" +
-      "UTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT_MODE_TAIL\020\002\022" +
-      "\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tCallState\022\032\n\026C" +
-      "ALL_STATE_UNSPECIFIED\020\000\022\026\n\022CALL_STATE_PE" +
-      "NDING\020\001\022\026\n\022CALL_STATE_RUNNING\020\002\022\026\n\022CALL_" +
-      "STATE_WAITING\020\003\022\030\n\024CALL_STATE_COMPLETED\020" +
-      "\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003\n\rFailureReas" +
-      "on\022\036\n\032FAILURE_REASON_UNSPECIFIED\020\000\022$\n FA" +
-      "ILURE_REASON_INVALID_ARGUMENTS\020\001\022\031\n\025FAIL" +
-      "URE_REASON_DENIED\020\002\022\033\n\027FAILURE_REASON_RE" +
-      "JECTED\020\003\022!\n\035FAILURE_REASON_PROMPT_EXPIRE" +
-      "D\020\004\022\034\n\030FAILURE_REASON_CANCELLED\020\005\022\034\n\030FAI" +
-      "LURE_REASON_TIMED_OUT\020\006\022\035\n\031FAILURE_REASO" +
-      "N_TOOL_ERROR\020\007\022\034\n\030FAILURE_REASON_DOOM_LO" +
-      "OP\020\010\022\030\n\024FAILURE_REASON_QUOTA\020\t\022\032\n\026FAILUR" +
-      "E_REASON_DRAINED\020\n\022\027\n\023FAILURE_REASON_LOS" +
-      "T\020\013\022\033\n\027FAILURE_REASON_INTERNAL\020\014Bh\n\016io.t" +
-      "oolgate.v1B\tCallProtoP\001\242\002\003TXX\252\002\013Toolgate" +
-      ".V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetad" +
-      "ata\352\002\014Toolgate::V1b\006proto3"
+      ".google.protobuf.DurationR\007elapsed\022\032\n\010dr" +
+      "aining\030\004 \001(\010R\010draining\"x\n\007CallGap\022%\n\016fir" +
+      "st_sequence\030\001 \001(\003R\rfirstSequence\022#\n\rlast" +
+      "_sequence\030\002 \001(\003R\014lastSequence\022!\n\014output_" +
+      "bytes\030\003 \001(\003R\013outputBytes\"\223\002\n\rCallComplet" +
+      "ed\022\024\n\005title\030\001 \001(\tR\005title\022\026\n\006output\030\002 \001(\t" +
+      "R\006output\0223\n\010metadata\030\003 \001(\0132\027.google.prot" +
+      "obuf.StructR\010metadata\0229\n\013attachments\030\004 \003" +
+      "(\0132\027.toolgate.v1.AttachmentR\013attachments" +
+      "\0227\n\ntruncation\030\005 \001(\0132\027.toolgate.v1.Trunc" +
+      "ationR\ntruncation\022+\n\006timing\030\006 \001(\0132\023.tool" +
+      "gate.v1.TimingR\006timing\"\302\002\n\nCallFailed\0222\n" +
+      "\006reason\030\001 \001(\0162\032.toolgate.v1.FailureReaso" +
+      "nR\006reason\022\024\n\005error\030\002 \001(\tR\005error\022\024\n\005title" +
+      "\030\003 \001(\tR\005title\0223\n\010metadata\030\004 \001(\0132\027.google" +
+      ".protobuf.StructR\010metadata\0229\n\013attachment" +
+      "s\030\005 \003(\0132\027.toolgate.v1.AttachmentR\013attach" +
+      "ments\0227\n\ntruncation\030\006 \001(\0132\027.toolgate.v1." +
+      "TruncationR\ntruncation\022+\n\006timing\030\007 \001(\0132\023" +
+      ".toolgate.v1.TimingR\006timing*\237\001\n\nToolSour" +
+      "ce\022\033\n\027TOOL_SOURCE_UNSPECIFIED\020\000\022\027\n\023TOOL_" +
+      "SOURCE_BUILTIN\020\001\022\026\n\022TOOL_SOURCE_CUSTOM\020\002" +
+      "\022\026\n\022TOOL_SOURCE_PLUGIN\020\003\022\023\n\017TOOL_SOURCE_" +
+      "MCP\020\004\022\026\n\022TOOL_SOURCE_HOSTED\020\005*\253\001\n\nToolEf" +
+      "fect\022\033\n\027TOOL_EFFECT_UNSPECIFIED\020\000\022\025\n\021TOO" +
+      "L_EFFECT_READS\020\001\022\026\n\022TOOL_EFFECT_WRITES\020\002" +
+      "\022\035\n\031TOOL_EFFECT_RUNS_PROGRAMS\020\003\022\027\n\023TOOL_" +
+      "EFFECT_NETWORK\020\004\022\031\n\025TOOL_EFFECT_ASKS_USE" +
+      "R\020\005*_\n\014OnDisconnect\022\035\n\031ON_DISCONNECT_UNS" +
+      "PECIFIED\020\000\022\030\n\024ON_DISCONNECT_CANCEL\020\001\022\026\n\022" +
+      "ON_DISCONNECT_KEEP\020\002*k\n\nOutputMode\022\033\n\027OU" +
+      "TPUT_MODE_UNSPECIFIED\020\000\022\024\n\020OUTPUT_MODE_F" +
+      "ULL\020\001\022\024\n\020OUTPUT_MODE_TAIL\020\002\022\024\n\020OUTPUT_MO" +
+      "DE_NONE\020\003*\240\001\n\tCallState\022\032\n\026CALL_STATE_UN" +
+      "SPECIFIED\020\000\022\026\n\022CALL_STATE_PENDING\020\001\022\026\n\022C" +
+      "ALL_STATE_RUNNING\020\002\022\026\n\022CALL_STATE_WAITIN" +
+      "G\020\003\022\030\n\024CALL_STATE_COMPLETED\020\004\022\025\n\021CALL_ST" +
+      "ATE_FAILED\020\005*\225\003\n\rFailureReason\022\036\n\032FAILUR" +
+      "E_REASON_UNSPECIFIED\020\000\022$\n FAILURE_REASON" +
+      "_INVALID_ARGUMENTS\020\001\022\031\n\025FAILURE_REASON_D" +
+      "ENIED\020\002\022\033\n\027FAILURE_REASON_REJECTED\020\003\022!\n\035" +
+      "FAILURE_REASON_PROMPT_EXPIRED\020\004\022\034\n\030FAILU" +
+      "RE_REASON_CANCELLED\020\005\022\034\n\030FAILURE_REASON_" +
+      "TIMED_OUT\020\006\022\035\n\031FAILURE_REASON_TOOL_ERROR" +
+      "\020\007\022\034\n\030FAILURE_REASON_DOOM_LOOP\020\010\022\030\n\024FAIL" +
+      "URE_REASON_QUOTA\020\t\022\032\n\026FAILURE_REASON_DRA" +
+      "INED\020\n\022\027\n\023FAILURE_REASON_LOST\020\013\022\033\n\027FAILU" +
+      "RE_REASON_INTERNAL\020\014Bh\n\016io.toolgate.v1B\t" +
+      "CallProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolga" +
+      "te\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Toolga" +
+      "te::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -447,7 +448,7 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_CallHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_CallHeartbeat_descriptor,
-        new java.lang.String[] { "LastSequence", "State", "Elapsed", });
+        new java.lang.String[] { "LastSequence", "State", "Elapsed", "Draining", });
     internal_static_toolgate_v1_CallGap_descriptor =
       getDescriptor().getMessageType(21);
     internal_static_toolgate_v1_CallGap_fieldAccessorTable = new

@@ -91,6 +91,23 @@ private static final long serialVersionUID = 0L;
     return time_ == null ? com.google.protobuf.Timestamp.getDefaultInstance() : time_;
   }
 
+  public static final int DRAINING_FIELD_NUMBER = 2;
+  private boolean draining_ = false;
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+   * still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+   * are open there, the same ones.
+   * </pre>
+   *
+   * <code>bool draining = 2 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  @java.lang.Override
+  public boolean getDraining() {
+    return draining_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -108,6 +125,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       output.writeMessage(1, getTime());
     }
+    if (draining_ != false) {
+      output.writeBool(2, draining_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -115,6 +135,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000001) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(1, getTime());
+    }
+    if (draining_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(2, draining_);
     }
     return size;
   }
@@ -145,6 +169,8 @@ private static final long serialVersionUID = 0L;
       if (!getTime()
           .equals(other.getTime())) return false;
     }
+    if (getDraining()
+        != other.getDraining()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -160,6 +186,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + TIME_FIELD_NUMBER;
       hash = (53 * hash) + getTime().hashCode();
     }
+    hash = (37 * hash) + DRAINING_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getDraining());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -306,6 +335,7 @@ private static final long serialVersionUID = 0L;
         timeBuilder_.dispose();
         timeBuilder_ = null;
       }
+      draining_ = false;
       return this;
     }
 
@@ -346,6 +376,9 @@ private static final long serialVersionUID = 0L;
             : timeBuilder_.build();
         to_bitField0_ |= 0x00000001;
       }
+      if (((from_bitField0_ & 0x00000002) != 0)) {
+        result.draining_ = draining_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -363,6 +396,9 @@ private static final long serialVersionUID = 0L;
       if (other == io.toolgate.v1.ChannelHeartbeat.getDefaultInstance()) return this;
       if (other.hasTime()) {
         mergeTime(other.getTime());
+      }
+      if (other.getDraining() != false) {
+        setDraining(other.getDraining());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -395,6 +431,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000001;
               break;
             } // case 10
+            case 16: {
+              draining_ = input.readBool();
+              bitField0_ |= 0x00000002;
+              break;
+            } // case 16
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -565,6 +606,56 @@ private static final long serialVersionUID = 0L;
         time_ = null;
       }
       return timeBuilder_;
+    }
+
+    private boolean draining_ ;
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+     * still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+     * are open there, the same ones.
+     * </pre>
+     *
+     * <code>bool draining = 2 [json_name = "draining"];</code>
+     * @return The draining.
+     */
+    @java.lang.Override
+    public boolean getDraining() {
+      return draining_;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+     * still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+     * are open there, the same ones.
+     * </pre>
+     *
+     * <code>bool draining = 2 [json_name = "draining"];</code>
+     * @param value The draining to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDraining(boolean value) {
+
+      draining_ = value;
+      bitField0_ |= 0x00000002;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+     * still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+     * are open there, the same ones.
+     * </pre>
+     *
+     * <code>bool draining = 2 [json_name = "draining"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDraining() {
+      bitField0_ = (bitField0_ & ~0x00000002);
+      draining_ = false;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.ChannelHeartbeat)

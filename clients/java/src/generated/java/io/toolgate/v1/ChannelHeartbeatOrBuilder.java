@@ -36,4 +36,16 @@ public interface ChannelHeartbeatOrBuilder extends
    * <code>.google.protobuf.Timestamp time = 1 [json_name = "time"];</code>
    */
   com.google.protobuf.TimestampOrBuilder getTimeOrBuilder();
+
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Replies
+   * still count. When the stream ends (UNAVAILABLE), open again at the next server: prompts of calls that it goes on with
+   * are open there, the same ones.
+   * </pre>
+   *
+   * <code>bool draining = 2 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  boolean getDraining();
 }

@@ -322,7 +322,7 @@ private static final long serialVersionUID = 0L;
   public static final int HEARTBEAT_FIELD_NUMBER = 6;
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -334,7 +334,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -349,7 +349,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1833,7 +1833,7 @@ private static final long serialVersionUID = 0L;
         io.toolgate.v1.ChannelHeartbeat, io.toolgate.v1.ChannelHeartbeat.Builder, io.toolgate.v1.ChannelHeartbeatOrBuilder> heartbeatBuilder_;
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1845,7 +1845,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1867,7 +1867,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1885,7 +1885,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1903,7 +1903,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1930,7 +1930,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1953,7 +1953,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1963,7 +1963,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -1981,7 +1981,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>

@@ -147,7 +147,7 @@ public interface ChannelResponseOrBuilder extends
 
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -156,7 +156,7 @@ public interface ChannelResponseOrBuilder extends
   boolean hasHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>
@@ -165,7 +165,7 @@ public interface ChannelResponseOrBuilder extends
   io.toolgate.v1.ChannelHeartbeat getHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 6 [json_name = "heartbeat"];</code>

@@ -476,7 +476,7 @@ private static final long serialVersionUID = 0L;
   public static final int HEARTBEAT_FIELD_NUMBER = 10;
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -488,7 +488,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -503,7 +503,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2639,7 +2639,7 @@ private static final long serialVersionUID = 0L;
         io.toolgate.v1.EventHeartbeat, io.toolgate.v1.EventHeartbeat.Builder, io.toolgate.v1.EventHeartbeatOrBuilder> heartbeatBuilder_;
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2651,7 +2651,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2673,7 +2673,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2691,7 +2691,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2709,7 +2709,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2736,7 +2736,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2759,7 +2759,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2769,7 +2769,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -2787,7 +2787,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>

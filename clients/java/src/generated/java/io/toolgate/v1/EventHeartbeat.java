@@ -52,6 +52,22 @@ private static final long serialVersionUID = 0L;
             io.toolgate.v1.EventHeartbeat.class, io.toolgate.v1.EventHeartbeat.Builder.class);
   }
 
+  public static final int DRAINING_FIELD_NUMBER = 1;
+  private boolean draining_ = false;
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+   * when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+   * </pre>
+   *
+   * <code>bool draining = 1 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  @java.lang.Override
+  public boolean getDraining() {
+    return draining_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -66,7 +82,18 @@ private static final long serialVersionUID = 0L;
   @java.lang.Override
   public void writeTo(com.google.protobuf.CodedOutputStream output)
                       throws java.io.IOException {
+    if (draining_ != false) {
+      output.writeBool(1, draining_);
+    }
     getUnknownFields().writeTo(output);
+  }
+  private int computeSerializedSize_0() {
+    int size = 0;
+    if (draining_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(1, draining_);
+    }
+    return size;
   }
   @java.lang.Override
   public int getSerializedSize() {
@@ -74,6 +101,7 @@ private static final long serialVersionUID = 0L;
     if (size != -1) return size;
 
     size = 0;
+    size += computeSerializedSize_0();
     size += getUnknownFields().getSerializedSize();
     memoizedSize = size;
     return size;
@@ -89,6 +117,8 @@ private static final long serialVersionUID = 0L;
     }
     io.toolgate.v1.EventHeartbeat other = (io.toolgate.v1.EventHeartbeat) obj;
 
+    if (getDraining()
+        != other.getDraining()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -100,6 +130,9 @@ private static final long serialVersionUID = 0L;
     }
     int hash = 41;
     hash = (19 * hash) + getDescriptor().hashCode();
+    hash = (37 * hash) + DRAINING_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getDraining());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -234,6 +267,8 @@ private static final long serialVersionUID = 0L;
     @java.lang.Override
     public Builder clear() {
       super.clear();
+      bitField0_ = 0;
+      draining_ = false;
       return this;
     }
 
@@ -260,8 +295,16 @@ private static final long serialVersionUID = 0L;
     @java.lang.Override
     public io.toolgate.v1.EventHeartbeat buildPartial() {
       io.toolgate.v1.EventHeartbeat result = new io.toolgate.v1.EventHeartbeat(this);
+      if (bitField0_ != 0) { buildPartial0(result); }
       onBuilt();
       return result;
+    }
+
+    private void buildPartial0(io.toolgate.v1.EventHeartbeat result) {
+      int from_bitField0_ = bitField0_;
+      if (((from_bitField0_ & 0x00000001) != 0)) {
+        result.draining_ = draining_;
+      }
     }
 
     @java.lang.Override
@@ -276,6 +319,9 @@ private static final long serialVersionUID = 0L;
 
     public Builder mergeFrom(io.toolgate.v1.EventHeartbeat other) {
       if (other == io.toolgate.v1.EventHeartbeat.getDefaultInstance()) return this;
+      if (other.getDraining() != false) {
+        setDraining(other.getDraining());
+      }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
       return this;
@@ -300,6 +346,11 @@ private static final long serialVersionUID = 0L;
             case 0:
               done = true;
               break;
+            case 8: {
+              draining_ = input.readBool();
+              bitField0_ |= 0x00000001;
+              break;
+            } // case 8
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -313,6 +364,54 @@ private static final long serialVersionUID = 0L;
       } finally {
         onChanged();
       } // finally
+      return this;
+    }
+    private int bitField0_;
+
+    private boolean draining_ ;
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+     * when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+     * </pre>
+     *
+     * <code>bool draining = 1 [json_name = "draining"];</code>
+     * @return The draining.
+     */
+    @java.lang.Override
+    public boolean getDraining() {
+      return draining_;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+     * when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+     * </pre>
+     *
+     * <code>bool draining = 1 [json_name = "draining"];</code>
+     * @param value The draining to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDraining(boolean value) {
+
+      draining_ = value;
+      bitField0_ |= 0x00000001;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+     * when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+     * </pre>
+     *
+     * <code>bool draining = 1 [json_name = "draining"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDraining() {
+      bitField0_ = (bitField0_ & ~0x00000001);
+      draining_ = false;
+      onChanged();
       return this;
     }
 

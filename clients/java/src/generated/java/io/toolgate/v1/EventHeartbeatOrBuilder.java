@@ -9,4 +9,15 @@ package io.toolgate.v1;
 public interface EventHeartbeatOrBuilder extends
     // @@protoc_insertion_point(interface_extends:toolgate.v1.EventHeartbeat)
     com.google.protobuf.MessageOrBuilder {
+
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. Read on;
+   * when the stream ends (UNAVAILABLE), watch again from the last sequence, at the next server.
+   * </pre>
+   *
+   * <code>bool draining = 1 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  boolean getDraining();
 }

@@ -224,7 +224,7 @@ public interface EventOrBuilder extends
 
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -233,7 +233,7 @@ public interface EventOrBuilder extends
   boolean hasHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>
@@ -242,7 +242,7 @@ public interface EventOrBuilder extends
   io.toolgate.v1.EventHeartbeat getHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.EventHeartbeat heartbeat = 10 [json_name = "heartbeat"];</code>

@@ -99,8 +99,9 @@ public enum FailureReason
   FAILURE_REASON_QUOTA(9),
   /**
    * <pre>
-   * The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
-   * false.
+   * The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+   * service can take it up: it goes on waiting. A call that still waited for its turn has done nothing: its metadata say
+   * `started` false.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>
@@ -219,8 +220,9 @@ public enum FailureReason
   public static final int FAILURE_REASON_QUOTA_VALUE = 9;
   /**
    * <pre>
-   * The service was stopping. A call that still waited for its turn then has done nothing: its metadata say `started`
-   * false.
+   * The service was stopping. A call that does nothing but wait for a person does not end so, if the next run of the
+   * service can take it up: it goes on waiting. A call that still waited for its turn has done nothing: its metadata say
+   * `started` false.
    * </pre>
    *
    * <code>FAILURE_REASON_DRAINED = 10;</code>

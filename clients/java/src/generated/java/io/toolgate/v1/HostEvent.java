@@ -365,7 +365,7 @@ private static final long serialVersionUID = 0L;
   public static final int HEARTBEAT_FIELD_NUMBER = 7;
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -377,7 +377,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -392,7 +392,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2009,7 +2009,7 @@ private static final long serialVersionUID = 0L;
         io.toolgate.v1.HostHeartbeat, io.toolgate.v1.HostHeartbeat.Builder, io.toolgate.v1.HostHeartbeatOrBuilder> heartbeatBuilder_;
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2021,7 +2021,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2043,7 +2043,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2061,7 +2061,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2079,7 +2079,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2106,7 +2106,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2129,7 +2129,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2139,7 +2139,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -2157,7 +2157,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for a while.
+     * Nothing happened for a while, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>

@@ -174,7 +174,7 @@ public interface HostEventOrBuilder extends
 
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -183,7 +183,7 @@ public interface HostEventOrBuilder extends
   boolean hasHeartbeat();
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>
@@ -192,7 +192,7 @@ public interface HostEventOrBuilder extends
   io.toolgate.v1.HostHeartbeat getHeartbeat();
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.HostHeartbeat heartbeat = 7 [json_name = "heartbeat"];</code>

@@ -7,7 +7,7 @@ package io.toolgate.v1;
 
 /**
  * <pre>
- * Nothing happened for a while.
+ * Nothing happened for a while, or the service begins to stop.
  * </pre>
  *
  * Protobuf type {@code toolgate.v1.HostHeartbeat}
@@ -106,6 +106,23 @@ private static final long serialVersionUID = 0L;
     return ignoredReports_;
   }
 
+  public static final int DRAINING_FIELD_NUMBER = 3;
+  private boolean draining_ = false;
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+   * open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+   * the token.
+   * </pre>
+   *
+   * <code>bool draining = 3 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  @java.lang.Override
+  public boolean getDraining() {
+    return draining_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -126,6 +143,9 @@ private static final long serialVersionUID = 0L;
     if (ignoredReports_ != 0L) {
       output.writeInt64(2, ignoredReports_);
     }
+    if (draining_ != false) {
+      output.writeBool(3, draining_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -137,6 +157,10 @@ private static final long serialVersionUID = 0L;
     if (ignoredReports_ != 0L) {
       size += com.google.protobuf.CodedOutputStream
         .computeInt64Size(2, ignoredReports_);
+    }
+    if (draining_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(3, draining_);
     }
     return size;
   }
@@ -169,6 +193,8 @@ private static final long serialVersionUID = 0L;
     }
     if (getIgnoredReports()
         != other.getIgnoredReports()) return false;
+    if (getDraining()
+        != other.getDraining()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -187,6 +213,9 @@ private static final long serialVersionUID = 0L;
     hash = (37 * hash) + IGNORED_REPORTS_FIELD_NUMBER;
     hash = (53 * hash) + com.google.protobuf.Internal.hashLong(
         getIgnoredReports());
+    hash = (37 * hash) + DRAINING_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getDraining());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -286,7 +315,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for a while.
+   * Nothing happened for a while, or the service begins to stop.
    * </pre>
    *
    * Protobuf type {@code toolgate.v1.HostHeartbeat}
@@ -334,6 +363,7 @@ private static final long serialVersionUID = 0L;
         timeBuilder_ = null;
       }
       ignoredReports_ = 0L;
+      draining_ = false;
       return this;
     }
 
@@ -377,6 +407,9 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000002) != 0)) {
         result.ignoredReports_ = ignoredReports_;
       }
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        result.draining_ = draining_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -397,6 +430,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.getIgnoredReports() != 0L) {
         setIgnoredReports(other.getIgnoredReports());
+      }
+      if (other.getDraining() != false) {
+        setDraining(other.getDraining());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -434,6 +470,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000002;
               break;
             } // case 16
+            case 24: {
+              draining_ = input.readBool();
+              bitField0_ |= 0x00000004;
+              break;
+            } // case 24
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -646,6 +687,56 @@ private static final long serialVersionUID = 0L;
     public Builder clearIgnoredReports() {
       bitField0_ = (bitField0_ & ~0x00000002);
       ignoredReports_ = 0L;
+      onChanged();
+      return this;
+    }
+
+    private boolean draining_ ;
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+     * open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+     * the token.
+     * </pre>
+     *
+     * <code>bool draining = 3 [json_name = "draining"];</code>
+     * @return The draining.
+     */
+    @java.lang.Override
+    public boolean getDraining() {
+      return draining_;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+     * open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+     * the token.
+     * </pre>
+     *
+     * <code>bool draining = 3 [json_name = "draining"];</code>
+     * @param value The draining to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDraining(boolean value) {
+
+      draining_ = value;
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+     * open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+     * the token.
+     * </pre>
+     *
+     * <code>bool draining = 3 [json_name = "draining"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDraining() {
+      bitField0_ = (bitField0_ & ~0x00000004);
+      draining_ = false;
       onChanged();
       return this;
     }

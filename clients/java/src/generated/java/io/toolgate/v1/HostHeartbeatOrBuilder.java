@@ -46,4 +46,16 @@ public interface HostHeartbeatOrBuilder extends
    * @return The ignoredReports.
    */
   long getIgnoredReports();
+
+  /**
+   * <pre>
+   * The service is stopping. Sent once at the moment when it begins to, and true on every heartbeat from then on. What is
+   * open may still be reported on; when the stream ends (UNAVAILABLE), say hello to the next server, which does not know
+   * the token.
+   * </pre>
+   *
+   * <code>bool draining = 3 [json_name = "draining"];</code>
+   * @return The draining.
+   */
+  boolean getDraining();
 }

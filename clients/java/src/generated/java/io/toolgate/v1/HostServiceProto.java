@@ -254,20 +254,21 @@ public final class HostServiceProto extends com.google.protobuf.GeneratedFile {
       "ion_id\030\001 \001(\tR\014invocationId\"{\n\rHostAskRes" +
       "ult\022#\n\rinvocation_id\030\001 \001(\tR\014invocationId" +
       "\022\025\n\006ask_id\030\002 \001(\tR\005askId\022\030\n\007allowed\030\003 \001(\010" +
-      "R\007allowed\022\024\n\005error\030\004 \001(\tR\005error\"h\n\rHostH" +
-      "eartbeat\022.\n\004time\030\001 \001(\0132\032.google.protobuf" +
-      ".TimestampR\004time\022\'\n\017ignored_reports\030\002 \001(" +
-      "\003R\016ignoredReports2\222\002\n\013HostService\022E\n\004Hos" +
-      "t\022\030.toolgate.v1.HostRequest\032\031.toolgate.v" +
-      "1.HostResponse\"\004\270\327\030\004(\0010\001\022U\n\nServeTools\022\036" +
-      ".toolgate.v1.ServeToolsRequest\032\037.toolgat" +
-      "e.v1.ServeToolsResponse\"\004\270\327\030\0040\001\022e\n\020Repor" +
-      "tInvocation\022$.toolgate.v1.ReportInvocati" +
-      "onRequest\032%.toolgate.v1.ReportInvocation" +
-      "Response\"\004\270\327\030\004Bo\n\016io.toolgate.v1B\020HostSe" +
-      "rviceProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolg" +
-      "ate\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Toolg" +
-      "ate::V1b\006proto3"
+      "R\007allowed\022\024\n\005error\030\004 \001(\tR\005error\"\204\001\n\rHost" +
+      "Heartbeat\022.\n\004time\030\001 \001(\0132\032.google.protobu" +
+      "f.TimestampR\004time\022\'\n\017ignored_reports\030\002 \001" +
+      "(\003R\016ignoredReports\022\032\n\010draining\030\003 \001(\010R\010dr" +
+      "aining2\222\002\n\013HostService\022E\n\004Host\022\030.toolgat" +
+      "e.v1.HostRequest\032\031.toolgate.v1.HostRespo" +
+      "nse\"\004\270\327\030\004(\0010\001\022U\n\nServeTools\022\036.toolgate.v" +
+      "1.ServeToolsRequest\032\037.toolgate.v1.ServeT" +
+      "oolsResponse\"\004\270\327\030\0040\001\022e\n\020ReportInvocation" +
+      "\022$.toolgate.v1.ReportInvocationRequest\032%" +
+      ".toolgate.v1.ReportInvocationResponse\"\004\270" +
+      "\327\030\004Bo\n\016io.toolgate.v1B\020HostServiceProtoP" +
+      "\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027To" +
+      "olgate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006pr" +
+      "oto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -427,7 +428,7 @@ public final class HostServiceProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_HostHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_HostHeartbeat_descriptor,
-        new java.lang.String[] { "Time", "IgnoredReports", });
+        new java.lang.String[] { "Time", "IgnoredReports", "Draining", });
     descriptor.resolveAllFeaturesImmutable();
     com.google.protobuf.DurationProto.getDescriptor();
     com.google.protobuf.StructProto.getDescriptor();

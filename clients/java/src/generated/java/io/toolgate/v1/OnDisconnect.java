@@ -25,7 +25,8 @@ public enum OnDisconnect
   ON_DISCONNECT_UNSPECIFIED(0),
   /**
    * <pre>
-   * The call is cancelled. Streams of WatchCall do not count.
+   * The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+   * restart: that one is cancelled when neither they nor others have come back within a minute.
    * </pre>
    *
    * <code>ON_DISCONNECT_CANCEL = 1;</code>
@@ -61,7 +62,8 @@ public enum OnDisconnect
   public static final int ON_DISCONNECT_UNSPECIFIED_VALUE = 0;
   /**
    * <pre>
-   * The call is cancelled. Streams of WatchCall do not count.
+   * The call is cancelled. Streams of WatchCall do not count, but for a call that the service goes on with after a
+   * restart: that one is cancelled when neither they nor others have come back within a minute.
    * </pre>
    *
    * <code>ON_DISCONNECT_CANCEL = 1;</code>

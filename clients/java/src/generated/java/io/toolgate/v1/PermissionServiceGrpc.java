@@ -348,7 +348,7 @@ public final class PermissionServiceGrpc {
      * `reply_result`.
      * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
      * and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-     * again. UNAVAILABLE: the service is stopping.
+     * again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
      * </pre>
      */
     default io.grpc.stub.StreamObserver<io.toolgate.v1.ChannelRequest> channel(
@@ -489,7 +489,7 @@ public final class PermissionServiceGrpc {
      * `reply_result`.
      * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
      * and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-     * again. UNAVAILABLE: the service is stopping.
+     * again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
      * </pre>
      */
     public io.grpc.stub.StreamObserver<io.toolgate.v1.ChannelRequest> channel(
@@ -618,7 +618,7 @@ public final class PermissionServiceGrpc {
      * `reply_result`.
      * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
      * and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
-     * again. UNAVAILABLE: the service is stopping.
+     * again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
      * </pre>
      */
     @io.grpc.ExperimentalApi("https://github.com/grpc/grpc-java/issues/10918")

@@ -213,85 +213,86 @@ public final class PermissionServiceProto extends com.google.protobuf.GeneratedF
       "ptId\022\031\n\010reply_id\030\002 \001(\tR\007replyId\0220\n\006resul" +
       "t\030\003 \001(\0162\030.toolgate.v1.ReplyResultR\006resul" +
       "t\022+\n\006prompt\030\004 \001(\0132\023.toolgate.v1.PromptR\006" +
-      "prompt\022\030\n\007message\030\005 \001(\tR\007message\"B\n\020Chan" +
+      "prompt\022\030\n\007message\030\005 \001(\tR\007message\"^\n\020Chan" +
       "nelHeartbeat\022.\n\004time\030\001 \001(\0132\032.google.prot" +
-      "obuf.TimestampR\004time\"H\n\023WatchPromptsRequ" +
-      "est\0221\n\006filter\030\001 \001(\0132\031.toolgate.v1.Prompt" +
-      "FilterR\006filter\"\241\003\n\024WatchPromptsResponse\022" +
-      "4\n\006opened\030\001 \001(\0132\032.toolgate.v1.ChannelOpe" +
-      "nedH\000R\006opened\022=\n\014prompt_added\030\002 \001(\0132\030.to" +
-      "olgate.v1.PromptAddedH\000R\013promptAdded\022=\n\014" +
-      "snapshot_end\030\003 \001(\0132\030.toolgate.v1.Snapsho" +
-      "tEndH\000R\013snapshotEnd\022F\n\017prompt_resolved\030\004" +
-      " \001(\0132\033.toolgate.v1.PromptResolvedH\000R\016pro" +
-      "mptResolved\022=\n\theartbeat\030\005 \001(\0132\035.toolgat" +
-      "e.v1.ChannelHeartbeatH\000R\theartbeat\022C\n\016pr" +
-      "ompt_updated\030\006 \001(\0132\032.toolgate.v1.PromptU" +
-      "pdatedH\000R\rpromptUpdatedB\t\n\007message\"\316\001\n\022L" +
-      "istPromptsRequest\0221\n\006filter\030\001 \001(\0132\031.tool" +
-      "gate.v1.PromptFilterR\006filter\0220\n\006states\030\002" +
-      " \003(\0162\030.toolgate.v1.PromptStateR\006states\022\027" +
-      "\n\007call_id\030\003 \001(\tR\006callId\022\033\n\tpage_size\030\004 \001" +
-      "(\005R\010pageSize\022\035\n\npage_token\030\005 \001(\tR\tpageTo" +
-      "ken\"l\n\023ListPromptsResponse\022-\n\007prompts\030\001 " +
-      "\003(\0132\023.toolgate.v1.PromptR\007prompts\022&\n\017nex" +
-      "t_page_token\030\002 \001(\tR\rnextPageToken\"/\n\020Get" +
-      "PromptRequest\022\033\n\tprompt_id\030\001 \001(\tR\010prompt" +
-      "Id\"@\n\021GetPromptResponse\022+\n\006prompt\030\001 \001(\0132" +
-      "\023.toolgate.v1.PromptR\006prompt\"X\n\022ReplyPro" +
-      "mptRequest\022.\n\005reply\030\001 \001(\0132\030.toolgate.v1." +
-      "PromptReplyR\005reply\022\022\n\004name\030\002 \001(\tR\004name\"t" +
-      "\n\023ReplyPromptResponse\0220\n\006result\030\001 \001(\0162\030." +
-      "toolgate.v1.ReplyResultR\006result\022+\n\006promp" +
-      "t\030\002 \001(\0132\023.toolgate.v1.PromptR\006prompt\"1\n\021" +
-      "ListGrantsRequest\022\034\n\tworkspace\030\001 \001(\tR\two" +
-      "rkspace\"@\n\022ListGrantsResponse\022*\n\006grants\030" +
-      "\001 \003(\0132\022.toolgate.v1.GrantR\006grants\"/\n\022Rev" +
-      "okeGrantRequest\022\031\n\010grant_id\030\001 \001(\tR\007grant" +
-      "Id\"?\n\023RevokeGrantResponse\022(\n\005grant\030\001 \001(\013" +
-      "2\022.toolgate.v1.GrantR\005grant\"\213\001\n\031Evaluate" +
-      "PermissionRequest\022\034\n\tworkspace\030\001 \001(\tR\two" +
-      "rkspace\022\024\n\005agent\030\002 \001(\tR\005agent\022\036\n\npermiss" +
-      "ion\030\003 \001(\tR\npermission\022\032\n\010patterns\030\004 \003(\tR" +
-      "\010patterns\"\214\001\n\032EvaluatePermissionResponse" +
-      "\0225\n\006action\030\001 \001(\0162\035.toolgate.v1.Permissio" +
-      "nActionR\006action\0227\n\010verdicts\030\002 \003(\0132\033.tool" +
-      "gate.v1.PatternVerdictR\010verdicts\"\255\001\n\016Pat" +
-      "ternVerdict\022\030\n\007pattern\030\001 \001(\tR\007pattern\0225\n" +
-      "\006action\030\002 \001(\0162\035.toolgate.v1.PermissionAc" +
-      "tionR\006action\022/\n\004rule\030\003 \001(\0132\033.toolgate.v1" +
-      ".PermissionRuleR\004rule\022\031\n\010grant_id\030\004 \001(\tR" +
-      "\007grantId*\337\002\n\013ReplyResult\022\034\n\030REPLY_RESULT" +
-      "_UNSPECIFIED\020\000\022\031\n\025REPLY_RESULT_ACCEPTED\020" +
-      "\001\022!\n\035REPLY_RESULT_ALREADY_RESOLVED\020\002\022\032\n\026" +
-      "REPLY_RESULT_NOT_FOUND\020\003\022\030\n\024REPLY_RESULT" +
-      "_EXPIRED\020\004\022\032\n\026REPLY_RESULT_WITHDRAWN\020\005\022 " +
-      "\n\034REPLY_RESULT_DIGEST_MISMATCH\020\006\022\030\n\024REPL" +
-      "Y_RESULT_INVALID\020\007\022\037\n\033REPLY_RESULT_OTHER" +
-      "_INSTANCE\020\010\022\034\n\030REPLY_RESULT_NOT_ALLOWED\020" +
-      "\t\022\'\n#REPLY_RESULT_SECOND_APPROVAL_NEEDED" +
-      "\020\n2\334\005\n\021PermissionService\022N\n\007Channel\022\033.to" +
-      "olgate.v1.ChannelRequest\032\034.toolgate.v1.C" +
-      "hannelResponse\"\004\270\327\030\003(\0010\001\022[\n\014WatchPrompts" +
-      "\022 .toolgate.v1.WatchPromptsRequest\032!.too" +
-      "lgate.v1.WatchPromptsResponse\"\004\270\327\030\0020\001\022V\n" +
-      "\013ListPrompts\022\037.toolgate.v1.ListPromptsRe" +
-      "quest\032 .toolgate.v1.ListPromptsResponse\"" +
-      "\004\270\327\030\002\022P\n\tGetPrompt\022\035.toolgate.v1.GetProm" +
-      "ptRequest\032\036.toolgate.v1.GetPromptRespons" +
-      "e\"\004\270\327\030\002\022V\n\013ReplyPrompt\022\037.toolgate.v1.Rep" +
-      "lyPromptRequest\032 .toolgate.v1.ReplyPromp" +
-      "tResponse\"\004\270\327\030\003\022S\n\nListGrants\022\036.toolgate" +
-      ".v1.ListGrantsRequest\032\037.toolgate.v1.List" +
-      "GrantsResponse\"\004\270\327\030\002\022V\n\013RevokeGrant\022\037.to" +
-      "olgate.v1.RevokeGrantRequest\032 .toolgate." +
-      "v1.RevokeGrantResponse\"\004\270\327\030\003\022k\n\022Evaluate" +
-      "Permission\022&.toolgate.v1.EvaluatePermiss" +
-      "ionRequest\032\'.toolgate.v1.EvaluatePermiss" +
-      "ionResponse\"\004\270\327\030\002Bu\n\016io.toolgate.v1B\026Per" +
-      "missionServiceProtoP\001\242\002\003TXX\252\002\013Toolgate.V" +
-      "1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetadat" +
-      "a\352\002\014Toolgate::V1b\006proto3"
+      "obuf.TimestampR\004time\022\032\n\010draining\030\002 \001(\010R\010" +
+      "draining\"H\n\023WatchPromptsRequest\0221\n\006filte" +
+      "r\030\001 \001(\0132\031.toolgate.v1.PromptFilterR\006filt" +
+      "er\"\241\003\n\024WatchPromptsResponse\0224\n\006opened\030\001 " +
+      "\001(\0132\032.toolgate.v1.ChannelOpenedH\000R\006opene" +
+      "d\022=\n\014prompt_added\030\002 \001(\0132\030.toolgate.v1.Pr" +
+      "omptAddedH\000R\013promptAdded\022=\n\014snapshot_end" +
+      "\030\003 \001(\0132\030.toolgate.v1.SnapshotEndH\000R\013snap" +
+      "shotEnd\022F\n\017prompt_resolved\030\004 \001(\0132\033.toolg" +
+      "ate.v1.PromptResolvedH\000R\016promptResolved\022" +
+      "=\n\theartbeat\030\005 \001(\0132\035.toolgate.v1.Channel" +
+      "HeartbeatH\000R\theartbeat\022C\n\016prompt_updated" +
+      "\030\006 \001(\0132\032.toolgate.v1.PromptUpdatedH\000R\rpr" +
+      "omptUpdatedB\t\n\007message\"\316\001\n\022ListPromptsRe" +
+      "quest\0221\n\006filter\030\001 \001(\0132\031.toolgate.v1.Prom" +
+      "ptFilterR\006filter\0220\n\006states\030\002 \003(\0162\030.toolg" +
+      "ate.v1.PromptStateR\006states\022\027\n\007call_id\030\003 " +
+      "\001(\tR\006callId\022\033\n\tpage_size\030\004 \001(\005R\010pageSize" +
+      "\022\035\n\npage_token\030\005 \001(\tR\tpageToken\"l\n\023ListP" +
+      "romptsResponse\022-\n\007prompts\030\001 \003(\0132\023.toolga" +
+      "te.v1.PromptR\007prompts\022&\n\017next_page_token" +
+      "\030\002 \001(\tR\rnextPageToken\"/\n\020GetPromptReques" +
+      "t\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\"@\n\021GetPro" +
+      "mptResponse\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v" +
+      "1.PromptR\006prompt\"X\n\022ReplyPromptRequest\022." +
+      "\n\005reply\030\001 \001(\0132\030.toolgate.v1.PromptReplyR" +
+      "\005reply\022\022\n\004name\030\002 \001(\tR\004name\"t\n\023ReplyPromp" +
+      "tResponse\0220\n\006result\030\001 \001(\0162\030.toolgate.v1." +
+      "ReplyResultR\006result\022+\n\006prompt\030\002 \001(\0132\023.to" +
+      "olgate.v1.PromptR\006prompt\"1\n\021ListGrantsRe" +
+      "quest\022\034\n\tworkspace\030\001 \001(\tR\tworkspace\"@\n\022L" +
+      "istGrantsResponse\022*\n\006grants\030\001 \003(\0132\022.tool" +
+      "gate.v1.GrantR\006grants\"/\n\022RevokeGrantRequ" +
+      "est\022\031\n\010grant_id\030\001 \001(\tR\007grantId\"?\n\023Revoke" +
+      "GrantResponse\022(\n\005grant\030\001 \001(\0132\022.toolgate." +
+      "v1.GrantR\005grant\"\213\001\n\031EvaluatePermissionRe" +
+      "quest\022\034\n\tworkspace\030\001 \001(\tR\tworkspace\022\024\n\005a" +
+      "gent\030\002 \001(\tR\005agent\022\036\n\npermission\030\003 \001(\tR\np" +
+      "ermission\022\032\n\010patterns\030\004 \003(\tR\010patterns\"\214\001" +
+      "\n\032EvaluatePermissionResponse\0225\n\006action\030\001" +
+      " \001(\0162\035.toolgate.v1.PermissionActionR\006act" +
+      "ion\0227\n\010verdicts\030\002 \003(\0132\033.toolgate.v1.Patt" +
+      "ernVerdictR\010verdicts\"\255\001\n\016PatternVerdict\022" +
+      "\030\n\007pattern\030\001 \001(\tR\007pattern\0225\n\006action\030\002 \001(" +
+      "\0162\035.toolgate.v1.PermissionActionR\006action" +
+      "\022/\n\004rule\030\003 \001(\0132\033.toolgate.v1.PermissionR" +
+      "uleR\004rule\022\031\n\010grant_id\030\004 \001(\tR\007grantId*\337\002\n" +
+      "\013ReplyResult\022\034\n\030REPLY_RESULT_UNSPECIFIED" +
+      "\020\000\022\031\n\025REPLY_RESULT_ACCEPTED\020\001\022!\n\035REPLY_R" +
+      "ESULT_ALREADY_RESOLVED\020\002\022\032\n\026REPLY_RESULT" +
+      "_NOT_FOUND\020\003\022\030\n\024REPLY_RESULT_EXPIRED\020\004\022\032" +
+      "\n\026REPLY_RESULT_WITHDRAWN\020\005\022 \n\034REPLY_RESU" +
+      "LT_DIGEST_MISMATCH\020\006\022\030\n\024REPLY_RESULT_INV" +
+      "ALID\020\007\022\037\n\033REPLY_RESULT_OTHER_INSTANCE\020\010\022" +
+      "\034\n\030REPLY_RESULT_NOT_ALLOWED\020\t\022\'\n#REPLY_R" +
+      "ESULT_SECOND_APPROVAL_NEEDED\020\n2\334\005\n\021Permi" +
+      "ssionService\022N\n\007Channel\022\033.toolgate.v1.Ch" +
+      "annelRequest\032\034.toolgate.v1.ChannelRespon" +
+      "se\"\004\270\327\030\003(\0010\001\022[\n\014WatchPrompts\022 .toolgate." +
+      "v1.WatchPromptsRequest\032!.toolgate.v1.Wat" +
+      "chPromptsResponse\"\004\270\327\030\0020\001\022V\n\013ListPrompts" +
+      "\022\037.toolgate.v1.ListPromptsRequest\032 .tool" +
+      "gate.v1.ListPromptsResponse\"\004\270\327\030\002\022P\n\tGet" +
+      "Prompt\022\035.toolgate.v1.GetPromptRequest\032\036." +
+      "toolgate.v1.GetPromptResponse\"\004\270\327\030\002\022V\n\013R" +
+      "eplyPrompt\022\037.toolgate.v1.ReplyPromptRequ" +
+      "est\032 .toolgate.v1.ReplyPromptResponse\"\004\270" +
+      "\327\030\003\022S\n\nListGrants\022\036.toolgate.v1.ListGran" +
+      "tsRequest\032\037.toolgate.v1.ListGrantsRespon" +
+      "se\"\004\270\327\030\002\022V\n\013RevokeGrant\022\037.toolgate.v1.Re" +
+      "vokeGrantRequest\032 .toolgate.v1.RevokeGra" +
+      "ntResponse\"\004\270\327\030\003\022k\n\022EvaluatePermission\022&" +
+      ".toolgate.v1.EvaluatePermissionRequest\032\'" +
+      ".toolgate.v1.EvaluatePermissionResponse\"" +
+      "\004\270\327\030\002Bu\n\016io.toolgate.v1B\026PermissionServi" +
+      "ceProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate" +
+      "\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Toolgate" +
+      "::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -371,7 +372,7 @@ public final class PermissionServiceProto extends com.google.protobuf.GeneratedF
     internal_static_toolgate_v1_ChannelHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_ChannelHeartbeat_descriptor,
-        new java.lang.String[] { "Time", });
+        new java.lang.String[] { "Time", "Draining", });
     internal_static_toolgate_v1_WatchPromptsRequest_descriptor =
       getDescriptor().getMessageType(12);
     internal_static_toolgate_v1_WatchPromptsRequest_fieldAccessorTable = new

@@ -186,17 +186,18 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
       " \001(\0162\030.toolgate.v1.PromptStateR\005state\"P\n" +
       "\014TodosUpdated\022\'\n\005todos\030\001 \003(\0132\021.toolgate." +
       "v1.TodoR\005todos\022\027\n\007call_id\030\002 \001(\tR\006callId\"" +
-      "\016\n\014SessionEnded\"\020\n\016EventHeartbeat2\224\002\n\016Se" +
-      "ssionService\022S\n\nGetSession\022\036.toolgate.v1" +
-      ".GetSessionRequest\032\037.toolgate.v1.GetSess" +
-      "ionResponse\"\004\270\327\030\002\022S\n\nEndSession\022\036.toolga" +
-      "te.v1.EndSessionRequest\032\037.toolgate.v1.En" +
-      "dSessionResponse\"\004\270\327\030\001\022X\n\013WatchEvents\022\037." +
-      "toolgate.v1.WatchEventsRequest\032 .toolgat" +
-      "e.v1.WatchEventsResponse\"\004\270\327\030\0020\001Br\n\016io.t" +
-      "oolgate.v1B\023SessionServiceProtoP\001\242\002\003TXX\252" +
-      "\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V" +
-      "1\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
+      "\016\n\014SessionEnded\",\n\016EventHeartbeat\022\032\n\010dra" +
+      "ining\030\001 \001(\010R\010draining2\224\002\n\016SessionService" +
+      "\022S\n\nGetSession\022\036.toolgate.v1.GetSessionR" +
+      "equest\032\037.toolgate.v1.GetSessionResponse\"" +
+      "\004\270\327\030\002\022S\n\nEndSession\022\036.toolgate.v1.EndSes" +
+      "sionRequest\032\037.toolgate.v1.EndSessionResp" +
+      "onse\"\004\270\327\030\001\022X\n\013WatchEvents\022\037.toolgate.v1." +
+      "WatchEventsRequest\032 .toolgate.v1.WatchEv" +
+      "entsResponse\"\004\270\327\030\0020\001Br\n\016io.toolgate.v1B\023" +
+      "SessionServiceProtoP\001\242\002\003TXX\252\002\013Toolgate.V" +
+      "1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetadat" +
+      "a\352\002\014Toolgate::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -314,7 +315,7 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
     internal_static_toolgate_v1_EventHeartbeat_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_EventHeartbeat_descriptor,
-        new java.lang.String[] { });
+        new java.lang.String[] { "Draining", });
     descriptor.resolveAllFeaturesImmutable();
     com.google.protobuf.StructProto.getDescriptor();
     com.google.protobuf.TimestampProto.getDescriptor();

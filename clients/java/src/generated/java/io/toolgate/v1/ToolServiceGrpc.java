@@ -8,7 +8,9 @@ import static io.grpc.MethodDescriptor.generateFullMethodName;
  * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
  * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
  * permission, a failed edit or an unknown tool is a result that the model must read.
- * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+ * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+ * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+ * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
  * </pre>
  */
 @io.grpc.stub.annotations.GrpcGenerated
@@ -363,7 +365,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public interface AsyncService {
@@ -415,7 +419,7 @@ public final class ToolServiceGrpc {
      * Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
      * terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
      * NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-     * May be retried.
+     * UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
      * </pre>
      */
     default void watchCall(io.toolgate.v1.WatchCallRequest request,
@@ -449,7 +453,8 @@ public final class ToolServiceGrpc {
      * <pre>
      * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
      * was, but what it left running in the background is ended.
-     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+     * stopping and has left the call to its next run. May be retried.
      * </pre>
      */
     default void cancelCall(io.toolgate.v1.CancelCallRequest request,
@@ -507,7 +512,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public static abstract class ToolServiceImplBase
@@ -525,7 +532,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public static final class ToolServiceStub
@@ -591,7 +600,7 @@ public final class ToolServiceGrpc {
      * Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
      * terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
      * NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-     * May be retried.
+     * UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
      * </pre>
      */
     public void watchCall(io.toolgate.v1.WatchCallRequest request,
@@ -628,7 +637,8 @@ public final class ToolServiceGrpc {
      * <pre>
      * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
      * was, but what it left running in the background is ended.
-     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+     * stopping and has left the call to its next run. May be retried.
      * </pre>
      */
     public void cancelCall(io.toolgate.v1.CancelCallRequest request,
@@ -689,7 +699,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public static final class ToolServiceBlockingV2Stub
@@ -754,7 +766,7 @@ public final class ToolServiceGrpc {
      * Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
      * terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
      * NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-     * May be retried.
+     * UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
      * </pre>
      */
     @io.grpc.ExperimentalApi("https://github.com/grpc/grpc-java/issues/10918")
@@ -790,7 +802,8 @@ public final class ToolServiceGrpc {
      * <pre>
      * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
      * was, but what it left running in the background is ended.
-     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+     * stopping and has left the call to its next run. May be retried.
      * </pre>
      */
     public io.toolgate.v1.CancelCallResponse cancelCall(io.toolgate.v1.CancelCallRequest request) throws io.grpc.StatusException {
@@ -850,7 +863,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public static final class ToolServiceBlockingStub
@@ -914,7 +929,7 @@ public final class ToolServiceGrpc {
      * Watches a call, running or ended, from any event on. Watching never touches the call. The stream ends with the
      * terminal event; one that begins after it has what was added since (CallMetadata), and ends there.
      * NOT_FOUND: unknown call. INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one.
-     * May be retried.
+     * UNAVAILABLE: the service is stopping, and the call goes on in its next run. May be retried.
      * </pre>
      */
     public java.util.Iterator<io.toolgate.v1.WatchCallResponse> watchCall(
@@ -949,7 +964,8 @@ public final class ToolServiceGrpc {
      * <pre>
      * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
      * was, but what it left running in the background is ended.
-     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+     * stopping and has left the call to its next run. May be retried.
      * </pre>
      */
     public io.toolgate.v1.CancelCallResponse cancelCall(io.toolgate.v1.CancelCallRequest request) {
@@ -1008,7 +1024,9 @@ public final class ToolServiceGrpc {
    * Two layers of errors are never mixed. A gRPC status, with `google.rpc` details (ErrorInfo of domain `toolgate`), says
    * that the RPC failed or that the call was never admitted. Once a call exists, its end is a terminal event: a denied
    * permission, a failed edit or an unknown tool is a result that the model must read.
-   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen.
+   * A stream without a terminal event is incomplete: watch again, after the last sequence number seen. When the service begins
+   * to stop, every stream is told by a heartbeat (`draining`); a call that waits for a person is left to the next run of the
+   * service, and its streams end with UNAVAILABLE, reason DRAINING, wherever they stand.
    * </pre>
    */
   public static final class ToolServiceFutureStub
@@ -1077,7 +1095,8 @@ public final class ToolServiceGrpc {
      * <pre>
      * Asks a call to stop and returns once it has ended. Its programs are gone then. A call that had ended stays as it
      * was, but what it left running in the background is ended.
-     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. May be retried.
+     * NOT_FOUND: unknown call. FAILED_PRECONDITION: another instance of the service runs it. UNAVAILABLE: the service is
+     * stopping and has left the call to its next run. May be retried.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.toolgate.v1.CancelCallResponse> cancelCall(

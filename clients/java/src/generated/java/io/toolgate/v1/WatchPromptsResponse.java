@@ -277,7 +277,7 @@ private static final long serialVersionUID = 0L;
   public static final int HEARTBEAT_FIELD_NUMBER = 5;
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -289,7 +289,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -304,7 +304,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1579,7 +1579,7 @@ private static final long serialVersionUID = 0L;
         io.toolgate.v1.ChannelHeartbeat, io.toolgate.v1.ChannelHeartbeat.Builder, io.toolgate.v1.ChannelHeartbeatOrBuilder> heartbeatBuilder_;
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1591,7 +1591,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1613,7 +1613,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1631,7 +1631,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1649,7 +1649,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1676,7 +1676,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1699,7 +1699,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1709,7 +1709,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -1727,7 +1727,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Nothing happened for 15 seconds.
+     * Nothing happened for 15 seconds, or the service begins to stop.
      * </pre>
      *
      * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>

@@ -120,7 +120,7 @@ public interface WatchPromptsResponseOrBuilder extends
 
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -129,7 +129,7 @@ public interface WatchPromptsResponseOrBuilder extends
   boolean hasHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
@@ -138,7 +138,7 @@ public interface WatchPromptsResponseOrBuilder extends
   io.toolgate.v1.ChannelHeartbeat getHeartbeat();
   /**
    * <pre>
-   * Nothing happened for 15 seconds.
+   * Nothing happened for 15 seconds, or the service begins to stop.
    * </pre>
    *
    * <code>.toolgate.v1.ChannelHeartbeat heartbeat = 5 [json_name = "heartbeat"];</code>
