@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
-use toolgate::grpc::MAX_MESSAGE_BYTES;
+use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
 use toolgate::grpc::proto::session_service_client::SessionServiceClient;
 use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
 use toolgate::grpc::proto::{EndSessionRequest, ExecuteToolRequest, OnDisconnect};
@@ -184,7 +184,7 @@ async fn start(service: &Service, calls: usize, stage: &Arc<Stage>) -> Result<Wa
 }
 
 fn narrow(channel: Channel) -> ToolServiceClient<Channel> {
-    ToolServiceClient::new(channel).max_decoding_message_size(2 * MAX_MESSAGE_BYTES)
+    ToolServiceClient::new(channel).max_decoding_message_size(2 * DEFAULT_MESSAGE_BYTES)
 }
 
 async fn start_group(
