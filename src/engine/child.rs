@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::admit::{Admitted, Maker};
 use super::live::{LiveCall, Progress, lock};
 use super::run::Work;
-use super::{AdmitError, Engine};
+use super::{AdmitError, Engine, STOP_GRACE};
 use crate::call::{
     CallId, CallRecord, CallState, EndReason, Ending, JsonMap, OnDisconnect, Origin, Outcome, RawInput, ToolCall,
 };
@@ -143,9 +143,45 @@ impl Handle {
             }
         }
         self.cancel();
+        let _below = StoppingBelow::of(&self.parent);
         let _ = progress.wait_for(|progress| progress.ended).await;
         Err(ToolError::Cancelled)
     }
+}
+
+/// A call that another one has stopped and waits for, while this lives.
+struct StoppingBelow<'a>(&'a LiveCall);
+
+impl<'a> StoppingBelow<'a> {
+    fn of(parent: &'a LiveCall) -> Self {
+        parent.stopping_below.send_modify(|count| *count += 1);
+        Self(parent)
+    }
+}
+
+impl Drop for StoppingBelow<'_> {
+    fn drop(&mut self) {
+        self.0.stopping_below.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Returns when the tool of a call that is stopped has had its grace. It begins when the calls have ended that it waits
+/// for: each of them has a grace of its own, and whoever is told of this one's end may count on theirs.
+pub(super) async fn grace_is_over(call: &LiveCall) {
+    let mut below = call.stopping_below.subscribe();
+    let most = STOP_GRACE * u32::try_from(MAX_DEPTH).unwrap_or(u32::MAX);
+    let has_passed = async {
+        loop {
+            // The sender lives in the call.
+            let _ = below.wait_for(|count| *count == 0).await;
+            tokio::select! {
+                () = tokio::time::sleep(STOP_GRACE) => return,
+                _ = below.wait_for(|count| *count > 0) => {}
+            }
+        }
+    };
+    // Over or not: a tool that goes on to make calls is not waited for either.
+    let _ = tokio::time::timeout(most, has_passed).await;
 }
 
 #[async_trait]

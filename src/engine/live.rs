@@ -89,6 +89,8 @@ pub(crate) struct LiveCall {
     pub(super) stand: Stand,
     /// No calls may be made on behalf of this one any more.
     childless: AtomicBool,
+    /// Calls that it made, has stopped, and waits for.
+    pub(super) stopping_below: watch::Sender<usize>,
     /// Streams of ExecuteTool and RunTool that are attached.
     owners: AtomicUsize,
 }
@@ -115,6 +117,7 @@ impl LiveCall {
             announced: AtomicU64::new(0),
             stand: Stand::default(),
             childless: AtomicBool::new(false),
+            stopping_below: watch::Sender::new(0),
             owners: AtomicUsize::new(0),
         }
     }

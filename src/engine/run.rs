@@ -17,7 +17,7 @@ use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, Place, STOP_GRACE, edit, input, lineage, measure};
+use super::{Engine, Place, child, edit, input, lineage, measure};
 use crate::call::{
     Ask, CallEvent, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp, ToolOutput,
     json_map,
@@ -266,9 +266,10 @@ impl Run {
             () = self.live.stopping().cancelled() => {}
             () = out_of_time => self.live.stop(EndReason::TimedOut),
         }
-        match tokio::time::timeout(STOP_GRACE, tool).await {
-            Ok(returned) => caught(returned),
-            Err(_) => Returned::Dropped,
+        tokio::select! {
+            biased;
+            returned = tool => caught(returned),
+            () = child::grace_is_over(&self.live) => Returned::Dropped,
         }
     }
 
