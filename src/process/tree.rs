@@ -78,6 +78,11 @@ pub(super) fn command_of(pid: Pid, most: usize) -> Option<String> {
     if !shown.is_empty() {
         return Some(shown.to_owned());
     }
+    // One that ends has lost its memory before it counts as dead.
+    let memory = fs::read_to_string(format!("{folder}/statm")).ok()?;
+    if memory.starts_with("0 ") {
+        return None;
+    }
     // One that has emptied its arguments still has a name.
     let name = fs::read_to_string(format!("{folder}/comm")).ok()?;
     Some(format!("[{}]", name.trim()))
