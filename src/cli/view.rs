@@ -117,7 +117,7 @@ impl CallView {
             Some(Event::Pending(pending)) => {
                 self.tool.clone_from(&pending.tool);
                 if let Some(queued) = &pending.queued {
-                    self.status("waits for its turn", &queued.limit);
+                    self.status(&format!("({})", queued.limit), "waits for its turn");
                 }
             }
             Some(Event::Running(running)) => self.running(running),
