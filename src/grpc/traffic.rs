@@ -5,19 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
-use http_body::{Frame, SizeHint};
 use tonic::Status;
-use tonic::body::Body;
 use tonic::codegen::http::{Method, Request};
 
 use super::{mcp, measure, proto, status};
@@ -202,29 +197,6 @@ impl Drop for Stream {
                 open.by_principal.remove(&self.principal);
             }
         }
-    }
-}
-
-/// The body of a stream that counts as long as this is kept.
-pub(super) struct Counted {
-    pub(super) body: Body,
-    pub(super) _stream: Stream,
-}
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

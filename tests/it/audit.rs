@@ -238,13 +238,7 @@ pub(crate) async fn agrees(server: &Server) -> usize {
             .into(),
             ..Default::default()
         };
-        let list = server
-            .permissions()
-            .list_prompts(request)
-            .await
-            .unwrap()
-            .into_inner()
-            .prompts;
+        let list = server.prompts(request).await;
         prompts.extend(list.into_iter().map(|prompt| (prompt.prompt_id.clone(), prompt)));
     }
     let export = export(server).await;
@@ -307,13 +301,7 @@ pub(crate) async fn agrees(server: &Server) -> usize {
 
 async fn answer_some(server: &Server, random: &mut Random) {
     let open = ListPromptsRequest::default();
-    let prompts = server
-        .permissions()
-        .list_prompts(open)
-        .await
-        .unwrap()
-        .into_inner()
-        .prompts;
+    let prompts = server.prompts(open).await;
     for prompt in prompts {
         let decision = *random.pick(&[PromptDecision::Once, PromptDecision::Reject]);
         let request = ReplyPromptRequest {

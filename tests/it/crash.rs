@@ -87,13 +87,7 @@ async fn check(server: &Server, id: &str, seen: &[CallEvent]) {
             prompts.into_inner().prompts.len() == 1
         })
         .await;
-        let prompts = server
-            .permissions()
-            .list_prompts(list)
-            .await
-            .unwrap()
-            .into_inner()
-            .prompts;
+        let prompts = server.prompts(list).await;
         let asked: Vec<&str> = seen
             .iter()
             .filter_map(|event| match &event.event {

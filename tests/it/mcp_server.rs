@@ -221,13 +221,7 @@ fn a_stop_answers_who_waits_and_leaves_nothing_that_nobody_could_come_back_to() 
         let call = server.get(&calls[0].call_id).await;
         assert_eq!(failed(&call).reason(), FailureReason::Drained);
         let list = ListPromptsRequest::default();
-        let prompts = server
-            .permissions()
-            .list_prompts(list)
-            .await
-            .unwrap()
-            .into_inner()
-            .prompts;
+        let prompts = server.prompts(list).await;
         assert_eq!(prompts, []);
         assert!(!server.work().join("ran").exists());
     });

@@ -281,13 +281,7 @@ fn one_decision_each_in_a_crowd() {
                 states: vec![PromptState::Resolved.into()],
                 ..Default::default()
             };
-            let prompts = server
-                .permissions()
-                .list_prompts(list)
-                .await
-                .unwrap()
-                .into_inner()
-                .prompts;
+            let prompts = server.prompts(list).await;
             assert_eq!(prompts.len(), 1, "{call} ran unapproved");
         }
         drop(learned);

@@ -312,17 +312,7 @@ fn a_cancelled_search_ends_at_once() {
         let searching = kept("c", request("codesearch", json!({"query": "q"})));
         let stream = server.tools().execute_tool(searching).await.unwrap().into_inner();
         eventually("the service is asked", async || exa.asked().len() == 1).await;
-        let cancel = CancelCallRequest {
-            call_id: "c".to_owned(),
-        };
-        let call = server
-            .tools()
-            .cancel_call(cancel)
-            .await
-            .unwrap()
-            .into_inner()
-            .call
-            .unwrap();
+        let call = server.cancel("c").await;
         assert_eq!(failed(&call).reason(), FailureReason::Cancelled);
         let _permit = timeout(Duration::from_secs(20), closed.acquire())
             .await

@@ -302,6 +302,18 @@ impl Server {
         call.unwrap()
     }
 
+    /// Stops a call, and returns it once it has ended.
+    pub(crate) async fn cancel(&self, id: &str) -> Call {
+        let request = CancelCallRequest { call_id: id.to_owned() };
+        let call = self.tools().cancel_call(request).await.unwrap().into_inner().call;
+        call.unwrap()
+    }
+
+    pub(crate) async fn prompts(&self, which: ListPromptsRequest) -> Vec<Prompt> {
+        let listed = self.permissions().list_prompts(which).await.unwrap();
+        listed.into_inner().prompts
+    }
+
     /// Watches a call from its first event to its end.
     pub(crate) async fn watch(&self, id: &str, after: i64) -> Result<Vec<CallEvent>, Status> {
         let request = watch_request(id, after, OutputMode::Full);

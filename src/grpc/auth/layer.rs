@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
@@ -18,7 +19,7 @@ use tower::{Layer, Service};
 
 use super::Authenticator;
 use super::caller::Caller;
-use crate::grpc::traffic::{Counted, Stream, Traffic};
+use crate::grpc::traffic::{Stream, Traffic};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -123,7 +124,13 @@ async fn counted(
     let response = response.await?;
     Ok(match stream {
         None => response,
-        Some(stream) => response.map(|body| Body::new(Counted { body, _stream: stream })),
+        Some(stream) => response.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                // Open until the body is dropped.
+                let _open = &stream;
+                frame
+            }))
+        }),
     })
 }
 

@@ -25,17 +25,7 @@ fn who_waits_can_be_cancelled_and_leaves_no_trace() {
         .await;
         assert_eq!(queued_calls(&server).await, 3);
 
-        let cancel = CancelCallRequest {
-            call_id: "cancelled".to_owned(),
-        };
-        let call = server
-            .tools()
-            .cancel_call(cancel)
-            .await
-            .unwrap()
-            .into_inner()
-            .call
-            .unwrap();
+        let call = server.cancel("cancelled").await;
         never_started(&call, FailureReason::Cancelled);
         let session = EndSessionRequest {
             session_id: "of-a-session".to_owned(),
