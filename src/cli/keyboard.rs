@@ -1,7 +1,8 @@
 //! Keys and lines from the controlling terminal, whatever standard input is.
 //!
 //! *Invariant:* the terminal is in its old mode whenever nobody waits for a key; dropping the future that waits ends
-//! the wait. What was typed before the question is thrown away, so that it cannot answer it.
+//! the wait. One wait begins when the one before it has put the terminal back, so that neither undoes the other's mode.
+//! What was typed before the question is thrown away, so that it cannot answer it.
 
 #![allow(clippy::disallowed_methods)] // opens the terminal
 
@@ -11,11 +12,14 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use tokio::sync::Mutex;
 
 /// The terminal's keyboard.
 #[derive(Clone, Debug)]
 pub(super) struct Keyboard {
     tty: Arc<File>,
+    /// Held by the thread that waits, which may outlive the future that it waits for.
+    turn: Arc<Mutex<()>>,
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +35,10 @@ impl Keyboard {
             return None;
         }
         let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        Some(Self { tty: Arc::new(tty) })
+        Some(Self {
+            tty: Arc::new(tty),
+            turn: Arc::default(),
+        })
     }
 
     /// Waits for one key; keys that are not one printable ASCII letter come as NUL.
@@ -50,12 +57,15 @@ impl Keyboard {
     }
 
     async fn read(&self, unit: Unit) -> io::Result<Vec<u8>> {
+        let turn = Arc::clone(&self.turn).lock_owned().await;
         // The writing end lives in this future: when it is dropped, the thread below sees the end and leaves.
         let (stop, _alive) = io::pipe()?;
         let tty = Arc::clone(&self.tty);
-        tokio::task::spawn_blocking(move || read_until_stopped(&tty, &stop, unit))
-            .await
-            .map_err(io::Error::other)?
+        let wait = move || {
+            let _turn = turn;
+            read_until_stopped(&tty, &stop, unit)
+        };
+        tokio::task::spawn_blocking(wait).await.map_err(io::Error::other)?
     }
 }
 

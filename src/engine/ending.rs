@@ -21,6 +21,9 @@ use crate::tool::{HookPoint, ToolError};
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
 
+/// What it tells when its turn had not come.
+const NOT_DONE: &str = "; it was still waiting for its turn, and nothing was done";
+
 /// What it tells of a question that ends with the service.
 const NOT_KEPT: &str =
     ", and this call cannot go on waiting for an answer when the service is back; call it again then";
@@ -78,7 +81,7 @@ impl Run {
             Returned::DoomLoop(refusal) => failed(self.explain_loop(refusal), metadata),
             Returned::NotStarted => {
                 metadata.insert("started".to_owned(), json!(false));
-                failed(self.not_started(), metadata)
+                failed(self.stopped_and(NOT_DONE), metadata)
             }
             // What is left has no end here; were it to come to one, it would be this.
             Returned::Dropped | Returned::Left => failed(self.stopped(), metadata),
@@ -216,24 +219,17 @@ impl Run {
         Outcome::Failed { reason, error }
     }
 
-    /// The end of a call that somebody stopped before its turn came.
-    fn not_started(&self) -> Outcome {
-        let (reason, error) = stopped(self.live.stop_reason(), self.record.timeout);
-        Outcome::Failed {
-            reason,
-            error: format!("{error}; it was still waiting for its turn, and nothing was done"),
-        }
-    }
-
     /// The end of a call that somebody stopped while it waited for a person.
     fn withdrawn(&self) -> Outcome {
+        let is_drained = self.live.stop_reason() == Some(EndReason::Drained);
+        self.stopped_and(if is_drained { NOT_KEPT } else { "" })
+    }
+
+    /// The end of a call that somebody stopped, and what is to be said of that beside.
+    fn stopped_and(&self, more: &str) -> Outcome {
         let mut outcome = self.stopped();
-        if let Outcome::Failed {
-            reason: EndReason::Drained,
-            error,
-        } = &mut outcome
-        {
-            error.push_str(NOT_KEPT);
+        if let Outcome::Failed { error, .. } = &mut outcome {
+            error.push_str(more);
         }
         outcome
     }

@@ -162,6 +162,18 @@ impl Engine {
         left + self.stop_running()
     }
 
+    /// Asks the calls that wait for their turn to stop, because the service does. What calls that run have made goes on
+    /// with them.
+    pub(super) fn stop_queued(&self) {
+        let calls = self.live_calls();
+        let waits = |record: &CallRecord| record.state == CallState::Pending && !record.made_by_call;
+        for call in calls.iter().filter(|call| waits(&call.record())) {
+            if self.turns.is_waiting(call.ticket) {
+                call.stop(EndReason::Drained);
+            }
+        }
+    }
+
     /// Asks every call to stop, because the service does; those that the next run takes up are left to it. Returns how many
     /// these are.
     pub fn stop_running(&self) -> usize {
@@ -179,7 +191,7 @@ impl Engine {
         calls.iter().filter(leaves).count()
     }
 
-    fn live_calls(&self) -> Vec<Arc<LiveCall>> {
+    pub(super) fn live_calls(&self) -> Vec<Arc<LiveCall>> {
         lock(&self.live).values().cloned().collect()
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::live::{LiveCall, lock};
+use super::live::LiveCall;
 use super::{AdmitError, Engine, Rank};
 use crate::call::{CallRecord, CallState, Ending, Outcome};
 use crate::permission::Refusal;
@@ -14,7 +14,7 @@ use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 impl Engine {
     /// Returns how many calls have started and not ended, and how many are admitted and have not started.
     pub fn load(&self) -> (usize, usize) {
-        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
+        let calls = self.live_calls();
         let open = calls
             .iter()
             .map(|call| call.record().state)

@@ -62,8 +62,8 @@ use self::live::{LiveCall, lock};
 use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
-    CallId, CallRecord, CallState, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind,
-    SessionId, Timestamp, Todo,
+    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
+    Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -462,18 +462,6 @@ impl Engine {
         self.flush_refusals(true);
         self.over.cancel();
         self.stop_all.cancel();
-    }
-
-    /// Asks the calls that wait for their turn to stop, because the service does. What calls that run have made goes on
-    /// with them.
-    fn stop_queued(&self) {
-        let calls: Vec<Arc<LiveCall>> = lock(&self.live).values().cloned().collect();
-        let waits = |record: &CallRecord| record.state == CallState::Pending && !record.made_by_call;
-        for call in calls.iter().filter(|call| waits(&call.record())) {
-            if self.turns.is_waiting(call.ticket) {
-                call.stop(EndReason::Drained);
-            }
-        }
     }
 
     /// Says whether new calls are refused.

@@ -21,7 +21,7 @@ use crate::telemetry::Metrics;
 /// Principals that the rate is remembered of before those that were silent are forgotten.
 const PRINCIPALS_REMEMBERED: usize = 1024;
 
-/// How much may come.
+/// How much may come; by default as much as there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficLimits {
     /// Requests of one principal per second, on average.
@@ -41,9 +41,9 @@ impl Default for TrafficLimits {
         Self {
             requests_per_second: None,
             request_burst: None,
-            streams: 10_000,
+            streams: usize::MAX,
             streams_per_principal: None,
-            streams_per_connection: 1024,
+            streams_per_connection: u32::MAX,
         }
     }
 }
@@ -125,14 +125,15 @@ impl Traffic {
 
     /// Lets a request in, or says what it is too much of. What is returned is to be kept while its stream is open.
     pub(super) fn admit<B>(self: &Arc<Self>, principal: &str, request: &Request<B>) -> Result<Option<Stream>, Status> {
-        if self.rate.is_none() && !self.is_stream(request) {
+        let is_stream = self.is_stream(request);
+        if self.rate.is_none() && !is_stream {
             return Ok(None);
         }
         let principal: Arc<str> = principal.into();
         if let Some(rate) = &self.rate {
             rate.check(&principal).map_err(|wait| self.too_fast(wait))?;
         }
-        if self.is_stream(request) {
+        if is_stream {
             return self.open(principal).map(Some);
         }
         Ok(None)

@@ -74,6 +74,11 @@ pub struct Metrics {
     are_sent: bool,
     names: RwLock<HashSet<Name>>,
     now: Arc<Mutex<Snapshot>>,
+    instruments: Instruments,
+}
+
+/// What is counted and timed as it happens.
+struct Instruments {
     started: Counter<u64>,
     finished: Counter<u64>,
     durations: Histogram<f64>,
@@ -125,51 +130,12 @@ impl Metrics {
         process::observe(&meter);
         Ok(Self {
             are_sent: collector.is_some(),
-            ..Self::of(&meter, provider, registry, now)
-        })
-    }
-
-    /// Names everything. Units become suffixes for Prometheus, and counters end with `_total` there.
-    fn of(
-        meter: &Meter,
-        provider: SdkMeterProvider,
-        registry: prometheus::Registry,
-        now: Arc<Mutex<Snapshot>>,
-    ) -> Self {
-        let count = |name, what| meter.u64_counter(name).with_description(what);
-        let time = |name, what, buckets: &[f64]| {
-            let histogram = meter.f64_histogram(name).with_description(what).with_unit("s");
-            histogram.with_boundaries(buckets.to_vec()).build()
-        };
-        Self {
-            started: count("toolgate.calls.started", "Calls that were admitted").build(),
-            finished: count("toolgate.calls.finished", "Calls that ended, by how").build(),
-            durations: time(
-                "toolgate.call.duration",
-                "What calls spent queued, waiting for people, and running",
-                &WORK,
-            ),
-            prompt_wait: time(
-                "toolgate.prompt.wait",
-                "How long calls waited for a decision on a prompt",
-                &PEOPLE,
-            ),
-            streams: meter
-                .i64_up_down_counter("toolgate.streams")
-                .with_description("Streams that are open")
-                .build(),
-            rpcs: time("toolgate.rpc", "RPCs from their request to their status", &WORK),
-            refusals: count("toolgate.limit.refusals", "What a limit refused").build(),
-            output: count("toolgate.output", "Bytes of output that calls stored")
-                .with_unit("By")
-                .build(),
-            store_writes: time("toolgate.store.write", "Transactions of the store", &COMMITS),
             provider,
             registry,
-            are_sent: false,
             names: RwLock::default(),
             now,
-        }
+            instruments: Instruments::of(&meter),
+        })
     }
 
     /// Returns the one copy of a name; it is bounded, whoever chose it.
@@ -193,7 +159,7 @@ impl Metrics {
     /// Counts a call that was admitted. Its tool is a registered one.
     pub fn call_started(&self, tool: &str, source: &'static str) {
         let labels = [KeyValue::new("tool", self.name(tool)), KeyValue::new("source", source)];
-        self.started.add(1, &labels);
+        self.instruments.started.add(1, &labels);
     }
 
     /// Counts a call that ended, and what it spent its time with.
@@ -202,40 +168,44 @@ impl Metrics {
         let Phases { queued, waited, ran } = phases;
         for (phase, time) in [("queued", queued), ("waited", waited), ("ran", ran)] {
             let labels = [tool.clone(), KeyValue::new("phase", phase)];
-            self.durations.record(time.as_secs_f64(), &labels);
+            self.instruments.durations.record(time.as_secs_f64(), &labels);
         }
-        self.finished.add(1, &[tool, KeyValue::new("outcome", outcome)]);
+        self.instruments
+            .finished
+            .add(1, &[tool, KeyValue::new("outcome", outcome)]);
     }
 
     /// Times how long a call waited for a prompt.
     pub fn prompt_waited(&self, time: Duration) {
-        self.prompt_wait.record(time.as_secs_f64(), &[]);
+        self.instruments.prompt_wait.record(time.as_secs_f64(), &[]);
     }
 
     /// Counts what a limit refused; `limit` is its key in the configuration.
     pub fn refused(&self, limit: &'static str) {
-        self.refusals.add(1, &[KeyValue::new("limit", limit)]);
+        self.instruments.refusals.add(1, &[KeyValue::new("limit", limit)]);
     }
 
     /// Counts stored output.
     pub fn output_stored(&self, bytes: u64) {
-        self.output.add(bytes, &[]);
+        self.instruments.output.add(bytes, &[]);
     }
 
     /// Times a transaction of the store.
     pub fn store_written(&self, time: Duration) {
-        self.store_writes.record(time.as_secs_f64(), &[]);
+        self.instruments.store_writes.record(time.as_secs_f64(), &[]);
     }
 
     /// Counts streams that are opened, or closed. `rpc` is a name of the contract.
     pub(super) fn stream(&self, rpc: &Name, change: i64) {
-        self.streams.add(change, &[KeyValue::new("rpc", rpc.clone())]);
+        self.instruments
+            .streams
+            .add(change, &[KeyValue::new("rpc", rpc.clone())]);
     }
 
     /// Times an RPC. `rpc` is a name of the contract.
     pub(super) fn rpc_ended(&self, rpc: &Name, code: &'static str, time: Duration) {
         let labels = [KeyValue::new("rpc", rpc.clone()), KeyValue::new("code", code)];
-        self.rpcs.record(time.as_secs_f64(), &labels);
+        self.instruments.rpcs.record(time.as_secs_f64(), &labels);
     }
 
     /// Says whether a collector is sent them.
@@ -266,6 +236,41 @@ impl Metrics {
         let closed = tokio::time::timeout(FLUSH * 2, closing).await;
         if !matches!(closed, Ok(Ok(Ok(())))) {
             tracing::warn!("the last metrics may not have been sent");
+        }
+    }
+}
+
+impl Instruments {
+    /// Names everything. Units become suffixes for Prometheus, and counters end with `_total` there.
+    fn of(meter: &Meter) -> Self {
+        let count = |name, what| meter.u64_counter(name).with_description(what);
+        let time = |name, what, buckets: &[f64]| {
+            let histogram = meter.f64_histogram(name).with_description(what).with_unit("s");
+            histogram.with_boundaries(buckets.to_vec()).build()
+        };
+        Self {
+            started: count("toolgate.calls.started", "Calls that were admitted").build(),
+            finished: count("toolgate.calls.finished", "Calls that ended, by how").build(),
+            durations: time(
+                "toolgate.call.duration",
+                "What calls spent queued, waiting for people, and running",
+                &WORK,
+            ),
+            prompt_wait: time(
+                "toolgate.prompt.wait",
+                "How long calls waited for a decision on a prompt",
+                &PEOPLE,
+            ),
+            streams: meter
+                .i64_up_down_counter("toolgate.streams")
+                .with_description("Streams that are open")
+                .build(),
+            rpcs: time("toolgate.rpc", "RPCs from their request to their status", &WORK),
+            refusals: count("toolgate.limit.refusals", "What a limit refused").build(),
+            output: count("toolgate.output", "Bytes of output that calls stored")
+                .with_unit("By")
+                .build(),
+            store_writes: time("toolgate.store.write", "Transactions of the store", &COMMITS),
         }
     }
 }
