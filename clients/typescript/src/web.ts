@@ -20,7 +20,23 @@ export interface ConnectOptions extends CommonOptions {
  */
 export function connect(target?: string, options: ConnectOptions = {}): Client {
   const baseUrl = target ?? globalThis.location.origin;
-  const { fetch } = options;
-  const transport = createGrpcWebTransport({ baseUrl, ...(fetch ? { fetch } : {}) });
+  const transport = createGrpcWebTransport({ baseUrl, fetch: abortable(options.fetch) });
   return new Client({ ...options, transport });
+}
+
+/**
+ * Lets the signal of a request end the body of its response. By the standard it does so anyway, but Node loses the
+ * connection between the two when the request is collected as garbage (nodejs/undici#4984), and a stream would not end.
+ */
+function abortable(fetch: typeof globalThis.fetch | undefined): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await (fetch ?? globalThis.fetch)(input, init);
+    const signal = init?.signal;
+    if (!response.body || !signal) {
+      return response;
+    }
+    const { status, statusText, headers } = response;
+    const body = response.body.pipeThrough(new TransformStream<Uint8Array, Uint8Array>(), { signal });
+    return new Response(body, { status, statusText, headers });
+  };
 }

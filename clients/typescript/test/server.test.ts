@@ -3,6 +3,9 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { type Client, connect, defineTool, instead, once, type Prompt, reject, saveOutput } from "../src/node.js";
 import { CuttingProxy, connectBy, NO_SERVER, TestServer, TRANSPORTS } from "./support.js";
 
@@ -13,6 +16,16 @@ async function processes(word: string): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   return lines.filter((line) => line.includes(word));
+}
+
+/** Collects what nothing refers to, also what is let go of a little later. */
+async function collectGarbage(): Promise<void> {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  for (let round = 0; round < 5; round += 1) {
+    await setTimeout(20);
+    collect();
+  }
 }
 
 /** Collects what a client is asked, and answers with `decide`. */
@@ -139,6 +152,15 @@ for (const kind of TRANSPORTS) {
       assert.ok(!(await client.tools()).some(({ name }) => name === "add"));
       assert.ok(prompts.length <= 2);
       await approvals.close();
+    });
+
+    await t.test("what is closed ends, also when garbage was collected before", async () => {
+      const { approvals } = await approving(client, () => undefined);
+      const host = client.host([defineTool({ name: "idle", description: "Idles.", run: () => "" })]);
+      await host.ready;
+      await collectGarbage();
+      await Promise.all([host.close(), approvals.close()]);
+      assert.ok(!(await client.tools()).some(({ name }) => name === "idle"));
     });
 
     await t.test("an output is read, searched and saved", async () => {
