@@ -379,6 +379,7 @@ impl Engine {
         let live = LiveCall::new(record.clone(), turn.ticket(), self.stop_all.child_token());
         let live = Arc::new(live);
         live.awaits_clients.store(awaits_clients(&entry), Ordering::Release);
+        live.stand.take_up();
         if entry.tool.takes_input() {
             live.take_input();
         }

@@ -27,13 +27,21 @@ pub(super) struct Stand {
 
 #[derive(Default)]
 struct State {
-    /// Stored questions that are waited for.
+    /// Questions that are waited for, or will be when they are stored.
     waits: usize,
+    /// It was taken up at a question of the run before, and has not come to it again.
+    comes_again: bool,
     /// It has done something, or nobody could come back to it.
     stays_here: bool,
 }
 
-/// A call is at a stored question while this lives.
+impl State {
+    fn may_be_left(&self) -> bool {
+        (self.waits > 0 || self.comes_again) && !self.stays_here
+    }
+}
+
+/// A call is at a question while this lives.
 pub(super) struct AtQuestion<'a> {
     stand: &'a Stand,
     changed: &'a Notify,
@@ -52,6 +60,17 @@ impl Stand {
         lock(&self.state).stays_here = true;
     }
 
+    /// Notes that the call was taken up at its question.
+    pub(super) fn take_up(&self) {
+        lock(&self.state).comes_again = true;
+    }
+
+    /// Notes that the call goes on from where it was taken up; false if it was left before.
+    pub(super) fn go_on(&self) -> bool {
+        lock(&self.state).comes_again = false;
+        !self.is_left()
+    }
+
     /// Says whether the call is left.
     pub(super) fn is_left(&self) -> bool {
         self.left.is_cancelled()
@@ -66,7 +85,7 @@ impl Stand {
     /// of the same moment is either too late for this run, or has let the call go on.
     fn leave(&self) -> bool {
         let state = lock(&self.state);
-        let leaves = state.waits > 0 && !state.stays_here;
+        let leaves = state.may_be_left();
         if leaves {
             self.left.cancel();
         }
@@ -74,8 +93,7 @@ impl Stand {
     }
 
     fn could_be_left(&self) -> bool {
-        let state = lock(&self.state);
-        state.waits > 0 && !state.stays_here
+        lock(&self.state).may_be_left()
     }
 }
 
@@ -113,10 +131,14 @@ impl Engine {
         })
     }
 
-    /// Notes that a call waits at a question that is stored.
+    /// Notes that a call waits at a question. Before that is stored, since whoever sees it stored may stop the service, and
+    /// it is left only when its record says that it waits.
     pub(super) fn at_question<'a>(&'a self, call: &'a LiveCall) -> AtQuestion<'a> {
-        lock(&call.stand.state).waits += 1;
-        self.changed.notify_waiters();
+        {
+            let mut state = lock(&call.stand.state);
+            state.waits += 1;
+            state.comes_again = false;
+        }
         AtQuestion {
             stand: &call.stand,
             changed: &self.changed,
@@ -126,6 +148,11 @@ impl Engine {
     /// Takes a call that does not run here any more from those that do.
     pub(super) fn forget(&self, id: &CallId) {
         lock(&self.live).remove(id);
+        self.look_again();
+    }
+
+    /// Lets a service that stops look again which calls it may leave.
+    pub(super) fn look_again(&self) {
         self.changed.notify_waiters();
     }
 

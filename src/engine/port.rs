@@ -55,6 +55,7 @@ impl Port {
         let _pause = self.call.clock.pause();
         let _measured = measure::Waiting::new(&self.engine, &self.call);
         let prompt = opened.prompt;
+        let at_question = self.engine.at_question(&self.call);
         let stored = self
             .tell(|stored| Command::Waiting {
                 prompt: Box::new((*prompt).clone()),
@@ -66,8 +67,8 @@ impl Port {
                 .await;
             return Err(Refusal::Unavailable);
         }
+        self.engine.look_again();
         let mut decision = opened.decision;
-        let at_question = self.engine.at_question(&self.call);
         let decided = tokio::select! {
             biased;
             // Nothing is withdrawn then.
@@ -82,18 +83,23 @@ impl Port {
             }
         };
         drop(at_question);
-        if self.call.stand.is_left() {
-            // The run drops this future.
-            return std::future::pending().await;
-        }
+        self.go_on().await;
         let Some(decision) = decided else {
             return Err(Refusal::Unavailable);
         };
         self.resume(&prompt.id, decision).await
     }
 
+    /// Returns if the call goes on here, and never if it was left: the run drops this future.
+    async fn go_on(&self) {
+        if !self.call.stand.go_on() {
+            std::future::pending().await
+        }
+    }
+
     /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
     async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<Reply, Refusal> {
+        self.go_on().await;
         let outcome = decision.outcome.clone();
         let stored = self
             .tell(|stored| Command::Resumed {
@@ -162,6 +168,7 @@ impl Port {
     /// Ends the wait for a prompt that nobody needs to answer any more. The log must say so before the tool goes on: a
     /// call that is recorded as waiting would be run again after the next death of the service.
     async fn end_wait(&self, prompt: &Prompt, why: &str) -> bool {
+        self.go_on().await;
         let decision = match prompt.decision.clone() {
             Some(decision) => Some(decision),
             None => self.withdraw(&prompt.id, why).await,

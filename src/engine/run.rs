@@ -175,6 +175,9 @@ impl Run {
             Ok(()) => self.supervise(&port, asks_first).await,
             Err(stopped) => stopped,
         };
+        if !self.live.stand.go_on() {
+            returned = Returned::Left;
+        }
         if matches!(returned, Returned::Left) {
             let _ = log.send(Command::Leave).await;
             return;

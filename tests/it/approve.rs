@@ -140,7 +140,8 @@ fn a_crowd_of_prompts_and_a_server_that_dies() {
             // Of the keys that were pressed, those count that decided; of the others the terminal has said so.
             eventually("keys and decisions agree", async || {
                 screen = terminal.screen();
-                let pressed = screen.matches("\n  once\n").count();
+                // A key that was pressed between two questions is shown before it, and thrown away.
+                let pressed = screen.matches("  once\n").count();
                 pressed == count + screen.matches("did not count: already resolved (once by").count()
             })
             .await;
