@@ -100,11 +100,6 @@ pub trait Tool: Send + Sync + 'static {
     /// Looks again at what the tool's definition is made of. Called before a list is made.
     async fn refresh(&self) {}
 
-    /// Says whether the tool's output is what programs print, as fast as they can.
-    fn runs_programs(&self) -> bool {
-        false
-    }
-
     /// Returns what the model reads when an input does not fit the schema.
     fn misfit(&self, problems: &[InputProblem]) -> String {
         misfit(self.name(), problems)
@@ -227,10 +222,6 @@ impl<T: TypedTool> Tool for T {
 
     fn is_editable(&self) -> bool {
         TypedTool::is_editable(self)
-    }
-
-    fn runs_programs(&self) -> bool {
-        T::ABOUT.effects.contains(&Effect::RunsPrograms)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {

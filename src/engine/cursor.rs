@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use super::live::{LiveCall, Progress, Recorded, lock};
+use super::notice::DrainNotice;
 use crate::call::{CallEvent, CallId, CallRecord, CallState, EventKind, OutputId, Timestamp};
 use crate::store::{Store, StoreError};
 
@@ -104,9 +105,7 @@ pub struct Cursor {
     held: Option<Recorded>,
     heartbeat: Duration,
     ended: bool,
-    draining: CancellationToken,
-    /// The reader knows that the service is stopping.
-    is_told: bool,
+    draining: DrainNotice,
     over: CancellationToken,
 }
 
@@ -156,8 +155,7 @@ impl Engine {
             heartbeat,
             // A reader that has the terminal event already is at the end.
             ended: ended && after == last,
-            draining: self.draining.clone(),
-            is_told: false,
+            draining: self.drain_notice(),
             over: self.over.clone(),
         })
     }
@@ -210,7 +208,7 @@ impl Cursor {
     /// Says whether the reader is still to be told that the service is stopping: whoever reads a log that has its end
     /// already need not know.
     fn must_be_told(&self) -> bool {
-        !self.is_told && self.draining.is_cancelled() && !self.is_over()
+        self.draining.is_due() && !self.is_over()
     }
 
     fn take_gap(&mut self) -> Option<Item> {
@@ -290,11 +288,11 @@ impl Cursor {
 
     /// Waits for more; false when `deadline` comes first, or there is something else to tell.
     async fn wait(&mut self, deadline: Instant) -> Result<bool, WatchError> {
-        let (draining, is_told) = (self.draining.clone(), self.is_told);
+        let notice_is_due = self.draining.due();
         tokio::select! {
             biased;
             more = self.wait_for_more(deadline) => more,
-            () = draining.cancelled(), if !is_told => Ok(false),
+            () = notice_is_due => Ok(false),
         }
     }
 
@@ -397,12 +395,11 @@ impl Cursor {
             (None, None) => return None,
         };
         let elapsed = Timestamp::now().since(record.created);
-        self.is_told |= self.draining.is_cancelled();
         Some(Item::Heartbeat {
             last: self.next - 1,
             state: record.state,
             elapsed,
-            draining: self.is_told,
+            draining: self.draining.tell(),
         })
     }
 }

@@ -23,6 +23,7 @@ mod lineage;
 mod live;
 mod lossy;
 mod measure;
+mod notice;
 pub mod outputs;
 mod port;
 mod queue;
@@ -53,6 +54,7 @@ pub use catalog::{Catalog, Contribution, Hold, Offered, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
 pub use left::LeftRunning;
 pub use live::Attached;
+pub use notice::DrainNotice;
 pub use queue::RunLimits;
 pub use refusal::AdmitError;
 pub use registry::{Registry, SchemaError};
@@ -469,9 +471,9 @@ impl Engine {
         self.draining.is_cancelled()
     }
 
-    /// Returns what is cancelled when new calls are refused.
-    pub fn draining(&self) -> &CancellationToken {
-        &self.draining
+    /// Returns what tells a new reader of a stream that new calls are refused.
+    pub fn drain_notice(&self) -> DrainNotice {
+        DrainNotice::of(&self.draining)
     }
 
     /// Looks after calls that an earlier run of the service left unfinished: those that only waited for a person are run

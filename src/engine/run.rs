@@ -19,8 +19,8 @@ use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
 use super::{Engine, Place, child, edit, input, lineage, measure};
 use crate::call::{
-    Ask, CallEvent, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp, ToolOutput,
-    json_map,
+    Ask, CallEvent, CallId, CallRecord, CallState, EndReason, EventKind, InputEdit, Outcome, OutputText, Timestamp,
+    ToolOutput, json_map,
 };
 use crate::permission::Refusal;
 use crate::permission::broker::{DOOM_LOOP, Opened, Rights};
@@ -47,6 +47,20 @@ pub(super) struct Run {
     /// The input with its keys in the order in which they were written, which is known until a restart: some tools show
     /// it as they get it.
     written: Option<Value>,
+}
+
+/// As much output is stored by the task that reads it.
+const LITTLE_OUTPUT: u64 = 256 * 1024;
+
+/// What is done when the log of a call has its end.
+async fn written(engine: &Arc<Engine>, id: &CallId, live: Arc<LiveCall>) {
+    engine.forget(id);
+    // Its recent events need not wait for what comes later.
+    let afterwards = live.take_afterwards();
+    drop(live);
+    if let Some(patches) = afterwards {
+        engine.listen_afterwards(id, patches).await;
+    }
 }
 
 /// How a tool came back.
@@ -101,8 +115,8 @@ impl Run {
 
     /// Returns what is to be done for the call: its log writer, beside what runs the tool and feeds it. They take turns
     /// in one task, since each step of one waits for a step of the other, and waking another thread for it costs more
-    /// than the step; but what programs print is read while what was read before is stored. `asks_first` puts the loop question before the tool; `earlier` are the prompts that the call had
-    /// before the service died.
+    /// than the step; but more output is read while what was read before is stored. `asks_first` puts the loop question
+    /// before the tool; `earlier` are the prompts that the call had before the service died.
     pub(super) fn work(self, asks_first: bool, earlier: Vec<Opened>) -> Work {
         let span = tracing::info_span!(
             "call",
@@ -116,8 +130,8 @@ impl Run {
         }
         let trace = self.live.trace.get_or_init(|| trace).clone();
         let engine = self.engine.clone();
-        let (log, commands) = mpsc::channel(writer::QUEUE);
-        let log_writer = LogWriter::new(
+        let (log, mut commands) = mpsc::channel(writer::QUEUE);
+        let mut log_writer = LogWriter::new(
             engine.store.clone(),
             self.live.clone(),
             self.record.clone(),
@@ -127,25 +141,21 @@ impl Run {
             engine.telemetry.metrics.clone(),
         );
         let id = self.record.id.clone();
-        let (owner, live) = (engine.clone(), self.live.clone());
+        let live = self.live.clone();
         let writing = async move {
-            log_writer.run(commands).await;
-            owner.forget(&id);
-            // Its recent events need not wait for what comes later.
-            let afterwards = live.take_afterwards();
-            drop(live);
-            if let Some(patches) = afterwards {
-                owner.listen_afterwards(&id, patches).await;
+            if log_writer.run(&mut commands, LITTLE_OUTPUT).await {
+                return written(&engine, &id, live).await;
             }
+            let owner = engine.clone();
+            let rest = async move {
+                log_writer.run(&mut commands, u64::MAX).await;
+                written(&owner, &id, live).await;
+            };
+            engine.tasks.spawn(rest.instrument(tracing::Span::current()));
         };
-        let is_fed_by_programs = self.entry.tool.runs_programs();
         // A fault of ours takes the way to the writer with it, and then the writer ends the call.
         let running = AssertUnwindSafe(self.execute(log, asks_first, earlier)).catch_unwind();
         let running = trace.around(running);
-        if is_fed_by_programs {
-            engine.tasks.spawn(writing.instrument(span.clone()));
-            return Box::pin(running.map(drop).instrument(span));
-        }
         let work = async move {
             // The panic was reported by its hook.
             let (_, _) = tokio::join!(writing, running);

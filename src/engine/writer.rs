@@ -149,9 +149,10 @@ impl LogWriter {
         }
     }
 
-    /// Writes until the end; if the feeders go away without one, a fault of the service is the end.
-    pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        loop {
+    /// Writes until the end, or until more than `most` bytes of output are stored; true after the end. If the feeders go
+    /// away without one, a fault of the service is the end.
+    pub(crate) async fn run(&mut self, commands: &mut mpsc::Receiver<Command>, most: u64) -> bool {
+        while self.output.stored <= most {
             let command = match self.next_deadline() {
                 Some(deadline) => tokio::select! {
                     biased;
@@ -168,12 +169,14 @@ impl LogWriter {
                 // one that was lost, not one that failed.
                 tokio::task::yield_now().await;
                 tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
-                return self.end(Box::new(ending::internal_ending())).await;
+                self.end(Box::new(ending::internal_ending())).await;
+                return true;
             };
             if self.handle(command).await {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Handles a command; true after the end.

@@ -21,7 +21,7 @@ use super::proto::*;
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::Timestamp;
-use crate::engine::{Catalog, Contribution, Rank};
+use crate::engine::{Catalog, Contribution, DrainNotice, Rank};
 use crate::hosted::{Hello, Host, Next, Reported, Seat, Shelf};
 use crate::tool::{Hook, Tool};
 
@@ -68,9 +68,7 @@ struct Serving {
     seat: Arc<Seat>,
     first: Option<HostEvent>,
     heartbeat: Duration,
-    draining: CancellationToken,
-    /// The host knows that the service is stopping.
-    is_told: bool,
+    draining: DrainNotice,
     closing: CancellationToken,
 }
 
@@ -88,17 +86,16 @@ impl Serving {
                 Next::Replaced => Err(status::replaced()),
                 Next::Ended => Ok(None),
             },
-            () = self.draining.cancelled(), if !self.is_told => Ok(Some(self.heartbeat())),
+            () = self.draining.due() => Ok(Some(self.heartbeat())),
             () = tokio::time::sleep(self.heartbeat) => Ok(Some(self.heartbeat())),
         }
     }
 
     fn heartbeat(&mut self) -> HostEvent {
-        self.is_told = self.draining.is_cancelled();
         wire::message(Event::Heartbeat(HostHeartbeat {
             time: Some(timestamp(Timestamp::now())),
             ignored_reports: int(self.seat.host.ignored()),
-            draining: self.is_told,
+            draining: self.draining.tell(),
         }))
     }
 
@@ -141,8 +138,7 @@ impl HostedTools {
             seat: Arc::new(seat),
             first: Some(wire::welcome(welcome, workspace)),
             heartbeat: self.0.heartbeat,
-            draining: self.0.engine.draining().clone(),
-            is_told: false,
+            draining: self.0.engine.drain_notice(),
             closing: self.0.closing.clone(),
         })
     }

@@ -20,6 +20,7 @@ use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
 use crate::call::{Action, Prompt, PromptId, PromptState, Rule, Timestamp};
+use crate::engine::DrainNotice;
 use crate::permission::broker::{Change, Interest, Listener, Replied, Rights};
 use crate::permission::rules;
 use crate::store::PromptFilter as StoredFilter;
@@ -48,9 +49,7 @@ struct Watcher {
     interest: Interest,
     first: VecDeque<Told>,
     heartbeat: std::time::Duration,
-    draining: CancellationToken,
-    /// The client knows that the service is stopping.
-    is_told: bool,
+    draining: DrainNotice,
     closing: CancellationToken,
 }
 
@@ -75,17 +74,15 @@ impl Watcher {
             interest,
             first,
             heartbeat: shared.heartbeat,
-            draining: shared.engine.draining().clone(),
-            is_told: false,
+            draining: shared.engine.drain_notice(),
             closing: shared.closing.clone(),
         }
     }
 
     fn heartbeat(&mut self) -> Told {
-        self.is_told = self.draining.is_cancelled();
         Told::Heartbeat(ChannelHeartbeat {
             time: Some(timestamp(Timestamp::now())),
-            draining: self.is_told,
+            draining: self.draining.tell(),
         })
     }
 
@@ -98,7 +95,7 @@ impl Watcher {
         loop {
             let change = tokio::select! {
                 biased;
-                () = self.draining.cancelled(), if !self.is_told => return Ok(self.heartbeat()),
+                () = self.draining.due() => return Ok(self.heartbeat()),
                 change = self.listener.changes.recv() => change,
                 () = &mut silence => return Ok(self.heartbeat()),
                 () = self.closing.cancelled() => return Err(status::draining()),

@@ -17,6 +17,7 @@ use super::proto::*;
 use super::values::to_struct;
 use super::{Shared, status};
 use crate::call::{self, ServiceEvent, ServiceEventKind, Timestamp};
+use crate::engine::DrainNotice;
 use crate::store::{CallFilter, PageRequest, PromptFilter};
 
 /// The service.
@@ -35,8 +36,7 @@ struct EventReader {
     session: Option<String>,
     after: u64,
     batch: VecDeque<(u64, ServiceEvent)>,
-    /// The client knows that the service is stopping.
-    is_told: bool,
+    draining: DrainNotice,
     done: bool,
 }
 
@@ -45,7 +45,7 @@ impl EventReader {
         // To the client, events that it did not ask for are silence too.
         let heartbeat_due = Instant::now() + self.shared.heartbeat;
         loop {
-            if !self.is_told && self.shared.engine.is_draining() {
+            if self.draining.is_due() {
                 return Ok(self.heartbeat());
             }
             if let Some((sequence, event)) = self.batch.pop_front() {
@@ -63,14 +63,14 @@ impl EventReader {
             if !self.batch.is_empty() {
                 continue;
             }
-            let (after, is_told) = (self.after, self.is_told);
+            let after = self.after;
             let is_silent = tokio::select! {
                 more = self.last.wait_for(|last| *last > after) => {
                     more.map_err(|_| status::draining())?;
                     false
                 }
                 () = tokio::time::sleep_until(heartbeat_due) => true,
-                () = self.shared.engine.draining().cancelled(), if !is_told => false,
+                () = self.draining.due() => false,
                 () = self.shared.closing.cancelled() => return Err(status::draining()),
             };
             if is_silent {
@@ -80,13 +80,14 @@ impl EventReader {
     }
 
     fn heartbeat(&mut self) -> Event {
-        self.is_told = self.shared.engine.is_draining();
         Event {
             sequence: int(self.after),
             time: Some(timestamp(Timestamp::now())),
             workspace: String::new(),
             session_id: String::new(),
-            event: Some(Kind::Heartbeat(EventHeartbeat { draining: self.is_told })),
+            event: Some(Kind::Heartbeat(EventHeartbeat {
+                draining: self.draining.tell(),
+            })),
         }
     }
 
@@ -260,7 +261,7 @@ impl SessionService for Sessions {
             session: non_empty(request.session_id),
             after,
             batch: VecDeque::new(),
-            is_told: false,
+            draining: self.0.engine.drain_notice(),
             done: false,
         };
         let events = stream::unfold(reader, |mut reader| async {

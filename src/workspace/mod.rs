@@ -107,7 +107,7 @@ impl Workspace {
 
     /// Returns the path that people are shown for what a model wrote: relative to the directory, `.` and `..` taken
     /// lexically.
-    pub(super) fn shown(&self, written: impl AsRef<Path>) -> PathBuf {
+    pub fn shown(&self, written: impl AsRef<Path>) -> PathBuf {
         path::normalize(&self.directory.join(written))
     }
 

@@ -63,7 +63,7 @@ pub fn is_own(path: &Path) -> bool {
 }
 
 /// Says whether the kernel knows the way to something from memory, so that looking at it waits for no disk and no server.
-pub(super) fn is_at_hand(path: &Path) -> bool {
+pub fn is_at_hand(path: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).is_ok()
 }

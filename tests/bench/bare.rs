@@ -1,21 +1,40 @@
-//! The bare peer: a tonic server that answers `ExecuteTool` with messages that were recorded from the real service.
+//! The bare peer: a tonic server that answers `ExecuteTool` with messages that were recorded from the real service, or
+//! runs a command as simply as it can be done. What takes it longer than its target takes every service longer.
 //!
 //! *Invariant:* the same runtime, transport and messages as the service, and nothing behind them.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result};
+use bytes::BytesMut;
 use prost::Message as _;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
+use toolgate::grpc::proto::call_event::Event;
+use toolgate::grpc::proto::execute_tool_request::Arguments;
 use toolgate::grpc::proto::tool_service_server::{ToolService, ToolServiceServer};
 use toolgate::grpc::proto::*;
 
-use crate::service::Serving;
+use crate::service::{SHELL, Serving};
+
+/// The tool that runs a command.
+pub(crate) const BASH: &str = "bash";
+
+/// What is read at once, and what lies in a pipe: as the service has them for a flood.
+const READ_BYTES: usize = 512 * 1024;
+const PIPE_BYTES: usize = 1024 * 1024;
+
+/// The most that one event has, by the contract.
+const EVENT_BYTES: usize = 64 * 1024;
 
 /// Starts the peer, in a process of its own, with the messages that it is to answer with.
 pub(crate) async fn start(messages: &[ExecuteToolResponse], folder: &Path) -> Result<Serving> {
@@ -35,6 +54,7 @@ pub(crate) async fn start(messages: &[ExecuteToolResponse], folder: &Path) -> Re
 
 /// Serves until it is killed.
 pub(crate) async fn serve(messages: &Path) -> Result<()> {
+    let folder = messages.parent().context("a file in a folder")?.to_owned();
     let encoded = std::fs::read(messages).context("reading the messages")?;
     let mut rest = encoded.as_slice();
     let mut messages = Vec::new();
@@ -47,6 +67,7 @@ pub(crate) async fn serve(messages: &Path) -> Result<()> {
     println!("http://{}", incoming.local_addr()?);
     let canned = Canned {
         messages,
+        folder,
         tasks: TaskTracker::new(),
     };
     Server::builder()
@@ -58,7 +79,60 @@ pub(crate) async fn serve(messages: &Path) -> Result<()> {
 
 struct Canned {
     messages: Vec<ExecuteToolResponse>,
+    /// Where commands run and their output is kept.
+    folder: PathBuf,
     tasks: TaskTracker,
+}
+
+type Events = mpsc::Sender<Result<ExecuteToolResponse, Status>>;
+
+async fn tell(events: &Events, event: Event) -> Result<()> {
+    let event = CallEvent {
+        event: Some(event),
+        ..CallEvent::default()
+    };
+    let response = ExecuteToolResponse { event: Some(event) };
+    events.send(Ok(response)).await.context("nobody reads")
+}
+
+/// Runs a command, keeps what it prints in a file, and streams it.
+async fn run(command: &str, folder: &Path, events: &Events) -> Result<()> {
+    let mut child = Command::new(SHELL)
+        .args(["-c", command])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdout = child.stdout.take().context("a program without output")?;
+    rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES)?;
+    let path = folder.join("kept");
+    let mut kept = None;
+    loop {
+        let mut bytes = BytesMut::with_capacity(READ_BYTES);
+        if stdout.read_buf(&mut bytes).await? == 0 {
+            break;
+        }
+        let file = match &mut kept {
+            Some(file) => file,
+            None => kept.insert(File::create(&path)?),
+        };
+        tokio::task::block_in_place(|| file.write_all(&bytes))?;
+        let mut bytes = bytes.freeze();
+        while !bytes.is_empty() {
+            let data = bytes.split_to(bytes.len().min(EVENT_BYTES));
+            let output = CallOutput {
+                data,
+                ..CallOutput::default()
+            };
+            tell(events, Event::Output(output)).await?;
+        }
+    }
+    child.wait().await?;
+    if kept.is_some() {
+        std::fs::remove_file(path)?;
+    }
+    tell(events, Event::Completed(CallCompleted::default())).await
 }
 
 fn unmeasured<T>() -> Result<Response<T>, Status> {
@@ -72,9 +146,23 @@ impl ToolService for Canned {
     /// As every guide to tonic does it: a task that sends into a channel.
     async fn execute_tool(
         &self,
-        _request: Request<ExecuteToolRequest>,
+        request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
-        let (sender, receiver) = tokio::sync::mpsc::channel(4);
+        let (sender, receiver) = mpsc::channel(4);
+        let request = request.into_inner();
+        if let (BASH, Some(Arguments::InputJson(input))) = (request.tool.as_str(), &request.arguments) {
+            let input: serde_json::Value =
+                serde_json::from_str(input).map_err(|error| Status::invalid_argument(error.to_string()))?;
+            let command = input["command"].as_str().unwrap_or_default().to_owned();
+            let folder = self.folder.clone();
+            self.tasks.spawn(async move {
+                if let Err(error) = run(&command, &folder, &sender).await {
+                    // Fails when nobody reads any more.
+                    let _ = sender.send(Err(Status::internal(format!("{error:#}")))).await;
+                }
+            });
+            return Ok(Response::new(ReceiverStream::new(receiver)));
+        }
         let messages = self.messages.clone();
         self.tasks.spawn(async move {
             for message in messages {

@@ -10,12 +10,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
+use tonic::transport::Channel;
 use toolgate::grpc::proto::CallCompleted;
+use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
 
-use crate::Plan;
 use crate::measure::in_turns;
-use crate::service::{SHELL, Service, environment, execute, folder, request};
+use crate::service::{self, SHELL, Service, environment, execute, folder, request};
 use crate::table::{Row, show_bytes};
+use crate::{Plan, bare};
 
 const MIB: u64 = 1 << 20;
 
@@ -32,36 +34,39 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let target = home.join("floor");
     let print = format!("yes '{LINE}' | head -c {BYTES}");
     let before = service.reset_peak()?;
-    let (ours, floor) = in_turns(
-        plan.samples(7, 2),
-        async |round| {
-            let input = json!({"command": print, "description": round.to_string()});
-            let (time, _, streamed) = execute(&mut client, request("bench", "bash", input)).await?;
-            ensure!(streamed == BYTES, "the stream had {streamed} bytes");
-            Ok(time)
-        },
-        async |_| {
-            let mut command = Command::new(SHELL);
-            command.arg("-c").arg(format!("{print} > {}", target.display()));
-            command.env_clear().envs(environment(&home)).stdin(Stdio::null());
-            let begin = Instant::now();
-            let status = command.status()?;
-            let time = begin.elapsed();
-            ensure!(status.success(), "the shell ended with {status}");
-            ensure!(fs::metadata(&target)?.len() == BYTES, "the file is incomplete");
-            fs::remove_file(&target)?;
-            Ok(time)
-        },
-    )
-    .await?;
+    let streamed = async |client: &mut ToolServiceClient<Channel>, round: usize| {
+        let input = json!({"command": print, "description": round.to_string()});
+        let (time, _, streamed) = execute(client, request("bench", bare::BASH, input)).await?;
+        ensure!(streamed == BYTES, "the stream had {streamed} bytes");
+        Ok(time)
+    };
+    let into_a_file = async |_| {
+        let mut command = Command::new(SHELL);
+        command.arg("-c").arg(format!("{print} > {}", target.display()));
+        command.env_clear().envs(environment(&home)).stdin(Stdio::null());
+        let begin = Instant::now();
+        let status = command.status()?;
+        let time = begin.elapsed();
+        ensure!(status.success(), "the shell ended with {status}");
+        ensure!(fs::metadata(&target)?.len() == BYTES, "the file is incomplete");
+        fs::remove_file(&target)?;
+        Ok(time)
+    };
+    let rounds = plan.samples(7, 2);
+    let (ours, floor) = in_turns(rounds, async |round| streamed(&mut client, round).await, into_a_file).await?;
     let peak = service.memory()?.peak;
     service.stop().await?;
+    let peer = bare::start(&[], workspace.path()).await?;
+    let mut client = service::tools(peer.connect().await?);
+    let (least, least_floor) = in_turns(rounds, async |round| streamed(&mut client, round).await, into_a_file).await?;
+    let name = "sh -c '… > file'";
     Ok(vec![
+        Row::ratio("200 MB of output, one reader", &ours, (name, &floor), Some(1.5)),
         Row::ratio(
-            "200 MB of output, one reader",
-            &ours,
-            ("sh -c '… > file'", &floor),
-            Some(1.5),
+            "a bare tonic service that keeps and streams it",
+            &least,
+            (name, &least_floor),
+            None,
         ),
         growth("memory for it", before.resident, peak, 32 * MIB),
     ])

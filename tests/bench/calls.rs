@@ -95,9 +95,18 @@ pub(crate) async fn bash(plan: Plan) -> Result<Vec<Row>> {
     let (module, module_floor) = in_turns(rounds / 2, async |_| run_true(&programs, &directory).await, bare).await?;
     service.stop().await?;
     programs.shutdown().await;
+    let peer = bare::start(&[], workspace.path()).await?;
+    let mut peer_client = service::tools(peer.connect().await?);
+    let least = async |_| {
+        let input = json!({"command": "true"});
+        let (time, ..) = execute(&mut peer_client, request(SESSION, bare::BASH, input)).await?;
+        Ok(time)
+    };
+    let (least, least_floor) = in_turns(rounds / 2, least, bare).await?;
     let name = "spawn and wait";
     Ok(vec![
         Row::ratio("bash `true`, whole stream", &ours, (name, &floor), Some(1.25)),
+        Row::ratio("a bare tonic service that spawns", &least, (name, &least_floor), None),
         Row::ratio("the process module alone", &module, (name, &module_floor), None),
     ])
 }

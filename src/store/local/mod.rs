@@ -31,6 +31,7 @@ mod schema;
 mod space;
 mod spool;
 mod sweep;
+mod write_back;
 mod writer;
 
 use std::fs::{self, DirBuilder, Permissions};

@@ -44,6 +44,16 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(db)
 }
 
+/// Opens another connection to what [`open_writer`] has opened, which only writes its log back.
+pub(super) fn open_beside(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = connect(path, flags)?;
+    db.pragma_update(None, "synchronous", "NORMAL")
+        .and_then(|()| db.pragma_update(None, "cache_size", -64))
+        .doing(&db, "prepare the database for writing its log back")?;
+    Ok(db)
+}
+
 /// Opens a connection that can only read.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;

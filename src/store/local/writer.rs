@@ -6,8 +6,8 @@
 //!
 //! Who waits for a change while the connection is free makes it on the spot, with what little is queued before it: a
 //! commit is an append to the log that is not synchronised, and takes less time than waking a thread for it and being
-//! woken by it. What may take long is the thread's alone: large batches, waiting for another process, writing the log
-//! back into the database, and everything after a failure.
+//! woken by it. What may take long is the thread's alone: large batches, waiting for another process, seeing to it that
+//! the log is written back into the database, and everything after a failure.
 //!
 //! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
 //! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
@@ -27,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::{Doing, again, failed};
 use super::schema::BUSY;
+use super::write_back::{self, WriteBack};
 use crate::store::StoreError;
 use crate::telemetry::Metrics;
 
@@ -35,9 +36,6 @@ const BATCH: usize = 256;
 
 /// More than this is not done on the spot.
 const BATCH_ON_THE_SPOT: usize = 16;
-
-/// After so many transactions the thread writes the log back. Pages are few in each, so this is some megabytes.
-const TRANSACTIONS_IN_LOG: u32 = 256;
 
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -87,6 +85,7 @@ impl Writer {
     pub(super) fn start(db: Connection, held: impl Send + 'static) -> Result<Self, StoreError> {
         db.pragma_update(None, "wal_autocheckpoint", 0)
             .doing(&db, "keep the log from being written back at any time")?;
+        let write_back = WriteBack::beside(&db)?;
         let desk = Arc::new(Desk {
             db: Mutex::new(Some(db)),
             ..Desk::default()
@@ -96,7 +95,7 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || {
                 let held = held;
-                desk_of_thread.serve();
+                desk_of_thread.serve(write_back);
                 drop(held);
             })
             .map_err(|error| failed("start the thread that writes to the database", error))?;
@@ -354,13 +353,23 @@ impl Drop for CloseAtEnd<'_> {
 
 impl Desk {
     /// What the thread does until the store is closed.
-    fn serve(&self) {
+    fn serve(&self, write_back: WriteBack) {
         let _close = CloseAtEnd(&self.queue);
         while self.queue.wait() {
-            let db = self.db();
-            let Some(db) = db.as_ref() else { return };
-            self.work(db);
+            let has_much = match self.db().as_ref() {
+                Some(db) => self.work(db),
+                None => return,
+            };
+            if has_much {
+                self.in_log.store(0, Ordering::Relaxed);
+                if write_back.leaves_much()
+                    && let Some(db) = self.db().as_ref()
+                {
+                    write_back::pages_left(db);
+                }
+            }
         }
+        drop(write_back);
         let Some(db) = self.db().take() else { return };
         let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = checkpoint
@@ -371,23 +380,19 @@ impl Desk {
         }
     }
 
-    /// Works off some of the queue, however long it takes.
-    fn work(&self, db: &Connection) {
+    /// Works off some of the queue, however long it takes. Returns whether the log is to be written back now.
+    fn work(&self, db: &Connection) -> bool {
         let mut batch = self.queue.take();
         if batch.is_empty() {
-            return;
+            return false;
         }
         let from = Instant::now();
         match run(db, &mut batch) {
-            Ok(()) => {
-                if self.committed(from) >= TRANSACTIONS_IN_LOG {
-                    self.in_log.store(0, Ordering::Relaxed);
-                    write_back(db);
-                }
-            }
+            Ok(()) => self.committed(from) >= write_back::TRANSACTIONS,
             Err(error) => {
                 self.give_up(batch, &error);
                 self.queue.pause();
+                false
             }
         }
     }
@@ -408,8 +413,8 @@ impl Desk {
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return false,
         };
         let Some(db) = db.as_ref() else { return false };
-        let is_long = self.in_log.load(Ordering::Relaxed) >= TRANSACTIONS_IN_LOG;
-        if is_long || self.queue.len() > BATCH_ON_THE_SPOT {
+        let has_much = self.in_log.load(Ordering::Relaxed) >= write_back::TRANSACTIONS;
+        if has_much || self.queue.len() > BATCH_ON_THE_SPOT {
             return false;
         }
         let from = Instant::now();
@@ -448,14 +453,6 @@ impl Desk {
     fn db(&self) -> MutexGuard<'_, Option<Connection>> {
         // After a panic the queue is closed.
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes the log back into the database, as far as no reader still needs it.
-fn write_back(db: &Connection) {
-    let checkpoint = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    if let Err(error) = checkpoint.doing(db, "write the log back") {
-        tracing::warn!(%error, "the log of the database grows");
     }
 }
 

@@ -15,9 +15,13 @@ use crate::call::{Ask, AskPart, json_map};
 use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError, blocking};
 use crate::workspace::Workspace;
+use crate::workspace::open::is_at_hand;
 
 /// A line that is parsed on the spot; a longer one may take a while.
 const SHORT_LINE: usize = 512;
+
+/// As many paths are looked at on the spot.
+const FEW: usize = 16;
 
 /// The working directory: where the shell is put, and how people write that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +89,22 @@ struct Places {
     uses: Vec<PathUse>,
 }
 
+impl Places {
+    /// Says whether these are few, and the kernel knows the way to each from memory.
+    fn are_at_hand(&self, workspace: &Workspace) -> bool {
+        let workdir = match &self.workdir {
+            Some(written) => workspace.shown(written),
+            None => workspace.directory().to_path_buf(),
+        };
+        let forms = self
+            .uses
+            .iter()
+            .map(|used| absolute_forms(used, &workdir, workspace.home()));
+        let paths: Vec<PathBuf> = forms.flatten().chain([workdir.clone()]).take(FEW + 1).collect();
+        paths.len() <= FEW && paths.iter().all(|path| is_at_hand(path))
+    }
+}
+
 /// Where those places are now.
 struct Found {
     workdir: Workdir,
@@ -104,6 +124,10 @@ fn asked_paths(line: &Line) -> Vec<PathUse> {
 }
 
 async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolError> {
+    // Handing it to a thread that may wait, and back, takes ten times as long as looking.
+    if places.are_at_hand(&ctx.workspace) {
+        return Ok(find(places, &ctx.workspace));
+    }
     let (places, workspace) = (Arc::clone(places), Arc::clone(&ctx.workspace));
     blocking(move || find(&places, &workspace)).await
 }
