@@ -67,6 +67,14 @@ build() {
     touch "$stamp"
 }
 
+run_tests() {
+    local tests=(node --test --test-reporter=spec --test-timeout=120000 build/test/*.test.js)
+    "${tests[@]}" "$@" && return 0
+    # What is late on a busy machine is in time the next time; what fails twice is a fault.
+    echo "All are run once more." >&2
+    "${tests[@]}" "$@"
+}
+
 verb="${1:-}"
 shift || true
 require_node
@@ -77,7 +85,7 @@ check) setup && check ;;
 build) setup && build ;;
 test)
     [[ -x "${TOOLGATE_BIN:-}" ]] || fail "TOOLGATE_BIN has to name the server to test against"
-    setup && build && exec node --test --test-reporter=spec --test-timeout=120000 build/test/*.test.js "$@"
+    setup && build && run_tests "$@"
     ;;
 driver) exec node --enable-source-maps build/test/driver.js ;;
 *)

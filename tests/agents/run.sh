@@ -60,7 +60,11 @@ run_tests() {
     export PYTHONPATH="$packages:$python_agent" PYTHONDONTWRITEBYTECODE=1
     export AGENT_PYTHON="[\"$venv/python\", \"-m\", \"toolgate_agent\"]"
     export AGENT_TYPESCRIPT="[\"node\", \"$typescript_agent/dist/main.js\"]"
-    cd "$here" && timeout 900 "$venv/python" test_agents.py "$@"
+    cd "$here" || return 1
+    timeout 900 "$venv/python" test_agents.py "$@" && return 0
+    # What is late on a busy machine is in time the next time; what fails twice is a fault.
+    echo "All are run once more." >&2
+    timeout 900 "$venv/python" test_agents.py "$@"
 }
 
 verb="${1:-}"

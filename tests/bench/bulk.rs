@@ -30,8 +30,9 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let workspace = folder()?;
     let service = Service::start(workspace.path()).await?;
     let mut client = service.tools().await?;
-    let home = service.home();
-    let target = home.join("floor");
+    // Kept until the end, as the service's home is not.
+    let home = folder()?;
+    let target = home.path().join("floor");
     let print = format!("yes '{LINE}' | head -c {BYTES}");
     let before = service.reset_peak()?;
     let streamed = async |client: &mut ToolServiceClient<Channel>, round: usize| {
@@ -43,7 +44,7 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let into_a_file = async |_| {
         let mut command = Command::new(SHELL);
         command.arg("-c").arg(format!("{print} > {}", target.display()));
-        command.env_clear().envs(environment(&home)).stdin(Stdio::null());
+        command.env_clear().envs(environment(home.path())).stdin(Stdio::null());
         let begin = Instant::now();
         let status = command.status()?;
         let time = begin.elapsed();

@@ -6,8 +6,8 @@
 //!
 //! Who waits for a change while the connection is free makes it on the spot, with what little is queued before it: a
 //! commit is an append to the log that is not synchronised, and takes less time than waking a thread for it and being
-//! woken by it. What may take long is the thread's alone: large batches, waiting for another process, seeing to it that
-//! the log is written back into the database, and everything after a failure.
+//! woken by it. What may take long is the thread's alone: large batches, waiting for another process, and everything after
+//! a failure. Writing the log back into the database waits for the disk, and is another thread's (`write_back`).
 //!
 //! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
 //! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
@@ -17,7 +17,6 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::{Doing, again, failed};
 use super::schema::BUSY;
-use super::write_back::{self, WriteBack};
+use super::write_back::LogLength;
 use crate::store::StoreError;
 use crate::telemetry::Metrics;
 
@@ -70,13 +69,11 @@ pub(super) struct Writer {
 }
 
 /// The queue, and the connection for whoever works it off.
-#[derive(Default)]
 struct Desk {
     queue: Queue,
     /// None when the store is closed. Taken before the queue's lock, never the other way round.
     db: Mutex<Option<Connection>>,
-    /// Transactions since the log was written back.
-    in_log: AtomicU32,
+    log: LogLength,
     metrics: OnceLock<Arc<Metrics>>,
 }
 
@@ -85,11 +82,15 @@ impl Writer {
     pub(super) fn start(db: Connection, held: impl Send + 'static) -> Result<Self, StoreError> {
         db.pragma_update(None, "wal_autocheckpoint", 0)
             .doing(&db, "keep the log from being written back at any time")?;
-        let write_back = WriteBack::beside(&db)?;
+        let (log, write_back) = LogLength::of(&db)?;
         let desk = Arc::new(Desk {
+            queue: Queue::default(),
             db: Mutex::new(Some(db)),
-            ..Desk::default()
+            log,
+            metrics: OnceLock::new(),
         });
+        let held_up = Arc::clone(&desk);
+        let write_back = write_back.start(move |work| held_up.db().as_ref().into_iter().for_each(work))?;
         let desk_of_thread = Arc::clone(&desk);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -353,23 +354,16 @@ impl Drop for CloseAtEnd<'_> {
 
 impl Desk {
     /// What the thread does until the store is closed.
-    fn serve(&self, write_back: WriteBack) {
+    fn serve(&self, write_back: JoinHandle<()>) {
         let _close = CloseAtEnd(&self.queue);
         while self.queue.wait() {
-            let has_much = match self.db().as_ref() {
-                Some(db) => self.work(db),
-                None => return,
-            };
-            if has_much {
-                self.in_log.store(0, Ordering::Relaxed);
-                if write_back.leaves_much()
-                    && let Some(db) = self.db().as_ref()
-                {
-                    write_back::pages_left(db);
-                }
-            }
+            let db = self.db();
+            let Some(db) = db.as_ref() else { break };
+            self.work(db);
         }
-        drop(write_back);
+        self.log.end();
+        // What it was to do is done below.
+        let _ = write_back.join();
         let Some(db) = self.db().take() else { return };
         let checkpoint = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = checkpoint
@@ -380,19 +374,18 @@ impl Desk {
         }
     }
 
-    /// Works off some of the queue, however long it takes. Returns whether the log is to be written back now.
-    fn work(&self, db: &Connection) -> bool {
+    /// Works off some of the queue, however long it takes.
+    fn work(&self, db: &Connection) {
         let mut batch = self.queue.take();
         if batch.is_empty() {
-            return false;
+            return;
         }
         let from = Instant::now();
         match run(db, &mut batch) {
-            Ok(()) => self.committed(from) >= write_back::TRANSACTIONS,
+            Ok(()) => self.committed(from),
             Err(error) => {
                 self.give_up(batch, &error);
                 self.queue.pause();
-                false
             }
         }
     }
@@ -413,8 +406,7 @@ impl Desk {
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return false,
         };
         let Some(db) = db.as_ref() else { return false };
-        let has_much = self.in_log.load(Ordering::Relaxed) >= write_back::TRANSACTIONS;
-        if has_much || self.queue.len() > BATCH_ON_THE_SPOT {
+        if self.queue.len() > BATCH_ON_THE_SPOT {
             return false;
         }
         let from = Instant::now();
@@ -445,9 +437,9 @@ impl Desk {
         }
     }
 
-    fn committed(&self, from: Instant) -> u32 {
+    fn committed(&self, from: Instant) {
         self.metrics.get().inspect(|all| all.store_written(from.elapsed()));
-        self.in_log.fetch_add(1, Ordering::Relaxed)
+        self.log.grow();
     }
 
     fn db(&self) -> MutexGuard<'_, Option<Connection>> {
