@@ -35,6 +35,8 @@ enum Wanted {
 pub(super) struct WriteBack {
     db: Connection,
     wanted: Receiver<Wanted>,
+    /// A log of more pages is begun anew.
+    long: i64,
 }
 
 impl LogLength {
@@ -50,7 +52,8 @@ impl LogLength {
             transactions: AtomicU32::new(0),
             wanted: wants,
         };
-        Ok((length, WriteBack { db, wanted }))
+        let write_back = WriteBack { db, wanted, long: LONG };
+        Ok((length, write_back))
     }
 
     /// Notes that a transaction was appended. Never waits.
@@ -77,7 +80,7 @@ impl WriteBack {
     ) -> Result<JoinHandle<()>, StoreError> {
         let work = move || {
             while let Ok(Wanted::WriteBack) = self.wanted.recv() {
-                if pages_left(&self.db) > LONG {
+                if pages_left(&self.db) > self.long {
                     hold_up(&|db| {
                         pages_left(db);
                     });
@@ -142,5 +145,32 @@ mod tests {
             assert_eq!(pages_left(&beside), 0);
         }
         assert_eq!(length(), before, "it has begun anew every time");
+    }
+
+    #[test]
+    fn others_are_held_up_for_a_long_log_only() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let path = folder.path().join("toolgate.db");
+        let db = schema::open_writer(&path).expect("a database");
+        let reader = schema::open_reader(&path).expect("a reader");
+        let check = |long: i64| {
+            let (length, write_back) = LogLength::of(&db).expect("another connection");
+            let (held_up, seen) = std::sync::mpsc::channel();
+            let thread = WriteBack { long, ..write_back }.start(move |_| held_up.send(()).expect("a listener"));
+            // Its snapshot keeps the log.
+            reader
+                .execute_batch("BEGIN; SELECT count(*) FROM facts;")
+                .expect("a snapshot");
+            for _ in 0..TRANSACTIONS {
+                db.execute("REPLACE INTO facts (session, key, value) VALUES ('s', 'k', '0')", [])
+                    .expect("a fact");
+                length.grow();
+            }
+            length.end();
+            thread.expect("a thread").join().expect("its end");
+            reader.execute_batch("COMMIT").expect("the end of the snapshot");
+            seen.iter().count()
+        };
+        assert_eq!((check(LONG), check(0)), (0, 1));
     }
 }
