@@ -161,9 +161,10 @@ mod tests {
             reader
                 .execute_batch("BEGIN; SELECT count(*) FROM facts;")
                 .expect("a snapshot");
-            for _ in 0..TRANSACTIONS {
-                db.execute("REPLACE INTO facts (session, key, value) VALUES ('s', 'k', '0')", [])
-                    .expect("a fact");
+            for number in 0..TRANSACTIONS {
+                // Writing what is there already would append nothing.
+                let sql = "REPLACE INTO facts (session, key, value) VALUES ('s', 'k', ?)";
+                db.execute(sql, [number.to_string()]).expect("a fact");
                 length.grow();
             }
             length.end();
