@@ -116,7 +116,7 @@ fn builtin(
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(Question::new(flags.question)),
         Arc::new(Bash::new(shell.clone(), command_timeout)),
-        Arc::new(Read::new()),
+        Arc::new(Read::new(feedback.clone())),
         Arc::new(Glob),
         Arc::new(Grep),
         Arc::new(Edit::new(files.clone(), feedback.clone())),

@@ -57,7 +57,7 @@ impl Feedback {
         })))
     }
 
-    /// Tells the servers that files changed, and does not wait for anything.
+    /// Tells the servers what files hold now, starts those that do not run, and does not wait for anything.
     pub fn tell(&self, changed: &[&ResolvedPath]) {
         let Some(inner) = &self.0 else { return };
         for path in changed {

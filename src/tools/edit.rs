@@ -137,7 +137,7 @@ mod tests {
     async fn write(bench: &Bench, name: &str, content: &str) {
         bench.write(name, content);
         let read = json!({"filePath": name});
-        bench.run(&crate::tools::read::Read::new(), read).await.unwrap();
+        bench.run(&crate::tools::read::Read::default(), read).await.unwrap();
     }
 
     #[tokio::test]

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::call::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
+use crate::lsp::Feedback;
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 use crate::workspace::ResolvedPath;
 use crate::workspace::files::locate;
@@ -29,13 +30,15 @@ const DEFAULT_LIMIT: u64 = 2000;
 const PREVIEW_LINES: usize = 20;
 
 /// The tool.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Read;
+#[derive(Clone, Debug, Default)]
+pub struct Read {
+    feedback: Feedback,
+}
 
 impl Read {
-    /// Makes it.
-    pub fn new() -> Self {
-        Self
+    /// Makes it; `feedback` is shared with the tools that change files.
+    pub fn new(feedback: Feedback) -> Self {
+        Self { feedback }
     }
 }
 
@@ -87,7 +90,11 @@ impl TypedTool for Read {
         })
         .await?;
         match view(located, wanted, ctx.cancelled.clone()).await? {
-            View::Text(window, mark) => show_text(ctx, &path, wanted, &window, &mark).await,
+            View::Text(window, mark) => {
+                // What is read is often changed next; by then the language servers know it.
+                self.feedback.tell(&[&path]);
+                show_text(ctx, &path, wanted, &window, &mark).await
+            }
             View::Folder(listing) => Ok(show_folder(&path, wanted, &listing)),
             View::Media(media, bytes) => Ok(show_media(&path, media, bytes)),
         }
@@ -250,7 +257,10 @@ mod tests {
     use crate::tools::testing::{Bench, shown};
 
     async fn output(bench: &Bench, input: Value) -> String {
-        let output = bench.run(&Read, input).await.unwrap_or_else(|error| panic!("{error}"));
+        let output = bench
+            .run(&Read::default(), input)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
         shown(&output).to_owned()
     }
 
@@ -298,7 +308,7 @@ mod tests {
         let bench = Bench::new();
         bench.write("src/a.txt", "a\nb\nc\n");
         let input = json!({"filePath": "src/a.txt", "offset": 2, "limit": 1});
-        let output = bench.run(&Read, input).await.unwrap();
+        let output = bench.run(&Read::default(), input).await.unwrap();
         assert_eq!(output.title, "src/a.txt");
         let metadata = Value::Object(output.metadata);
         assert_eq!(
@@ -335,7 +345,7 @@ mod tests {
         bench.write("data", "a\0b");
         bench.write("docs/README.md", "");
         let check = async |input: Value, expected: &str| {
-            let error = bench.run(&Read, input).await.unwrap_err();
+            let error = bench.run(&Read::default(), input).await.unwrap_err();
             assert_eq!(error, bench.fill(expected));
         };
         let range = "Offset 3 is out of range for this file (2 lines)";
@@ -361,7 +371,7 @@ mod tests {
         let text = output(&bench, json!({"filePath": "pkg", "limit": 1})).await;
         assert!(text.contains("\napi/\n\n(Showing 1 of 2 entries. Use offset=2 to continue.)\n"));
 
-        let output = bench.run(&Read, json!({"filePath": "pic"})).await.unwrap();
+        let output = bench.run(&Read::default(), json!({"filePath": "pic"})).await.unwrap();
         assert_eq!(shown(&output), "Image read successfully");
         assert_eq!(output.metadata["truncated"], json!(false));
         assert_eq!(output.attachments[0].mime, "image/png");
@@ -375,7 +385,7 @@ mod tests {
         bench.write("a.txt", "a\n");
         std::os::unix::fs::symlink("../out", bench.at("link")).unwrap();
         let check = async |path: &str, asks: &[(&str, &str)]| {
-            let _ = bench.run(&Read, json!({"filePath": bench.fill(path)})).await;
+            let _ = bench.run(&Read::default(), json!({"filePath": bench.fill(path)})).await;
             let asks: Vec<_> = asks
                 .iter()
                 .map(|(permission, pattern)| ((*permission).to_owned(), vec![bench.fill(pattern)]))
@@ -397,7 +407,7 @@ mod tests {
 
         bench.answer(Err(Refusal::Rejected));
         let error = bench
-            .run(&Read, json!({"filePath": bench.fill("$o/none")}))
+            .run(&Read::default(), json!({"filePath": bench.fill("$o/none")}))
             .await
             .unwrap_err();
         assert_eq!(error, Refusal::Rejected.to_string());
@@ -412,7 +422,10 @@ mod tests {
         bench.write("app/web/AGENTS.md", "web\n");
         bench.write("app/web/page.ts", "x\n");
         bench.write("app/a.ts", "x\n");
-        let first = bench.run(&Read, json!({"filePath": "app/web/page.ts"})).await.unwrap();
+        let first = bench
+            .run(&Read::default(), json!({"filePath": "app/web/page.ts"}))
+            .await
+            .unwrap();
         let expected = "</content>\n\n<system-reminder>\nInstructions from: $w/app/web/AGENTS.md\nweb\n\n\n\
                         Instructions from: $w/app/AGENTS.md\napp\n\n</system-reminder>";
         assert!(shown(&first).ends_with(&bench.fill(expected)), "{}", shown(&first));

@@ -155,7 +155,7 @@ mod tests {
         assert!(bench.asked().is_empty(), "what would fail asks nobody");
 
         bench
-            .run(&crate::tools::read::Read, json!({"filePath": "a.txt"}))
+            .run(&crate::tools::read::Read::default(), json!({"filePath": "a.txt"}))
             .await
             .unwrap();
         bench.write("a.txt", "changed");

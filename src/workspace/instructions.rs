@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use super::error::FileError;
 use super::files::blocking;
+use super::text::BOM_BYTES;
 use super::{ResolvedPath, Workspace, open};
 
 /// Names of instruction files; of a folder the first that exists counts.
 const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "CONTEXT.md"];
 
 /// More is not delivered with one file; what is nearest comes first.
-const MAX_BYTES: u64 = 51_200;
+const MAX_BYTES: usize = 51_200;
 
 /// One instruction file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
         .filter(|found| found.real() != path.real() && found.is_inside() && is_named(found.real()))
         .filter_map(|found| {
             let text = load(&found, room)?;
-            room = room.saturating_sub(text.len() as u64);
+            room = room.saturating_sub(text.len());
             Some(Instructions {
                 path: found.shown().to_path_buf(),
                 text,
@@ -75,11 +76,22 @@ fn first_of(workspace: &Workspace, folder: &Path) -> Option<ResolvedPath> {
     Some(workspace.resolve(found.to_str()?))
 }
 
-fn load(path: &ResolvedPath, room: u64) -> Option<String> {
+/// Returns what a file says, as far as there is `room`, and a remark if that is not all.
+fn load(path: &ResolvedPath, room: usize) -> Option<String> {
     let opened = open::open(path).ok()??;
     let mut bytes = Vec::new();
-    opened.file.take(room).read_to_end(&mut bytes).ok()?;
-    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    opened.file.take(room as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let is_cut = bytes.len() > room;
+    bytes.truncate(room);
+    let text = String::from_utf8_lossy(bytes.strip_prefix(BOM_BYTES).unwrap_or(&bytes));
+    (!text.is_empty()).then(|| match is_cut {
+        // The cut may go through a character.
+        true => format!(
+            "{}\n\n(The file goes on; these are its first {room} bytes.)",
+            text.trim_end_matches('\u{fffd}')
+        ),
+        false => text.into_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -114,5 +126,22 @@ mod tests {
         check("a/b/c/x", &["b", "a"]);
         check("a/b/AGENTS.md", &["a"]);
         check("/etc/passwd", &[]);
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(
+            root.join("a/AGENTS.md"),
+            format!("\u{feff}{}", "\u{e9}".repeat(MAX_BYTES)),
+        )
+        .unwrap();
+        let workspace = Workspace::open("w", &root, None).unwrap();
+        let found = find(&workspace, &workspace.resolve("a/x"));
+        let (text, remark) = found[0].text.split_once("\n\n").unwrap();
+        assert_eq!(text, "\u{e9}".repeat((MAX_BYTES - BOM_BYTES.len()) / 2));
+        assert_eq!(remark, "(The file goes on; these are its first 51200 bytes.)");
     }
 }

@@ -170,20 +170,20 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
 /// Returns the last part of the pattern with escapes taken out, if it is a plain name.
 fn literal_name(pattern: &str) -> Option<OsString> {
-    let last = pattern.rsplit('/').next().unwrap_or(pattern);
+    let (folders, last) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     let mut name = String::with_capacity(last.len());
     let mut letters = last.chars();
     while let Some(letter) = letters.next() {
         match letter {
+            // Whether this ends a class that spans the slash is not looked into.
+            '\\' if folders.contains(['[', '{']) => return None,
             '\\' => name.push(letters.next()?),
             '*' | '?' | '[' | ']' | '{' | '}' => return None,
             other => name.push(other),
         }
     }
     let is_name = !name.is_empty() && name != "." && name != ".." && !name.as_bytes().contains(&0);
-    // A group or class that spans the slash would make the last part look plainer than it is.
-    let spans = pattern.contains('{') || pattern.contains('[');
-    (is_name && !spans).then(|| OsStr::from_bytes(name.as_bytes()).to_owned())
+    is_name.then(|| OsStr::from_bytes(name.as_bytes()).to_owned())
 }
 
 #[cfg(test)]
@@ -256,6 +256,10 @@ mod tests {
         check("*.log", None);
         check("debug.{log,txt}", None);
         check("{a,b/c}", None);
+        check("{a,b}/debug.log", Some("debug.log"));
+        check("[ab]/debug.log", Some("debug.log"));
+        check(r"a\[1\].log", Some("a[1].log"));
+        check(r"[a/\]", None);
         check("!debug.log", None);
         check("logs/", None);
         check("x/..", None);
@@ -338,7 +342,11 @@ mod tests {
         #[test]
         fn never_panics(pattern in "[a*?\\[\\]{},!/\\\\.-]{0,12}") {
             if let Ok(selection) = Selection::parse(&pattern) {
-                selection.takes(Path::new("a/b"));
+                for path in ["a", "-", "]", "!", "a/a", "a/b", "a/]", "a/a/a", "-/a", "a/-"].map(Path::new) {
+                    if selection.takes(path) && let Some(name) = selection.name() {
+                        prop_assert_eq!(path.file_name(), Some(name), "{}", pattern);
+                    }
+                }
                 selection.enters(Path::new("a"));
             }
         }
