@@ -128,6 +128,12 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// Says that an input is checked where the tool is served, and gets there as the model wrote it
+    /// (`spec/extensions.md` §3.4). Its schema is then for models alone and need not compile.
+    fn checks_own_input(&self) -> bool {
+        false
+    }
+
     /// Says that the tool hands its result to the hooks itself, in another form than others: see
     /// [`CallContext::after_hooks`].
     fn runs_after_hooks(&self) -> bool {

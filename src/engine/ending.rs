@@ -12,7 +12,7 @@ use super::hooks::About;
 use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
 use super::truncate::{self, Direction, Totals};
-use super::writer::{self, Finished};
+use super::writer::Finished;
 use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timestamp, Timing, Truncation};
 use crate::permission::{Refusal, agents};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
@@ -61,7 +61,8 @@ impl Run {
                 failed(internal(), metadata)
             }
             Returned::Output(output) => {
-                writer::merge(&mut metadata, output.metadata);
+                // Not a patch: a null is what the tool says of a key, such as the exit code of a shell that a signal ended.
+                metadata.extend(output.metadata);
                 let part = self.live.part("truncate");
                 let (text, truncation) = self.truncate(output.output, stored, &mut metadata).await;
                 drop(part);
@@ -111,6 +112,10 @@ impl Run {
             self.live.stopping().cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
         };
+        let before = match &ending.outcome {
+            Outcome::Completed { output } => output.clone(),
+            Outcome::Failed { .. } => String::new(),
+        };
         let changed = tokio::select! {
             biased;
             changed = hooks.after_ending(about, &args, &mut ending) => changed.map_err(|refusal| Outcome::Failed {
@@ -131,7 +136,8 @@ impl Run {
             (Outcome::Completed { output }, Ok(())) => {
                 self.engine.redactor.string(output);
                 let totals = Totals::of(output.as_bytes());
-                if !totals.fit(&self.truncation) {
+                // What was cut is a little longer than the limits, by its notice; the whole of it is stored already.
+                if *output != before && !totals.fit(&self.truncation) {
                     let whole = self.store_whole(output).await;
                     let (text, truncation) = self.cut(output, totals, whole);
                     *output = text;

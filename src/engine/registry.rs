@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::sync::Arc;
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::hooks::Hooks;
 use super::{Rank, input};
@@ -55,7 +55,11 @@ impl Entry {
         if let Some(problem) = dialect::unfolds_too_far(&schema) {
             return Err(wrong(problem));
         }
-        let validator = jsonschema::validator_for(&input::open_schema(&schema));
+        let checked = match tool.checks_own_input() {
+            true => json!({"type": "object"}),
+            false => input::open_schema(&schema),
+        };
+        let validator = jsonschema::validator_for(&checked);
         let validator = validator.map_err(|error| wrong(error.to_string()))?;
         Ok(Self {
             tool,

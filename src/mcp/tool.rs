@@ -84,6 +84,10 @@ impl Tool for McpTool {
         true
     }
 
+    fn checks_own_input(&self) -> bool {
+        true
+    }
+
     fn runs_after_hooks(&self) -> bool {
         true
     }

@@ -1,11 +1,12 @@
 //! The person of a case: sees every prompt and gives the replies that the steps name.
 //!
 //! *Invariant:* each prompt gets the first reply left for its permission, or the one for its number among the questions
-//! of its call; without one it is refused. A prompt of a step
+//! of its call; without one it is refused. What the calls of a batch ask counts as asked by the batch. A prompt of a step
 //! that runs beside an earlier one is answered only after that one has asked, or has ended.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::mpsc;
@@ -25,9 +26,25 @@ pub(crate) enum Notice {
         replies: Vec<Reply>,
         /// The call that must have asked first.
         after: Option<String>,
+        /// Takes what the calls ask that it makes, if their prompts are its own here.
+        inner: Option<Inner>,
     },
     /// A call has ended.
     Ended { call_id: String },
+}
+
+/// What the calls of a batch have asked, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inner(Arc<Mutex<Vec<Prompt>>>);
+
+impl Inner {
+    fn push(&self, prompt: Prompt) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(prompt);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Prompt> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Answers the prompts of one case.
@@ -126,8 +143,10 @@ pub(crate) struct Desk {
 struct Asker {
     replies: Vec<Reply>,
     after: Option<String>,
+    inner: Option<Inner>,
     /// Has asked, or has ended.
     seen: bool,
+    ended: bool,
     /// How many prompts of it have asked questions.
     questions: u64,
 }
@@ -140,26 +159,49 @@ impl Desk {
                 call_id,
                 replies,
                 after,
+                inner,
             } => {
                 self.calls.insert(
                     call_id,
                     Asker {
                         replies,
                         after,
+                        inner,
                         ..Asker::default()
                     },
                 );
             }
-            Notice::Ended { call_id } => self.calls.entry(call_id).or_default().seen = true,
+            Notice::Ended { call_id } => {
+                let asker = self.calls.entry(call_id).or_default();
+                (asker.seen, asker.ended) = (true, true);
+            }
         }
         self.due()
     }
 
     /// Takes a prompt; returns the answers that are due now.
     pub(crate) fn take(&mut self, prompt: Prompt) -> Vec<Due> {
-        self.calls.entry(prompt.call_id.clone()).or_default().seen = true;
+        if !self.calls.contains_key(&prompt.call_id)
+            && let Some(batch) = self.running_batch()
+        {
+            batch.seen = true;
+            if let Some(inner) = &batch.inner {
+                inner.push(prompt.clone());
+            }
+        } else {
+            self.calls.entry(prompt.call_id.clone()).or_default().seen = true;
+        }
         self.held.push(prompt);
         self.due()
+    }
+
+    /// The batch that runs, if there is just one.
+    fn running_batch(&mut self) -> Option<&mut Asker> {
+        let mut batches = self
+            .calls
+            .values_mut()
+            .filter(|asker| asker.inner.is_some() && !asker.ended);
+        batches.next().filter(|_| batches.next().is_none())
     }
 
     fn due(&mut self) -> Vec<Due> {
@@ -182,7 +224,12 @@ impl Desk {
     /// Returns what is answered; `None` leaves the prompt open.
     fn decide(&mut self, prompt: &Prompt) -> Option<Given> {
         let refused = Given::of(PromptDecision::Reject);
-        let Some(asker) = self.calls.get_mut(&prompt.call_id) else {
+        let is_of_batch = !self.calls.contains_key(&prompt.call_id);
+        let asker = match is_of_batch {
+            true => self.running_batch(),
+            false => self.calls.get_mut(&prompt.call_id),
+        };
+        let Some(asker) = asker else {
             return Some(refused);
         };
         let index = match &prompt.request {

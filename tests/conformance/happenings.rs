@@ -12,6 +12,10 @@ use toolgate::grpc::proto::{
 };
 
 use crate::connection::{Connection, Events};
+use crate::verdict::from_struct;
+
+/// The message that the calls of a case belong to.
+pub(crate) const MESSAGE: &str = "msg_case";
 
 /// One event with the name and the data that cases know.
 #[derive(Debug)]
@@ -117,7 +121,7 @@ pub(crate) fn request(prompt: &Prompt) -> Value {
     let mut value = json!({
         "id": prompt.prompt_id,
         "sessionID": prompt.session_id,
-        "tool": {"messageID": "", "callID": prompt.call_id},
+        "tool": {"messageID": MESSAGE, "callID": prompt.call_id},
     });
     match &prompt.request {
         Some(prompt::Request::Questions(asked)) => {
@@ -127,6 +131,7 @@ pub(crate) fn request(prompt: &Prompt) -> Value {
             value["permission"] = json!(asked.permission);
             value["patterns"] = json!(asked.patterns);
             value["always"] = json!(asked.always);
+            value["metadata"] = asked.metadata.as_ref().map_or_else(|| json!({}), from_struct);
         }
         None => {}
     }
@@ -164,8 +169,8 @@ fn reply(prompt: &Prompt) -> Option<(&'static str, Value)> {
         PromptDecision::Reject => replied("reject"),
         PromptDecision::Once | PromptDecision::Instead => replied("once"),
         PromptDecision::Always => replied("always"),
-        // A question whose call ended without a reply is taken back; the cases call that rejected, too.
+        // A prompt whose call ended without a reply is taken back; the cases call that rejected, too.
         PromptDecision::Unspecified if asks_questions => Some(("question.rejected", json!({}))),
-        PromptDecision::Unspecified => None,
+        PromptDecision::Unspecified => replied("reject"),
     }
 }

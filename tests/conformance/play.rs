@@ -14,7 +14,7 @@ use toolgate::grpc::proto::{
     ToolDefinition, call_event, execute_tool_request, prompt,
 };
 
-use crate::approver::{Approver, Notice};
+use crate::approver::{Approver, Inner, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};
 use crate::connection::{Connection, Execution};
 use crate::driver::Driver;
@@ -453,7 +453,7 @@ impl<'a> Player<'a> {
         let request = ExecuteToolRequest {
             context: Some(CallContext {
                 session_id: step.session.clone().unwrap_or_else(|| SESSION.to_owned()),
-                message_id: "msg_case".to_owned(),
+                message_id: happenings::MESSAGE.to_owned(),
                 agent: step.agent.clone().unwrap_or_default(),
                 ..CallContext::default()
             }),
@@ -464,10 +464,12 @@ impl<'a> Player<'a> {
             on_disconnect: OnDisconnect::Cancel.into(),
             output: OutputMode::Full.into(),
         };
+        let inner = (request.tool == "batch").then(Inner::default);
         let notice = Notice::Started {
             call_id: call_id.clone(),
             replies: step.replies.clone(),
             after,
+            inner: inner.clone(),
         };
         self.script.prepare(&call_id, &step.replies);
         self.notices.send(notice).await.ok().context("the approver is gone")?;
@@ -482,6 +484,7 @@ impl<'a> Player<'a> {
             started,
             cancel_at: step.cancel_after_ms.map(|delay| started + Duration::from_millis(delay)),
             tool: pending.tool,
+            inner,
         })
     }
 
@@ -532,12 +535,13 @@ struct RunningCall {
     started: Instant,
     cancel_at: Option<Instant>,
     tool: String,
+    inner: Option<Inner>,
 }
 
 impl RunningCall {
     /// Reads to the terminal event, and cancels on the way if the step says so.
     async fn watch(mut self) -> Result<Observed> {
-        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        let mut prompts = Vec::new();
         let end = loop {
             let event = tokio::select! {
                 event = self.execution.next() => event?,
@@ -552,12 +556,7 @@ impl RunningCall {
                 call_event::Event::Completed(end) => break End::Completed(end),
                 call_event::Event::Failed(end) => break End::Failed(end),
                 call_event::Event::Waiting(waiting) => {
-                    let prompt = waiting.prompt.context("`waiting` without a prompt")?;
-                    match &prompt.request {
-                        Some(prompt::Request::Permission(request)) => asked.push(request.clone()),
-                        Some(prompt::Request::Questions(_)) => questions.push(happenings::request(&prompt)),
-                        None => bail!("a prompt that asks nothing"),
-                    }
+                    prompts.push(waiting.prompt.context("`waiting` without a prompt")?);
                 }
                 call_event::Event::Pending(_) => bail!("`pending` came twice"),
                 call_event::Event::Running(_)
@@ -571,6 +570,15 @@ impl RunningCall {
             }
         };
         let elapsed = self.started.elapsed();
+        prompts.extend(self.inner.iter().flat_map(Inner::take));
+        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        for prompt in &prompts {
+            match &prompt.request {
+                Some(prompt::Request::Permission(request)) => asked.push(request.clone()),
+                Some(prompt::Request::Questions(_)) => questions.push(happenings::request(prompt)),
+                None => bail!("a prompt that asks nothing"),
+            }
+        }
         if let Some(more) = self.execution.next().await.context("after the terminal event")? {
             bail!("an event after the terminal one: {more:?}");
         }

@@ -264,6 +264,7 @@ fn starts(call_id: &str, replies: Vec<Reply>, after: Option<&str>) -> Notice {
         call_id: call_id.to_owned(),
         replies,
         after: after.map(str::to_owned),
+        inner: None,
     }
 }
 

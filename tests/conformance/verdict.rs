@@ -519,7 +519,7 @@ pub(crate) fn config(name: &str, step: &Step, output: &Output, vars: &Vars) -> P
     report.problems
 }
 
-fn from_struct(fields: &Struct) -> Value {
+pub(crate) fn from_struct(fields: &Struct) -> Value {
     let pairs = fields
         .fields
         .iter()
