@@ -112,10 +112,12 @@ fn builtin(
         search,
         diagnostics_wait: _,
     } = common;
+    let limits = truncation(config.tool_output);
+    let shown = (limits.max_lines, limits.max_bytes);
     let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(Question::new(flags.question)),
-        Arc::new(Bash::new(shell.clone(), command_timeout)),
+        Arc::new(Bash::new(shell.clone(), command_timeout, shown)),
         Arc::new(Read::new(feedback.clone())),
         Arc::new(Glob),
         Arc::new(Grep),

@@ -31,13 +31,22 @@ const VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// What a project's files may import without having it installed, and the part of it that has a name of its own.
 const PACKAGES: [(&str, &str); 2] = [("@opencode-ai/plugin", "tool"), ("zod", "v4")];
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 12] = [
     ("host.mjs", include_str!("javascript/host.mjs")),
     ("thread.mjs", include_str!("javascript/thread.mjs")),
     ("packages.mjs", include_str!("javascript/packages.mjs")),
     ("schema.mjs", include_str!("javascript/schema.mjs")),
     ("answer.mjs", include_str!("javascript/answer.mjs")),
     ("node_modules/zod/index.js", include_str!("javascript/vendor/zod.js")),
+    // What bun finds by NODE_PATH it takes by the name of the file, whatever the package exports.
+    (
+        "node_modules/zod/v4.js",
+        "export * from \"./index.js\";\nexport { default } from \"./index.js\";\n",
+    ),
+    (
+        "node_modules/@opencode-ai/plugin/tool.js",
+        "export * from \"./index.js\";\n",
+    ),
     (
         "node_modules/zod/LICENSE",
         include_str!("javascript/vendor/zod.LICENSE"),

@@ -1,7 +1,8 @@
 //! The row of a session's calls, in which a call that is made again and again is noticed (`spec/framework.md` §10, F4).
 //!
 //! What clients make stands in one row. In another one, a call that hands on calls of the model is replaced by them: the
-//! same command three times is noticed whether it came by itself or in a batch, and so is the same batch.
+//! same command three times is noticed whether it came by itself or in a batch, and so is the same batch. What a batch
+//! holds several times counts once: it was asked for at once, before anything came back.
 //!
 //! *Invariant:* [`Row`] is pure. What is forgotten of a session is read again from the store.
 
@@ -37,6 +38,10 @@ impl Step {
             handed_on_by: record.origin.parent.clone().filter(|_| record.made_by_call),
         })
     }
+
+    fn is_same_as(&self, other: &Self) -> bool {
+        (&self.tool, &self.digest) == (&other.tool, &other.digest)
+    }
 }
 
 /// The last calls of a session, newest last.
@@ -44,6 +49,8 @@ impl Step {
 pub(super) struct Row {
     made: Vec<Step>,
     unpacked: Vec<Step>,
+    /// The last call that was noticed: what it hands on is not noticed once more.
+    noticed: Option<CallId>,
 }
 
 impl Row {
@@ -51,17 +58,24 @@ impl Row {
     fn push(&mut self, step: Step) -> bool {
         if let Some(bundle) = &step.handed_on_by {
             self.unpacked.retain(|step| step.id != *bundle);
-            return add(&mut self.unpacked, step);
+            let is_there = |other: &Step| other.handed_on_by == step.handed_on_by && other.is_same_as(&step);
+            if self.unpacked.iter().any(is_there) {
+                return false;
+            }
+            let is_known = self.noticed.as_ref() == Some(bundle);
+            return add(&mut self.unpacked, step) && !is_known;
         }
+        let id = step.id.clone();
         let again = add(&mut self.made, step.clone());
-        add(&mut self.unpacked, step) || again
+        let is_noticed = add(&mut self.unpacked, step) || again;
+        self.noticed = is_noticed.then_some(id);
+        is_noticed
     }
 }
 
 /// Adds a step and says whether the two before it are identical.
 fn add(row: &mut Vec<Step>, step: Step) -> bool {
-    let is_same = |other: &&Step| (&other.tool, &other.digest) == (&step.tool, &step.digest);
-    let in_a_row = row.iter().rev().take(2).filter(is_same).count() == 2;
+    let in_a_row = row.iter().rev().take(2).filter(|other| other.is_same_as(&step)).count() == 2;
     row.push(step);
     if row.len() > REMEMBERED {
         row.remove(0);
@@ -162,11 +176,13 @@ mod tests {
 
     #[test]
     fn what_is_handed_on_stands_where_it_was_handed_on() {
-        check("[aaa!]");
-        check("[aa]a!");
-        check("aa[a!b]");
+        check("[aaaa]");
+        check("[aa]aa!");
+        check("[aa]a[a!a]");
+        check("aa[a!ba]");
         check("a[a]a!");
         check("[ab][ab][!ab]");
+        check("[a][a][!a]");
         check("a[]a[]a");
     }
 }

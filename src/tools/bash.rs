@@ -35,10 +35,6 @@ const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 /// Comes on top of every time limit.
 const TIMEOUT_MARGIN: Duration = Duration::from_millis(100);
 
-/// The limits that the engine truncates at, as the description tells them.
-const MAX_LINES: usize = 2000;
-const MAX_BYTES: usize = 51_200;
-
 /// Said before a person is asked.
 const NO_SHELL: &str = "There is no shell on this machine, so no command can be run. Do the task with the other tools, and \
                         if it needs a command, say so in your answer.";
@@ -114,12 +110,20 @@ impl Prepared<'_> {
 pub struct Bash {
     shell: Shell,
     default_timeout: Duration,
+    max_lines: usize,
+    max_bytes: usize,
 }
 
 impl Bash {
-    /// Makes the tool; `default_timeout` is for calls that name none.
-    pub fn new(shell: Shell, default_timeout: Duration) -> Self {
-        Self { shell, default_timeout }
+    /// Makes the tool; `default_timeout` is for calls that name none. The description tells of the limits at which the
+    /// output is truncated.
+    pub fn new(shell: Shell, default_timeout: Duration, (max_lines, max_bytes): (usize, usize)) -> Self {
+        Self {
+            shell,
+            default_timeout,
+            max_lines,
+            max_bytes,
+        }
     }
 }
 
@@ -154,8 +158,8 @@ impl TypedTool for Bash {
     fn description(&self, offer: &Offer<'_>) -> String {
         include_str!("bash.md")
             .replace("{default_timeout}", &self.default_timeout.as_millis().to_string())
-            .replace("{max_lines}", &MAX_LINES.to_string())
-            .replace("{max_bytes}", &MAX_BYTES.to_string())
+            .replace("{max_lines}", &self.max_lines.to_string())
+            .replace("{max_bytes}", &self.max_bytes.to_string())
             // Last, since a path may hold anything.
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
     }

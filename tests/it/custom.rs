@@ -16,6 +16,8 @@ const RUNTIMES: [&str; 3] = ["bun", "node-22", "deno"];
 
 /// What a project may have, with every feature that the runtimes could differ in.
 const SUM: &str = r#"import { tool } from "@opencode-ai/plugin"
+import { tool as made } from "@opencode-ai/plugin/tool"
+import { z } from "zod/v4"
 import { twice } from "../lib/twice"
 enum Unit { Meter = "m" }
 export default tool({
@@ -28,8 +30,8 @@ export default tool({
     return { title: "sum", output: twice(args.a + args.b) + Unit.Meter, metadata: { agent: context.agent } }
   },
 })
-export const fails = tool({ description: "Fails", args: {}, async execute() { throw new Error("boom") } })
-const place = tool.schema.object({ name: tool.schema.string().min(2).describe("inner"), kind: tool.schema.enum(["a", "b"]) })
+export const fails = made({ description: "Fails", args: {}, async execute() { throw new Error("boom") } })
+const place = z.object({ name: tool.schema.string().min(2).describe("inner"), kind: tool.schema.enum(["a", "b"]) })
 export const rich = tool({
   description: "Returns all that can be returned",
   args: { place: place.describe("where"), more: tool.schema.array(tool.schema.union([tool.schema.string(), tool.schema.number()])).optional() },

@@ -123,7 +123,8 @@ impl<'a> Report<'a> {
             }
             Cause::TimedOut => self.append(block).await?,
             Cause::Cancelled => {
-                let appended = tokio::time::timeout(CANCELLED_DRAIN, self.append(block));
+                // The metadata keep what the command printed (`spec/bash.md` §9, B12).
+                let appended = tokio::time::timeout(CANCELLED_DRAIN, self.ctx.output(block));
                 // The call is over in any case; the metadata below says what the readers may have missed.
                 let _ = appended.await;
                 self.publish().await;
