@@ -129,7 +129,7 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Says that an input is checked where the tool is served, and gets there as the model wrote it
-    /// (`spec/extensions.md` §3.4). Its schema is then for models alone and need not compile.
+    /// (`spec/extensions.md` §3.4). Its schema is then for models alone.
     fn checks_own_input(&self) -> bool {
         false
     }

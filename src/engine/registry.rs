@@ -55,9 +55,12 @@ impl Entry {
         if let Some(problem) = dialect::unfolds_too_far(&schema) {
             return Err(wrong(problem));
         }
-        let checked = match tool.checks_own_input() {
-            true => json!({"type": "object"}),
-            false => input::open_schema(&schema),
+        let checked = if !tool.checks_own_input() {
+            input::open_schema(&schema)
+        } else if is_schema(&schema) {
+            json!({"type": "object"})
+        } else {
+            return Err(wrong("it is no JSON Schema of an object".to_owned()));
         };
         let validator = jsonschema::validator_for(&checked);
         let validator = validator.map_err(|error| wrong(error.to_string()))?;
@@ -68,6 +71,18 @@ impl Entry {
             rank: Rank::Builtin,
         })
     }
+}
+
+/// Says whether models may be told of a schema: providers refuse a request with one that is none. Which draft it is
+/// written for is left open, and so is whether its patterns and references can be followed.
+fn is_schema(schema: &Value) -> bool {
+    use jsonschema::{draft4, draft6, draft7, draft201909, draft202012};
+    schema.is_object()
+        && (draft202012::meta::is_valid(schema)
+            || draft201909::meta::is_valid(schema)
+            || draft7::meta::is_valid(schema)
+            || draft6::meta::is_valid(schema)
+            || draft4::meta::is_valid(schema))
 }
 
 impl Registry {
@@ -177,7 +192,20 @@ mod tests {
     use crate::call::{Effect, Model, Source, ToolOutput};
     use crate::tool::{CallContext, ToolError};
     use crate::workspace::Workspace;
-    use serde_json::json;
+
+    #[test]
+    fn schemas_of_any_draft_are_taken() {
+        let check = |schema: Value, expected: bool| assert_eq!(is_schema(&schema), expected, "{schema}");
+        check(json!({}), true);
+        check(json!({"type": "object", "properties": {"a": {"pattern": "[\\w-.]"}}}), true);
+        check(json!({"type": "object", "properties": {"a": {"type": "array", "items": [{}]}}}), true);
+        check(json!({"properties": {"a": {"minimum": 0, "exclusiveMinimum": true}}}), true);
+        check(json!({"$schema": "https://example.org/own", "$ref": "#/definitions/gone"}), true);
+        check(json!({"properties": {"a": {"type": 7}}}), false);
+        check(json!({"properties": "a"}), false);
+        check(json!("object"), false);
+        check(Value::Null, false);
+    }
 
     /// A tool for one model only, or for all.
     struct For(&'static str, Option<&'static str>);

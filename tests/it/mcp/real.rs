@@ -71,7 +71,11 @@ async fn uses_the_sdk(server: &Server, name: &str, tells: bool) {
     let sum = server.run(&format!("{name}_add"), json!({"a": 2, "b": 40})).await;
     assert_eq!(completed(&sum).output, "42");
     let wrong = server.run(&format!("{name}_add"), json!({"a": "two", "b": 40})).await;
-    assert_eq!(failed(&wrong).reason(), FailureReason::InvalidArguments);
+    assert_eq!(
+        failed(&wrong).reason(),
+        FailureReason::ToolError,
+        "the server refuses them"
+    );
     let failing = server.run(&format!("{name}_fail"), json!({})).await;
     assert!(failed(&failing).error.contains("it was not to be"), "{failing:?}");
     let events = server

@@ -47,7 +47,11 @@ async fn works_over(kind: &str, path: &str) {
         .unwrap();
     assert!(matches!(end_of(&events), call::Ending::Completed(_)), "{events:?}");
     let wrong = server.run("e_echo", json!({"message": 1, "other": 2})).await;
-    assert_eq!(failed(&wrong).reason(), FailureReason::InvalidArguments);
+    assert_eq!(
+        failed(&wrong).reason(),
+        FailureReason::ToolError,
+        "the server refuses them"
+    );
 
     // The loss of the server is a failure of its calls, and noticed; and so is its return.
     let before = names(&server).await;
