@@ -142,6 +142,12 @@ fn a_search_costs_a_few_looks_at_every_byte() {
 }
 
 #[test]
+fn lines_that_are_too_long_for_one_strategy_are_left_to_the_next() {
+    let block = |line: &str| format!("{{\n same\n{}\n}}\n", line.repeat(20_000));
+    assert_eq!(edited(&block("a"), &edit(&block("b"), "NEW\n")).as_deref(), Ok("NEW\n"));
+}
+
+#[test]
 fn a_search_stops_when_its_call_is_cancelled() {
     let token = CancellationToken::new();
     token.cancel();
