@@ -40,6 +40,7 @@ fn the_first_strategy_that_finds_anything_decides() {
     check("a\n", "\n\n", Err(NOT_FOUND));
     check("", "a", Err(NOT_FOUND));
     check("a\r\nb\r\n", "\r\na", Ok("NEW\r\nb\r\n"));
+    check("x\"y\"\nq\nx\\\"y\\\"\n", "x\\\"y\"", Err(AMBIGUOUS));
 }
 
 #[test]
