@@ -129,7 +129,7 @@ pub enum ParseError {
 /// # Errors
 /// The text is no patch; see [`ParseError`].
 pub fn parse(text: &str) -> Result<Vec<Section>, ParseError> {
-    if trim(text).is_empty() {
+    if text.is_empty() {
         return Err(ParseError::NoText);
     }
     let lines = || {

@@ -100,11 +100,12 @@ fn refuses_with_the_line() {
         assert!(error.starts_with(expected), "{text:?}: {error}");
     };
     check("", "patchText is required");
-    check(" \r\n\u{feff}", "patchText is required");
-    check(
-        "text",
-        "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (no line is",
-    );
+    for text in ["text", " \r\n\u{feff}"] {
+        check(
+            text,
+            "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (no line is",
+        );
+    }
     check(
         "x\n*** Begin Patch",
         "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (`*** Begin Patch` is line 2,",
