@@ -146,7 +146,8 @@ async fn plan(sections: Vec<Section>, ctx: &CallContext) -> Result<Vec<Planned>,
             written.push(path.clone());
         }
     }
-    let mut targets = Target::resolve_all(&ctx.workspace, written).await?.into_iter();
+    let targets = Target::resolve_all(&ctx.workspace, written).await;
+    let mut targets = targets.map_err(|error| unfit_at(error, ""))?.into_iter();
     let mut planned = Vec::with_capacity(sections.len());
     for section in sections {
         let mut next = || targets.next().ok_or_else(|| unresolved(&section.path));
@@ -312,8 +313,12 @@ fn verification_failed(detail: &str) -> ToolError {
 }
 
 fn unfit(error: FileError, line: usize) -> ToolError {
+    unfit_at(error, &format!(" (line {line})"))
+}
+
+fn unfit_at(error: FileError, place: &str) -> ToolError {
     match ToolError::from(error) {
-        ToolError::Failed(sentence) => verification_failed(&format!("{sentence} (line {line})")),
+        ToolError::Failed(sentence) => verification_failed(&format!("{sentence}{place}")),
         error @ (ToolError::Refused(_)
         | ToolError::Cancelled
         | ToolError::Quota(_)

@@ -173,6 +173,13 @@ async fn fails_before_it_asks() {
         "Failed to read file to update: $w/a.txt (",
     )
     .await;
+    for header in ["*** Delete File: ", "*** Update File: a.txt\n*** Move to: "] {
+        check(
+            &format!("{header}{}", "x/".repeat(3000)),
+            "The path is too long: 6000 bytes, the limit is",
+        )
+        .await;
+    }
     // What is only deleted or renamed need not be text.
     run(&bench, "*** Update File: raw\n*** Move to: cooked").await.unwrap();
     run(&bench, "*** Delete File: cooked").await.unwrap();

@@ -34,14 +34,10 @@ pub(super) fn block_anchor(search: &Search<'_>, effort: &mut Effort<'_>) -> Resu
     let slack = (height / 4).max(1);
     let mut blocks = anchored(search, effort)?;
     blocks.retain(|block| block.height().abs_diff(height) <= slack);
-    let mut best: Option<(f64, Block)> = None;
-    for block in &blocks {
-        let wanted = best.map_or(ENOUGH - ROUNDING, |(similarity, _)| similarity + ROUNDING);
-        if let Some(similarity) = similarity(search, *block, wanted, effort)? {
-            best = Some((similarity, *block));
-        }
-    }
-    let Some(best) = best.and_then(|(_, block)| search.block(block.first, block.last)) else {
+    // When lines are too long to be compared, or too many, the most similar block is unknown and none is chosen. The
+    // strategies after this one may still find something, so there must be effort left for them.
+    let best = effort.with_half(|effort| most_similar(search, &blocks, effort))?;
+    let Some(best) = best.flatten().and_then(|block| search.block(block.first, block.last)) else {
         return Ok(Vec::new());
     };
     let text = search.lines.text();
@@ -92,6 +88,18 @@ fn anchored(search: &Search<'_>, effort: &mut Effort<'_>) -> Result<Vec<Block>, 
         blocks.push(Block { first, last });
     }
     Ok(blocks)
+}
+
+/// Returns the most similar block, of equal ones the first, if it is similar enough.
+fn most_similar(search: &Search<'_>, blocks: &[Block], effort: &mut Effort<'_>) -> Result<Option<Block>, Halt> {
+    let mut best: Option<(f64, Block)> = None;
+    for block in blocks {
+        let wanted = best.map_or(ENOUGH - ROUNDING, |(similarity, _)| similarity + ROUNDING);
+        if let Some(similarity) = similarity(search, *block, wanted, effort)? {
+            best = Some((similarity, *block));
+        }
+    }
+    Ok(best.map(|(_, block)| block))
 }
 
 /// Returns how similar the inner lines are on average, or `None` if less than `wanted`.
@@ -169,6 +177,19 @@ mod tests {
         check("{\na\n}\n", "{\n}\n", &[]);
         check("{\n\n}", "{\n \n}", &[]);
         check("{\n}", "{\na\n}", &[]);
+    }
+
+    #[test]
+    fn no_block_is_chosen_when_one_is_too_long_to_be_compared() {
+        let block = |line: &str| format!("{{\n{line}\n}}\n");
+        let (long, other) = ("a".repeat(20_000), block(&"b".repeat(20_000)));
+        let (old, near) = (block(&format!("{long}01234")), block(&format!("{long}zzzzz")));
+        let check = |text: &str, expected: usize| assert_eq!(found(block_anchor, text, &old).len(), expected);
+        check(&near, 1);
+        check(&other, 0);
+        check(&format!("{other}{near}"), 0);
+        // Less similar than one before it is known sooner.
+        check(&format!("{near}{other}"), 1);
     }
 
     #[test]

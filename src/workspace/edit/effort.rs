@@ -24,6 +24,8 @@ pub(super) enum Halt {
 #[derive(Debug)]
 pub(super) struct Effort<'a> {
     left: u64,
+    /// What must be left over, for the work that comes later.
+    reserved: u64,
     look_at: u64,
     cancelled: &'a CancellationToken,
 }
@@ -32,6 +34,7 @@ impl<'a> Effort<'a> {
     pub(super) fn new(cancelled: &'a CancellationToken) -> Self {
         Self {
             left: BUDGET,
+            reserved: 0,
             look_at: BUDGET,
             cancelled,
         }
@@ -39,7 +42,8 @@ impl<'a> Effort<'a> {
 
     /// Pays for work that is about to be done.
     pub(super) fn spend(&mut self, units: usize) -> Result<(), Halt> {
-        self.left = self.left.checked_sub(units as u64).ok_or(Halt::Exhausted)?;
+        let left = self.left.checked_sub(units as u64);
+        self.left = left.filter(|&left| left >= self.reserved).ok_or(Halt::Exhausted)?;
         if self.left <= self.look_at {
             self.look_at = self.left.saturating_sub(LOOK_EVERY);
             if self.cancelled.is_cancelled() {
@@ -47,6 +51,19 @@ impl<'a> Effort<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Does work that a search can do without, for at most half of what is left; `None` if that is not enough.
+    pub(super) fn with_half<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Halt>) -> Result<Option<T>, Halt> {
+        let reserved = self.reserved;
+        self.reserved = self.left - (self.left - reserved) / 2;
+        let result = work(self);
+        self.reserved = reserved;
+        match result {
+            Ok(done) => Ok(Some(done)),
+            Err(Halt::Exhausted) => Ok(None),
+            Err(Halt::Cancelled) => Err(Halt::Cancelled),
+        }
     }
 
     #[cfg(test)]
@@ -68,5 +85,22 @@ mod tests {
         cancelled.cancel();
         let looks = (0..=LOOK_EVERY).map(|_| effort.spend(1));
         assert!(looks.into_iter().any(|look| look == Err(Halt::Cancelled)));
+    }
+
+    #[test]
+    fn what_a_search_can_do_without_leaves_half() {
+        let cancelled = CancellationToken::new();
+        let mut effort = Effort::new(&cancelled);
+        let half = usize::try_from(BUDGET / 2).unwrap();
+        assert_eq!(effort.with_half(|effort| effort.spend(half + 1)), Ok(None));
+        assert_eq!(effort.with_half(|effort| effort.spend(half)), Ok(Some(())));
+        let nested = effort.with_half(|effort| effort.with_half(|effort| effort.spend(half / 2)));
+        assert_eq!(nested, Ok(Some(None)));
+        assert_eq!(effort.spend(half), Ok(()));
+        assert_eq!(effort.spend(1), Err(Halt::Exhausted));
+        assert_eq!(
+            effort.with_half(|_| Err::<(), Halt>(Halt::Cancelled)),
+            Err(Halt::Cancelled)
+        );
     }
 }

@@ -9,22 +9,22 @@ use super::exact::occurrences;
 use super::lines::{Numbers, find_runs};
 use super::search::{Place, Search};
 
-/// Finds the unescaped oldString, then windows of as many lines that are the same once they are unescaped.
+/// Finds the unescaped oldString, and windows of as many lines that are the same once they are unescaped.
 pub(super) fn escape_normalised(search: &Search<'_>, effort: &mut Effort<'_>) -> Result<Vec<Place>, Halt> {
     let text = search.lines.text();
     effort.spend(2 * text.len())?;
     let wanted = unescape(search.old);
-    let mut places = Vec::new();
+    // A window without an escape is found once more as plain text, which is still one place.
+    let mut places = windows(search, &wanted, effort)?;
     if matches!(wanted, Cow::Owned(_)) {
-        places = occurrences(text, &wanted);
+        places.extend(occurrences(text, &wanted));
         if places.is_empty() && text.contains("\r\n") {
             // An escaped newline stands for the file's own.
             let wanted = wanted.replace("\r\n", "\n").replace('\n', "\r\n");
-            places = occurrences(text, &wanted);
+            effort.spend(2 * text.len())?;
+            places = windows(search, &wanted, effort)?;
+            places.extend(occurrences(text, &wanted));
         }
-    }
-    if places.is_empty() && text.contains('\\') {
-        places = windows(search, &wanted, effort)?;
     }
     Ok(places)
 }
@@ -56,6 +56,9 @@ fn unescape(text: &str) -> Cow<'_, str> {
 /// Finds windows by their lines: unescaped, a window has as many lines as before only if none of its lines has an escaped
 /// newline, so each line must equal its counterpart.
 fn windows(search: &Search<'_>, wanted: &str, effort: &mut Effort<'_>) -> Result<Vec<Place>, Halt> {
+    if !search.lines.text().contains('\\') {
+        return Ok(Vec::new());
+    }
     let mut wanted_lines: Vec<&str> = wanted.split('\n').collect();
     let wanted_last = wanted_lines.pop().unwrap_or_default();
     let height = wanted_lines.len();
@@ -120,5 +123,12 @@ mod tests {
         check("\\$a\\\\\nb", "$a\\\nb", &[]);
         check("\\$a\\nb", "$a\nb", &[]);
         check("\\$\n\\$", "$", &["\\$", "\\$"]);
+        check("a\\$\na$\n", "\\a\\$", &[]);
+        check("a\\$'\na$'\n", "a$\\'", &["a\\$'", "a$'", "a$'"]);
+        check(
+            "a\\$\r\nb\r\na$\r\nb\r\n",
+            r"a$\nb",
+            &["a\\$\r\nb", "a$\r\nb", "a$\r\nb"],
+        );
     }
 }

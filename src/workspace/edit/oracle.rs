@@ -167,17 +167,22 @@ impl<'a> Case<'a> {
     }
 
     fn escape_normalised(&self) -> Vec<Place> {
+        let find = |wanted: &str| {
+            let mut places = everywhere(self.text, wanted);
+            let height = wanted.split('\n').count();
+            for first in self.windows(height) {
+                let place = self.window(first, height);
+                places.extend(place.filter(|place| unescaped(&self.text[place.clone()]) == wanted));
+            }
+            places
+        };
         let wanted = unescaped(self.old);
-        let mut places = everywhere(self.text, &wanted);
+        let places = find(&wanted);
         if places.is_empty() && self.text.contains("\r\n") {
-            places = everywhere(self.text, &wanted.replace("\r\n", "\n").replace('\n', "\r\n"));
+            find(&wanted.replace("\r\n", "\n").replace('\n', "\r\n"))
+        } else {
+            places
         }
-        let height = wanted.split('\n').count();
-        for first in self.windows(height) {
-            let place = self.window(first, height);
-            places.extend(place.filter(|place| unescaped(&self.text[place.clone()]) == wanted));
-        }
-        places
     }
 
     fn trimmed_boundary(&self) -> (Vec<Place>, Vec<Place>) {

@@ -40,6 +40,7 @@ fn the_first_strategy_that_finds_anything_decides() {
     check("a\n", "\n\n", Err(NOT_FOUND));
     check("", "a", Err(NOT_FOUND));
     check("a\r\nb\r\n", "\r\na", Ok("NEW\r\nb\r\n"));
+    check("x\"y\"\nq\nx\\\"y\\\"\n", "x\\\"y\"", Err(AMBIGUOUS));
 }
 
 #[test]
@@ -139,6 +140,12 @@ fn a_search_costs_a_few_looks_at_every_byte() {
     assert!(cost(&inner("ab"), &inner("cd")) < 200);
     let many: String = (0..2000).map(|n| format!("begin\n  call_{n}(x, y);\nend\n")).collect();
     assert!(cost(&many, "begin\n  something entirely different\nend") < 20);
+}
+
+#[test]
+fn lines_that_are_too_long_for_one_strategy_are_left_to_the_next() {
+    let block = |line: &str| format!("{{\n same\n{}\n}}\n", line.repeat(20_000));
+    assert_eq!(edited(&block("a"), &edit(&block("b"), "NEW\n")).as_deref(), Ok("NEW\n"));
 }
 
 #[test]

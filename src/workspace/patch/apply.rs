@@ -103,7 +103,9 @@ struct Prepared<'a> {
     line: usize,
     context: Option<&'a str>,
     old: Vec<&'a str>,
+    /// Without the blank head, which stays as it is.
     new: Vec<NewLine<'a>>,
+    blank_head: usize,
     blank_tail: usize,
     at_end: bool,
 }
@@ -111,8 +113,19 @@ struct Prepared<'a> {
 #[derive(Clone, Copy)]
 struct NewLine<'a> {
     text: &'a str,
-    /// The old line that it repeats.
+    /// The old line that it repeats, counted from the end of the blank head.
     repeats: Option<usize>,
+}
+
+/// Which lines of a chunk count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Reading {
+    /// How many of the first old lines do not.
+    skipped: usize,
+    /// How many old lines there are, with those that are skipped.
+    old: usize,
+    /// How many new lines there are.
+    new: usize,
 }
 
 /// Lines of the file and what takes their place.
@@ -125,12 +138,13 @@ struct Edit<'a> {
 impl<'a> Prepared<'a> {
     fn new(chunk: &'a Chunk) -> Self {
         let (mut old, mut new) = (Vec::new(), Vec::new());
-        for line in &chunk.lines {
+        old.resize(chunk.blank_head, "");
+        for line in &chunk.lines[chunk.blank_head..] {
             match line {
                 ChunkLine::Context(text) => {
                     new.push(NewLine {
                         text,
-                        repeats: Some(old.len()),
+                        repeats: Some(old.len() - chunk.blank_head),
                     });
                     old.push(text.as_str());
                 }
@@ -139,10 +153,10 @@ impl<'a> Prepared<'a> {
             }
         }
         let mut blank_tail = chunk.blank_tail;
-        if old.len() == blank_tail {
-            // Nothing but blank lines after added ones: they place nothing, they only separate.
+        if chunk.lines.len() == blank_tail {
+            // Nothing but blank lines change nothing: they only separate.
             old.clear();
-            new.truncate(new.len() - blank_tail);
+            new.clear();
             blank_tail = 0;
         }
         Self {
@@ -150,6 +164,7 @@ impl<'a> Prepared<'a> {
             context: chunk.context.as_deref(),
             old,
             new,
+            blank_head: chunk.blank_head,
             blank_tail,
             at_end: chunk.at_end,
         }
@@ -170,20 +185,14 @@ impl<'a> Prepared<'a> {
             })?;
             *cursor = place + 1;
         }
-        if self.old.is_empty() {
-            return Ok(Edit {
-                start: file_len,
-                end: file_len,
-                new: self.new.clone(),
-            });
-        }
-        for (old, new) in self.readings() {
-            let Some(start) = self.seek(&self.old[..old], seeker, file_len, *cursor, budget)? else {
+        for Reading { skipped, old, new } in self.readings() {
+            let Some(found) = self.seek(&self.old[skipped..old], seeker, file_len, *cursor, budget)? else {
                 continue;
             };
-            // The blank tail helped to find the place; whether it belongs to the next chunk is not known.
+            // The blank head and tail helped to find the place; whether the tail belongs to the next chunk is not known.
             let tail = (self.blank_tail + old).saturating_sub(self.old.len());
-            let end = start + old - tail;
+            let start = found + self.blank_head - skipped;
+            let end = found + (old - skipped) - tail;
             *cursor = end;
             let new = &self.new[..new - tail];
             return Ok(Edit {
@@ -192,28 +201,43 @@ impl<'a> Prepared<'a> {
                 new: new.to_vec(),
             });
         }
+        if self.has_only_blanks() {
+            return Ok(Edit {
+                start: file_len,
+                end: file_len,
+                new: self.new[..self.new.len() - self.blank_tail].to_vec(),
+            });
+        }
         Err(ApplyError::Lines {
             lines: self.old.join("\n"),
             line: self.line,
         })
     }
 
-    /// Returns how many old and new lines to go by, in the order in which to try: all, then fewer and fewer of the empty
-    /// lines at the end, which models write for the newline that ends a file or to separate chunks.
-    fn readings(&self) -> Vec<(usize, usize)> {
-        let tail = self.blank_tail;
-        let mut readings: Vec<(usize, usize)> = Vec::new();
-        for dropped in [0, 1, tail, tail + 1] {
-            let old = self.old.len().saturating_sub(dropped);
-            if old == 0 || self.old[old..].iter().any(|line| !line.is_empty()) {
-                continue;
-            }
-            let mut new = self.new.len() - dropped.min(tail);
-            if dropped > tail && new > 0 && self.new[new - 1].text.is_empty() {
-                new -= 1;
-            }
-            if !readings.contains(&(old, new)) {
-                readings.push((old, new));
+    /// Says whether no old line has a sign, so that there may be none.
+    fn has_only_blanks(&self) -> bool {
+        self.old.len() == self.blank_head + self.blank_tail
+    }
+
+    /// Returns what to go by, in the order in which to try: all lines, then fewer and fewer of the empty ones at the end,
+    /// which models write for the newline that ends a file or to separate chunks, then the same without the blank head.
+    fn readings(&self) -> Vec<Reading> {
+        let (head, tail) = (self.blank_head, self.blank_tail);
+        let mut readings = Vec::new();
+        for skipped in [0, head] {
+            for dropped in [0, 1, tail, tail + 1] {
+                let old = self.old.len().saturating_sub(dropped);
+                if old < head || old <= skipped || self.old[old..].iter().any(|line| !line.is_empty()) {
+                    continue;
+                }
+                let mut new = self.new.len() - dropped.min(tail);
+                if dropped > tail && new > 0 && self.new[new - 1].text.is_empty() {
+                    new -= 1;
+                }
+                let reading = Reading { skipped, old, new };
+                if !readings.contains(&reading) {
+                    readings.push(reading);
+                }
             }
         }
         readings
@@ -232,6 +256,10 @@ impl<'a> Prepared<'a> {
             && seeker.stands_at(old, place, budget)?
         {
             return Ok(Some(place));
+        }
+        if self.at_end && self.has_only_blanks() {
+            // A blank line somewhere else is not what was meant.
+            return Ok(None);
         }
         seeker.seek(old, cursor, budget)
     }

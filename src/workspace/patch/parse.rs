@@ -47,12 +47,15 @@ pub enum Change {
 /// One change in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its first line, from 1.
+    /// The line of its `@@`, or else the first one with a sign, from 1.
     pub line: usize,
     /// The line below which it is searched.
     pub context: Option<String>,
     /// Its lines, without signs.
     pub lines: Vec<ChunkLine>,
+    /// How many of the first lines are empty, without a sign or `@@` before them: context if the file has them there,
+    /// separators if not.
+    pub blank_head: usize,
     /// How many of the last lines are empty without a sign: context if the file has them there, separators if not.
     pub blank_tail: usize,
     /// Whether it belongs at the end of the file.
@@ -129,7 +132,7 @@ pub enum ParseError {
 /// # Errors
 /// The text is no patch; see [`ParseError`].
 pub fn parse(text: &str) -> Result<Vec<Section>, ParseError> {
-    if trim(text).is_empty() {
+    if text.is_empty() {
         return Err(ParseError::NoText);
     }
     let lines = || {
@@ -197,6 +200,8 @@ enum Place {
 struct Parser {
     sections: Vec<Section>,
     place: Place,
+    /// How many empty lines stand between the header of the last update and its first chunk.
+    blank_head: usize,
 }
 
 impl Parser {
@@ -248,6 +253,7 @@ impl Parser {
             return Err(ParseError::TooManySections { line: number });
         }
         self.place = place;
+        self.blank_head = 0;
         self.sections.push(Section {
             line: number,
             path,
@@ -300,11 +306,11 @@ impl Parser {
         };
         if self.place != Place::Chunk {
             if is_blank {
-                // Between a header and the first chunk a blank line is for the eye.
+                self.blank_head += 1;
                 self.place = Place::BetweenChunks;
                 return;
             }
-            self.begin_chunk(number, None);
+            self.begin_unmarked_chunk(number);
         }
         if let Some(chunk) = self.chunk() {
             chunk.blank_tail = if is_blank { chunk.blank_tail + 1 } else { 0 };
@@ -320,6 +326,17 @@ impl Parser {
                 ..Chunk::default()
             });
             self.place = Place::Chunk;
+        }
+    }
+
+    /// Begins a chunk that lacks `@@`: the first one also has the empty lines below the header.
+    fn begin_unmarked_chunk(&mut self, line: usize) {
+        let is_first = self.chunk().is_none();
+        self.begin_chunk(line, None);
+        let blank_head = if is_first { self.blank_head } else { 0 };
+        if let Some(chunk) = self.chunk() {
+            chunk.blank_head = blank_head;
+            chunk.lines = vec![ChunkLine::Context(String::new()); blank_head];
         }
     }
 

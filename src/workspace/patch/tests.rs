@@ -77,7 +77,10 @@ fn reads_chunks() {
         ..Chunk::default()
     };
     let expected = [
-        chunk(4, None, vec![removed("first"), added("erste")]),
+        Chunk {
+            blank_head: 1,
+            ..chunk(4, None, vec![context(""), removed("first"), added("erste")])
+        },
         chunk(6, Some("class A:"), vec![]),
         Chunk {
             blank_tail: 2,
@@ -100,11 +103,12 @@ fn refuses_with_the_line() {
         assert!(error.starts_with(expected), "{text:?}: {error}");
     };
     check("", "patchText is required");
-    check(" \r\n\u{feff}", "patchText is required");
-    check(
-        "text",
-        "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (no line is",
-    );
+    for text in ["text", " \r\n\u{feff}"] {
+        check(
+            text,
+            "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (no line is",
+        );
+    }
     check(
         "x\n*** Begin Patch",
         "apply_patch verification failed: Error: Invalid patch format: missing Begin/End markers (`*** Begin Patch` is line 2,",
@@ -167,7 +171,6 @@ fn applies_chunks() {
     // Added lines alone go to the end, also below a named line, and do not move the cursor.
     check("a\nb\n\n", "@@ a\n+c\n@@\n-b\n+B", "a\nB\n\nc\n");
     check("a\nb\n", "@@\n+c\n@@\n+d\n*** End of File", "a\nb\nc\nd\n");
-    check("a\n\nb\n", "@@\n+c\n\n", "a\n\nb\nc\n");
     // Named lines nest.
     check("f\nx\ng\nx\nf\nx\n", "@@ g\n@@ f\n-x\n+y", "f\nx\ng\nx\nf\ny\n");
     // The end of the file comes first, by whatever standard, then the rest.
@@ -181,6 +184,21 @@ fn applies_chunks() {
     // A blank line that the file does have places the chunk and is left to the next one.
     check("b\nb\n\nc\n", "@@\n-b\n+B\n\n@@\n \n-c\n+C", "b\nB\n\nC\n");
     check("a\n\n\nb\n", "@@\n-\n-b\n+B", "a\n\nB\n");
+    // Also where all other lines are added ones, which go to the end only if the file has no such line.
+    check("a\n\nb\n", "@@\n+c\n\n", "a\nc\n\nb\n");
+    check("a\n\nb\n\n", "@@ b\n+c\n\n", "a\n\nb\nc\n\n");
+    check("a\nb\n", "@@\n+c\n\n\n", "a\nb\nc\n");
+    check("a\n\nb\n\n", "@@\n+c\n\n*** End of File", "a\n\nb\nc\n\n");
+    check("a\n\nb\n", "@@\n+c\n\n*** End of File", "a\n\nb\nc\n");
+    check("b\n\nb\n", "@@\n\n@@\n-b\n+B", "B\n\nb\n");
+    // Blank lines below the header do the same for a chunk without a marker.
+    check("b\n \r\nb\r\n", "\n-b\n+B", "b\n \r\nB\r\n");
+    check("a\nb\n", "\n\n-b\n+B\n", "a\nB\n");
+    check("a\n\nb\n", "\n-\n-b\n+B\n\n", "a\nB\n");
+    check("a\n\nb\n\nb\nc\n", "\n-b\n+B\n\n", "a\n\nB\n\nb\nc\n");
+    check("a\n\nb\n", "\n+c", "a\n\nc\nb\n");
+    check("a\nb\n", "\n+c\n\n", "a\nb\nc\n");
+    check("b\n\nb\n", "\n@@\n-b\n+B", "B\n\nb\n");
     // Context takes the patch's text.
     check("  a  \nb\n", "@@\n a\n-b\n+c", "a\nc\n");
     check("a\nb\n", "@@\n a\n+x\n b\n@@\n+y", "a\nx\nb\ny\n");
