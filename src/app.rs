@@ -49,7 +49,7 @@ use crate::net::Network;
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
-use crate::skills::remote::Remote;
+use crate::skills::remote::FirstFetch;
 use crate::store::Store;
 pub use crate::store::local::AuditFile;
 use crate::store::local::{LocalStore, SpaceLimits};
@@ -78,7 +78,7 @@ pub struct App {
     socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
     retention: OutputSweep,
-    remote_skills: Vec<Remote>,
+    remote_skills: Vec<FirstFetch>,
     network: Network,
     admin: Option<Admin>,
     telemetry: Telemetry,

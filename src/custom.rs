@@ -71,6 +71,8 @@ pub struct Settings {
     pub plugins: Vec<Value>,
     /// Those that may not.
     pub untrusted_plugins: Vec<Value>,
+    /// Whether plugins are left out, wherever they come from.
+    pub pure: bool,
     /// The merged configuration, which plugins are shown.
     pub config: Value,
     /// A folder of the service for the host's own files.
@@ -192,7 +194,8 @@ impl Keeper {
         let look = move || {
             let mut bases: Vec<&Path> = settings.plugin_base.iter().map(PathBuf::as_path).collect();
             bases.extend(settings.directories.iter().map(PathBuf::as_path));
-            discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases)
+            let found = discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases);
+            found.for_mode(settings.pure)
         };
         // Fails only when the runtime shuts down.
         tokio::task::spawn_blocking(look).await.ok().map(Arc::new)
@@ -203,7 +206,7 @@ impl Keeper {
         let settings = self.settings.clone();
         let look = move || {
             let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
-            discovery::look(&settings.workspace, directories, plugins, &[])
+            discovery::look(&settings.workspace, directories, plugins, &[]).for_mode(settings.pure)
         };
         let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let scripts = found

@@ -64,6 +64,8 @@ fn yaml(front: &str) -> Result<JsonMap, FrontMatterError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: 10_000, max_events: 40_000, max_aliases: 100 },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
+        // As in YAML 1.2, which skills and agents are written in: a skill may be called `yes`.
+        strict_booleans: true,
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
         with_snippet: false,
     };
@@ -138,6 +140,20 @@ mod tests {
         );
         check("a: b: c\nd: {e: false}", json!({"a": "b: c", "d": {"e": false}}));
         check("", json!({}));
+    }
+
+    #[test]
+    fn only_true_and_false_are_booleans() {
+        for word in ["yes", "No", "ON", "off", "y", "N"] {
+            let text = format!("a: {word}\n{word}: [{word}]\n");
+            assert_eq!(Value::Object(parse(&text).unwrap()), json!({"a": word, word: [word]}));
+        }
+        for (word, value) in [("true", true), ("True", true), ("FALSE", false)] {
+            assert_eq!(
+                Value::Object(parse(&format!("a: {word}")).unwrap()),
+                json!({"a": value})
+            );
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(super) fn settings(
         plugin_base: trusted.then(|| workspace.directory().to_path_buf()),
         untrusted_plugins: all.into_iter().filter(|entry| !may_run.contains(entry)).collect(),
         plugins: may_run,
+        pure: tools.flags.pure,
         config: Value::Object(tools.merged.clone()),
         home: data_dir.join("javascript"),
         runtime: config.javascript_runtime.clone(),

@@ -22,7 +22,7 @@ use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
 use crate::process::sandbox::Sandbox;
 use crate::skills;
-use crate::skills::remote::Remote;
+use crate::skills::remote::{Arrival, FirstFetch};
 use crate::store::Store;
 use crate::tool::plan::Plans;
 use crate::tool::{Subagents, Tool};
@@ -99,7 +99,7 @@ impl Common {
 fn builtin(
     common: &Common,
     config: &ToolsConfig,
-    skills: Arc<skills::Catalog>,
+    (skills, arrival): (Arc<skills::Catalog>, Arrival),
     (servers, feedback): (LanguageServers, Feedback),
     task: Task,
 ) -> Vec<Arc<dyn Tool>> {
@@ -129,7 +129,7 @@ fn builtin(
         Arc::new(TodoRead),
         Arc::new(WebSearch::new(search.clone())),
         Arc::new(CodeSearch::new(search.clone())),
-        Arc::new(LoadSkill::new(skills)),
+        Arc::new(LoadSkill::new(skills, arrival)),
         Arc::new(List),
         Arc::new(MultiEdit::new(files.clone(), feedback.clone())),
         Arc::new(Revert::new(files.clone(), feedback.clone())),
@@ -165,7 +165,7 @@ pub(super) fn places(
     store: &Arc<dyn Store>,
     common: &Common,
     sources: &Sources<'_>,
-) -> anyhow::Result<(Vec<Place>, Vec<Remote>)> {
+) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>)> {
     let output_dir = data_dir.join("tool-output");
     let logins = LoginFile::of(environment).map(Arc::new);
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
@@ -180,9 +180,9 @@ pub(super) fn places(
         }
         let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
-        let remote = tools.remote_skills(workspace.trust, environment);
+        let fetch = FirstFetch::of(tools.remote_skills(workspace.trust, environment));
         let mut readable = skills.folders_outside(opened.worktree());
-        readable.extend(remote.iter().map(|remote| remote.folder.clone()));
+        readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
         let folders = Folders {
             output_dir: &output_dir,
             data_dir,
@@ -193,7 +193,7 @@ pub(super) fn places(
         let task = Task::new(subagents, sources.hosts.clone());
         let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
         let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
-        let builtin = builtin(common, &tools, skills.clone(), (servers, feedback), task);
+        let builtin = builtin(common, &tools, (skills, fetch.arrival()), (servers, feedback), task);
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),
@@ -210,11 +210,13 @@ pub(super) fn places(
         };
         (sources.watch)(&place, &tools);
         mcp::start(sources.mcp, &place, named, logins.as_ref());
-        Ok((place, remote))
+        Ok((place, fetch))
     };
-    let places: anyhow::Result<Vec<(Place, Vec<Remote>)>> = config.workspaces.iter().map(place).collect();
-    let (places, remote): (_, Vec<_>) = places?.into_iter().unzip();
-    Ok((places, remote.concat()))
+    let places: anyhow::Result<Vec<(Place, FirstFetch)>> = config.workspaces.iter().map(place).collect();
+    let (places, mut fetches): (_, Vec<_>) = places?.into_iter().unzip();
+    // Nobody waits for nothing.
+    fetches.retain(|fetch| !fetch.wanted.is_empty());
+    Ok((places, fetches))
 }
 
 fn truncation(limits: ToolOutputLimits) -> truncate::Limits {

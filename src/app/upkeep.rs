@@ -10,7 +10,7 @@ use crate::config::service::RetentionConfig;
 use crate::engine::Engine;
 use crate::grpc::ServeError;
 use crate::net::Network;
-use crate::skills::remote::Remote;
+use crate::skills::remote::FirstFetch;
 use crate::store::local::LocalStore;
 use crate::store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _};
 
@@ -92,19 +92,21 @@ pub(super) async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken)
     Ok(())
 }
 
-/// Fetches the skills that are not there yet. Whoever lists skills afterwards finds them.
+/// Fetches the skills that are not there yet, workspace by workspace. Whoever lists skills afterwards finds them.
 pub(super) async fn fetch_skills(
     network: Network,
-    wanted: Vec<Remote>,
+    fetches: Vec<FirstFetch>,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    for remote in wanted {
-        let url = &remote.url;
-        match stop.run_until_cancelled(remote.fetch(&network)).await {
-            None => break,
-            Some(Ok(true)) => tracing::info!(url, "skills fetched"),
-            Some(Ok(false)) => {}
-            Some(Err(error)) => tracing::warn!(url, "skills.urls: the skills are left out: {error}"),
+    for fetch in fetches {
+        for remote in &fetch.wanted {
+            let url = &remote.url;
+            match stop.run_until_cancelled(remote.fetch(&network)).await {
+                None => return Ok(()),
+                Some(Ok(true)) => tracing::info!(url, "skills fetched"),
+                Some(Ok(false)) => {}
+                Some(Err(error)) => tracing::warn!(url, "skills.urls: the skills are left out: {error}"),
+            }
         }
     }
     Ok(())

@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::workspace::path::normalize;
+
 /// What configuration may know of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -91,16 +93,40 @@ impl Environment {
         &self.system_dir
     }
 
-    /// Makes a path absolute: `~/` is the home folder, what is relative belongs to `base`.
+    /// Makes a path absolute, without `.` and `..`: `~/` is the home folder, what is relative belongs to `base`.
     pub fn resolve(&self, written: &str, base: &Path) -> PathBuf {
-        match (written.strip_prefix("~/"), self.home()) {
+        normalize(&match (written.strip_prefix("~/"), self.home()) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => base.join(written),
-        }
+        })
     }
 
     /// A relative folder in such a variable is to be ignored, says the XDG specification.
     fn folder(&self, name: &str) -> Option<&Path> {
         self.get(name).map(Path::new).filter(|folder| folder.is_absolute())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_absolute_and_plain() {
+        let env = Environment::new([("HOME".to_owned(), "/home/u".to_owned())], "/");
+        let check = |written: &str, expected: &str| {
+            assert_eq!(
+                env.resolve(written, Path::new("/w/s")),
+                Path::new(expected),
+                "{written}"
+            );
+        };
+        check("lib", "/w/s/lib");
+        check("./lib/", "/w/s/lib");
+        check("../lib/./a", "/w/lib/a");
+        check("../../../lib", "/lib");
+        check("~/x/../lib", "/home/u/lib");
+        check("/a/../b", "/b");
+        check("a/~/b", "/w/s/a/~/b");
     }
 }

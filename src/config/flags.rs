@@ -29,6 +29,8 @@ pub struct Flags {
     pub disable_external_skills: bool,
     /// Configuration files of projects are left out.
     pub disable_project_config: bool,
+    /// Plugins are left out, wherever they come from.
+    pub pure: bool,
     /// How long a command may run that says nothing about it.
     pub bash_timeout: Option<Duration>,
 }
@@ -55,6 +57,7 @@ impl Flags {
                 || any(&["OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS"]),
             disable_external_skills,
             disable_project_config: env.is_on("OPENCODE_DISABLE_PROJECT_CONFIG"),
+            pure: env.is_on("OPENCODE_PURE"),
             bash_timeout: env
                 .get("OPENCODE_EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS")
                 .and_then(|text| text.parse().ok())
@@ -88,7 +91,8 @@ mod tests {
             assert_eq!(flags(&[("OPENCODE_EXPERIMENTAL_LSP_TOOL", value)]).lsp, on, "{value:?}");
         }
         let all = flags(&[("OPENCODE_EXPERIMENTAL", "1")]);
-        assert!(all.lsp && all.plan_mode && all.exa && !all.parallel);
+        assert!(all.lsp && all.plan_mode && all.exa && !all.parallel && !all.pure);
+        assert!(flags(&[("OPENCODE_PURE", "true")]).pure);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::error::{ConfigError, Position, Problem};
+use super::markdown::Depth;
 use super::sources::{Layer, Origin};
 use super::{checks, jsonc, markdown, read, substitute};
 use crate::call::JsonMap;
@@ -199,7 +200,9 @@ impl Collector<'_> {
     fn agents(&mut self, folder: &Path) -> Result<(), ConfigError> {
         for (name, primary) in [("agent", false), ("agents", false), ("mode", true), ("modes", true)] {
             let below = folder.join(name);
-            for path in markdown::files(&below)? {
+            // Agents of a team share a folder; modes lie side by side.
+            let depth = if primary { Depth::One } else { Depth::Any };
+            for path in markdown::files(&below, depth)? {
                 let Some(text) = read::text(&path)? else { continue };
                 let (agent, mut block) = markdown::agent(&below, &path, &text)?;
                 if primary {

@@ -13,11 +13,20 @@ use crate::frontmatter::{self, FrontMatterError};
 
 const MAX_ENTRIES: usize = 1000;
 
+/// How far below a folder files are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// In the folder itself.
+    One,
+    /// In the folders below, too.
+    Any,
+}
+
 /// Returns the Markdown files below a folder in the order of their paths, links followed.
 ///
 /// # Errors
 /// There are more entries than a folder of agents could sensibly have.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+pub(super) fn files(folder: &Path, depth: Depth) -> Result<Vec<PathBuf>, ConfigError> {
     let mut found = Vec::new();
     let mut entries_seen = 0;
     let mut folders_seen = HashSet::new();
@@ -39,7 +48,10 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>, ConfigError> {
             }
             let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                match depth {
+                    Depth::One => {}
+                    Depth::Any => folders.push(path),
+                }
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 found.push(path);
             }
@@ -150,10 +162,12 @@ mod tests {
             std::fs::write(path, "").expect("the folder is ours");
         }
         std::os::unix::fs::symlink(folder.path(), folder.path().join("team/loop")).expect("the folder is ours");
-        let found = files(folder.path()).expect("there are few files");
+        let found = files(folder.path(), Depth::Any).expect("there are few files");
         let expected = [".hidden.md", "b.md", "team/a.md"].map(|name| folder.path().join(name));
         assert_eq!(found, expected);
-        assert!(files(&folder.path().join("none")).is_ok_and(|found| found.is_empty()));
+        let beside = files(folder.path(), Depth::One).expect("there are few files");
+        assert_eq!(beside, expected[..2]);
+        assert!(files(&folder.path().join("none"), Depth::Any).is_ok_and(|found| found.is_empty()));
     }
 
     proptest! {

@@ -68,6 +68,17 @@ pub(super) struct Found {
     pub(super) surroundings: Stamp,
 }
 
+impl Found {
+    /// Leaves plugins out in a mode that has none.
+    pub(super) fn for_mode(mut self, pure: bool) -> Self {
+        if pure {
+            self.scripts.retain(|script| script.kind != Kind::Plugin);
+            self.missing.clear();
+        }
+        self
+    }
+}
+
 /// Looks for everything that the folders and the configuration key `plugin` name; what that names by a relative path or as
 /// a package is looked for from `bases`. Blocking.
 pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Value], bases: &[&Path]) -> Found {
@@ -323,6 +334,25 @@ mod tests {
         ];
         assert_eq!(scripts, expected);
         assert_eq!(found.manifests.len(), 1);
+    }
+
+    #[test]
+    fn pure_is_without_plugins() {
+        let (_folder, workspace) = folder(&[
+            (".opencode/tool/one.js", ""),
+            (".opencode/tools/deploy.json", "{}"),
+            (".opencode/plugin/p.js", ""),
+            ("q.js", ""),
+        ]);
+        let directories = [workspace.directory().join(".opencode")];
+        let named = [json!("./q.js"), json!(["./gone.js", {}])];
+        let found = look(&workspace, &directories, &named, &[workspace.directory()]);
+        assert_eq!((found.scripts.len(), found.missing.len()), (3, 1));
+        assert_eq!(found, found.clone().for_mode(false));
+        let found = found.for_mode(true);
+        let scripts: Vec<&str> = found.scripts.iter().map(|script| script.shown.as_str()).collect();
+        assert_eq!(scripts, [".opencode/tool/one.js"]);
+        assert_eq!((found.manifests.len(), found.missing.len()), (1, 0));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use super::admit::offer;
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::{Engine, Place, lineage};
-use crate::call::{CallId, CallRecord, EndReason, Model, Origin, SessionId};
+use crate::call::{CallId, CallRecord, EndReason, Grant, GrantReach, Model, Origin, SessionId};
 use crate::permission::agents::Agent;
 use crate::permission::broker::Rights;
-use crate::store::StoreError;
+use crate::store::{CallFilter, PageRequest, StoreError};
 use crate::tool::{Delegated, dialect};
 
 /// The session fact that makes a session a subagent's; it holds the workspace.
@@ -68,11 +68,7 @@ impl Engine {
     ) -> Result<Delegated, StoreError> {
         let workspace = &record.origin.workspace;
         let known = match resumed {
-            Some(id) => {
-                let session = SessionId::from(id);
-                let fact = self.store.fact(&session, SUBAGENT).await?;
-                (fact.as_ref().and_then(Value::as_str) == Some(workspace)).then_some(session)
-            }
+            Some(id) => self.session_for(&record.origin, SessionId::from(id)).await?,
             None => None,
         };
         let resumed = known.is_some();
@@ -108,6 +104,24 @@ impl Engine {
         })
     }
 
+    /// Returns a session if a task may go on in it: a subagent's of the workspace, or another one that is open to it.
+    async fn session_for(&self, task: &Origin, session: SessionId) -> Result<Option<SessionId>, StoreError> {
+        let fact = self.store.fact(&session, SUBAGENT).await?;
+        if fact.as_ref().and_then(Value::as_str) == Some(&task.workspace) {
+            return Ok(Some(session));
+        }
+        let filter = CallFilter {
+            workspace: Some(task.workspace.clone()),
+            session: Some(session.clone()),
+            ..CallFilter::default()
+        };
+        let page = PageRequest { size: 1, after: None };
+        let newest = self.list(&filter, &page).await?.items.into_iter().next();
+        let grants = self.broker.grants(Some(&task.workspace));
+        let is_open = newest.is_some_and(|newest| is_open_to(task, &newest.origin, &grants));
+        Ok(is_open.then_some(session))
+    }
+
     /// Stops the calls that were made on behalf of one that has come to its end, and waits until they have ended.
     pub(super) async fn stop_below(&self, parent: &LiveCall) {
         let below: Vec<Arc<LiveCall>> = {
@@ -127,5 +141,112 @@ impl Engine {
         for call in &below {
             let _ = call.watch().wait_for(|progress| progress.ended).await;
         }
+    }
+}
+
+/// Says whether a task may go on in a session that is no subagent's, by the newest call there. A model can name any
+/// session: it must not come to work in one of somebody else, nor with approvals that a person gave for that one only.
+fn is_open_to(task: &Origin, newest: &Origin, grants: &[Grant]) -> bool {
+    let (asking, there) = (task.requesters(), newest.requesters());
+    let is_among = |some: &[String], all: &[String]| some.iter().all(|id| all.contains(id));
+    // One may have the front end more that runs subagents: of a task below a task, or where a task was in the session before.
+    let is_own = is_among(&there, &asking) || is_among(&asking, &there);
+    let is_for_it_only = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == newest.session;
+    is_own && (newest.session == task.session || !grants.iter().any(is_for_it_only))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{GrantId, GrantScope, InstanceId, JsonMap, PromptId, Timestamp};
+
+    fn origin(session: &str, requester: &str, on_behalf_of: &[&str]) -> Origin {
+        Origin {
+            workspace: "w".to_owned(),
+            session: SessionId::from(session),
+            message_id: String::new(),
+            agent: "build".to_owned(),
+            model: Model::default(),
+            client: String::new(),
+            parent: None,
+            requester: requester.to_owned(),
+            on_behalf_of: on_behalf_of.iter().map(|id| (*id).to_owned()).collect(),
+            extra: JsonMap::new(),
+        }
+    }
+
+    fn grant(session: &str, reach: GrantReach) -> Grant {
+        Grant {
+            id: GrantId::from("g"),
+            owner: InstanceId::generate(),
+            workspace: "w".to_owned(),
+            session: SessionId::from(session),
+            scope: GrantScope {
+                reach,
+                ..GrantScope::default()
+            },
+            permission: "bash".to_owned(),
+            pattern: "*".to_owned(),
+            prompt: PromptId::from("p"),
+            approvers: Vec::new(),
+            title: String::new(),
+            by: String::new(),
+            created: Timestamp::now(),
+            uses: 0,
+            last_used: None,
+        }
+    }
+
+    #[test]
+    fn nobody_goes_on_in_a_session_of_somebody_else() {
+        let check = |task: Origin, newest: Origin, expected: bool| {
+            assert_eq!(is_open_to(&task, &newest, &[]), expected, "{task:?} in {newest:?}");
+        };
+        check(origin("t", "", &[]), origin("s", "", &[]), true);
+        check(origin("t", "token:a", &[]), origin("s", "token:a", &[]), true);
+        check(origin("t", "token:a", &[]), origin("s", "token:b", &[]), false);
+        check(origin("t", "token:a", &[]), origin("s", "", &[]), false);
+        check(
+            origin("t", "token:host", &["token:a"]),
+            origin("s", "token:a", &[]),
+            true,
+        );
+        check(
+            origin("t", "token:host", &["token:a"]),
+            origin("s", "token:host", &["token:b"]),
+            false,
+        );
+        check(
+            origin("t", "token:a", &[]),
+            origin("s", "token:host", &["token:a"]),
+            true,
+        );
+        check(
+            origin("t", "token:a", &[]),
+            origin("s", "token:host", &["token:b"]),
+            false,
+        );
+        check(
+            origin("t", "token:a", &["token:b"]),
+            origin("s", "token:a", &["token:c"]),
+            false,
+        );
+    }
+
+    #[test]
+    fn approvals_for_one_session_stay_there() {
+        let check = |session: &str, grant: Grant, expected: bool| {
+            let newest = origin(session, "", &[]);
+            assert_eq!(
+                is_open_to(&origin("t", "", &[]), &newest, &[grant]),
+                expected,
+                "{session}"
+            );
+        };
+        check("s", grant("s", GrantReach::Session), false);
+        check("s", grant("other", GrantReach::Session), true);
+        check("s", grant("s", GrantReach::Run), true);
+        check("s", grant("s", GrantReach::Workspace), true);
+        check("t", grant("t", GrantReach::Session), true);
     }
 }

@@ -11,11 +11,13 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::FILE_NAME;
 use crate::net::header::HeaderMap;
@@ -30,6 +32,55 @@ const MOST_FILE_BYTES: usize = 1 << 20;
 const MOST_BYTES: usize = 16 << 20;
 const MOST_DEPTH: usize = 8;
 const MOST_NAME_BYTES: usize = 100;
+
+/// How long lists and calls wait for the first fetch, from the first one on that does.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The first fetch of what one workspace names. It is over when this is dropped, however it went.
+#[derive(Debug)]
+pub struct FirstFetch {
+    /// What is to be fetched.
+    pub wanted: Vec<Remote>,
+    over: DropGuard,
+}
+
+impl FirstFetch {
+    /// Makes a fetch that has not begun.
+    pub fn of(wanted: Vec<Remote>) -> Self {
+        Self {
+            wanted,
+            over: CancellationToken::new().drop_guard(),
+        }
+    }
+
+    /// Returns what waits for it.
+    pub fn arrival(&self) -> Arrival {
+        Arrival {
+            over: self.over.token().clone(),
+            until: OnceLock::new(),
+        }
+    }
+}
+
+/// Waits for a first fetch.
+#[derive(Debug)]
+pub struct Arrival {
+    over: CancellationToken,
+    /// Who comes later waits no longer: a server that never answers holds up nobody for ever.
+    until: OnceLock<Instant>,
+}
+
+impl Arrival {
+    /// Waits until the fetch is over, but not for long.
+    pub async fn wait(&self) {
+        if self.over.is_cancelled() {
+            return;
+        }
+        let until = *self.until.get_or_init(|| Instant::now() + PATIENCE);
+        // What comes later is found by whoever asks then.
+        let _ = tokio::time::timeout_at(until, self.over.cancelled()).await;
+    }
+}
 
 /// Skills at a URL, and where they are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,6 +346,26 @@ mod tests {
             .collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         check("a", &many, Err("more than"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever() {
+        let took = async |arrival: &Arrival| {
+            let start = Instant::now();
+            arrival.wait().await;
+            start.elapsed()
+        };
+        let fetch = FirstFetch::of(Vec::new());
+        let (arrival, other) = (fetch.arrival(), fetch.arrival());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(took(&arrival).await, PATIENCE);
+        assert_eq!(took(&arrival).await, Duration::ZERO);
+        let fetched = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(fetch);
+        };
+        assert_eq!(tokio::join!(took(&other), fetched).0, Duration::from_secs(1));
+        assert_eq!(took(&other).await, Duration::ZERO);
     }
 
     #[test]

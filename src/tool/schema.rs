@@ -19,7 +19,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Takes `null` out of types, and Rust's own number formats, which no model knows.
+/// Takes `null` out of types and lists of values, and Rust's own number formats, which no model knows.
 fn refine_schema(schema: &mut Value) {
     match schema {
         Value::Object(node) => {
@@ -28,6 +28,10 @@ fn refine_schema(schema: &mut Value) {
                 if let [single] = types.as_slice() {
                     let single = single.clone();
                     node.insert("type".to_owned(), single);
+                }
+                // Strict providers refuse a value that is not of the type.
+                if let Some(Value::Array(values)) = node.get_mut("enum") {
+                    values.retain(|value| !value.is_null());
                 }
             }
             let is_number_format = |format: &Value| {
@@ -45,5 +49,53 @@ fn refine_schema(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(refine_schema),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Word {
+        One,
+        Two,
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[allow(dead_code)] // only its schema is of interest
+    struct Input {
+        given: Word,
+        word: Option<Word>,
+        words: Option<Vec<Word>>,
+        number: Option<u32>,
+    }
+
+    #[test]
+    fn what_may_be_absent_is_never_null() {
+        let words = json!({"type": "string", "enum": ["one", "two"]});
+        let expected = json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "properties": {
+                "given": words,
+                "word": words,
+                "words": {"type": "array", "items": words},
+                "number": {"type": "integer", "minimum": 0},
+            },
+            "required": ["given"],
+            "additionalProperties": false,
+        });
+        assert_eq!(schema_of::<Input>(), expected);
+    }
+
+    #[test]
+    fn null_stays_where_it_is_a_value() {
+        let mut schema = json!({"enum": ["a", null]});
+        refine_schema(&mut schema);
+        assert_eq!(schema, json!({"enum": ["a", null]}));
     }
 }

@@ -26,7 +26,9 @@ const PROVIDER: &str = "opencode";
 /// Bytes of the largest answer.
 const MOST_BYTES: usize = 5 << 20;
 /// Bytes of a refusal that are shown.
-const MOST_SHOWN: usize = 2 << 10;
+const MOST_SHOWN: usize = 16 << 10;
+/// Letters of what the service says instead of an answer that are logged.
+const MOST_LOGGED: usize = 500;
 /// A shorter key would be found in texts that have nothing to do with it.
 const LEAST_HIDDEN: usize = 6;
 
@@ -87,9 +89,22 @@ impl Service {
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),
             answer = self.exchange(query) => answer,
         };
+        self.found(query.name, answer)
+    }
+
+    /// Returns what the model sees of an answer. A service that says why it has none has found nothing; the reason is for
+    /// the operator, who can do something about it.
+    fn found(&self, name: &str, answer: Result<Option<String>, Failure>) -> Result<Option<String>, ToolError> {
         match answer {
             Ok(text) => Ok(text.map(|text| self.hide(&text))),
-            Err(failure) => Err(ToolError::Failed(self.hide(&failure.text(query.name)))),
+            Err(Failure::Refused(text)) => {
+                let reason: String = self.hide(&text).chars().take(MOST_LOGGED).collect();
+                tracing::warn!(reason, "{name}: the service has no answer");
+                Ok(None)
+            }
+            Err(failure @ (Failure::Request(_) | Failure::Status { .. } | Failure::Malformed)) => {
+                Err(ToolError::Failed(self.hide(&failure.text(name))))
+            }
         }
     }
 
@@ -157,12 +172,21 @@ async fn beginning(reply: &mut Reply) -> Result<String, RequestError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = reply.chunk().await? {
         bytes.extend_from_slice(&chunk);
-        if bytes.len() >= MOST_SHOWN {
-            bytes.truncate(MOST_SHOWN);
+        if bytes.len() > MOST_SHOWN {
             break;
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    Ok(shown(bytes))
+}
+
+fn shown(mut bytes: Vec<u8>) -> String {
+    let is_cut = bytes.len() > MOST_SHOWN;
+    bytes.truncate(MOST_SHOWN);
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if is_cut {
+        text.push_str(&format!("… (cut after {MOST_SHOWN} bytes)"));
+    }
+    text
 }
 
 /// What has been read of an answer: one JSON document, or a stream of events with one in each line of data.
@@ -207,6 +231,8 @@ impl Answer {
     fn end(mut self) -> Result<Option<String>, Failure> {
         let whole = self.bytes.trim_ascii();
         let of_whole = whole.starts_with(b"{").then(|| Message::of(whole));
+        // What only looks like a document is no answer, and what begins with a brace may still have lines of data.
+        let of_whole = of_whole.filter(|message| *message != Message::Malformed);
         let text = of_whole.and_then(|message| self.note(message));
         match text.or_else(|| self.of_line(self.line..self.bytes.len())) {
             Some(text) => Ok(Some(text)),
@@ -218,7 +244,7 @@ impl Answer {
 
     /// Returns the text of a line, if it is one of data.
     fn of_line(&mut self, range: std::ops::Range<usize>) -> Option<String> {
-        let data = self.bytes[range].strip_prefix(b"data:")?.trim_ascii();
+        let data = self.bytes[range].strip_prefix(b"data: ")?.trim_ascii();
         let message = data.starts_with(b"{").then(|| Message::of(data))?;
         self.note(message)
     }

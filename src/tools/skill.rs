@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
+use crate::skills::remote::Arrival;
 use crate::skills::{Catalog, Skill};
 use crate::tool::{CallContext, Offer, Tool, ToolError, blocking, invalid_arguments, schema_of};
 
@@ -30,6 +31,7 @@ const MOST_LISTED: usize = 100 * 1024;
 /// The tool, for one workspace.
 pub struct LoadSkill {
     catalog: Arc<Catalog>,
+    arrival: Arrival,
 }
 
 /// Its arguments.
@@ -40,12 +42,13 @@ struct Input {
 }
 
 impl LoadSkill {
-    /// Makes the tool for the skills of a workspace.
-    pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self { catalog }
+    /// Makes the tool for the skills of a workspace, some of which are still to arrive.
+    pub fn new(catalog: Arc<Catalog>, arrival: Arrival) -> Self {
+        Self { catalog, arrival }
     }
 
     async fn found(&self) -> Result<Arc<[Skill]>, ToolError> {
+        self.arrival.wait().await;
         let catalog = self.catalog.clone();
         blocking(move || catalog.refresh()).await
     }
@@ -220,6 +223,7 @@ mod tests {
     use crate::permission::broker::Rights;
     use crate::permission::rules;
     use crate::skills::Root;
+    use crate::skills::remote::FirstFetch;
     use crate::tools::testing::{Bench, shown};
     use crate::workspace::Workspace;
 
@@ -230,7 +234,8 @@ mod tests {
             own_only: false,
             within: None,
         };
-        LoadSkill::new(Arc::new(Catalog::new(vec![root])))
+        let nothing = FirstFetch::of(Vec::new()).arrival();
+        LoadSkill::new(Arc::new(Catalog::new(vec![root])), nothing)
     }
 
     fn write(bench: &Bench, name: &str, front: &str) {

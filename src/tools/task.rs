@@ -39,10 +39,19 @@ pub struct Input {
     /// The type of specialized agent to use for this task
     pub subagent_type: String,
     /// The id of an earlier task, to go on with it
-    #[serde(alias = "session_id")]
     pub task_id: Option<String>,
+    /// The same by the name that it has in the output: models write either, or both, and are told of the first.
+    #[schemars(skip)]
+    pub session_id: Option<String>,
     /// The command that triggered this task
     pub command: Option<String>,
+}
+
+impl Input {
+    /// Returns the id of the task to go on with.
+    fn resumed(&self) -> Option<&str> {
+        self.task_id.as_deref().or(self.session_id.as_deref())
+    }
 }
 
 fn model_named(text: &str) -> Option<Model> {
@@ -104,7 +113,7 @@ impl TypedTool for Task {
             )));
         };
         let model = model.and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone());
-        let resumed = input.task_id.as_deref();
+        let resumed = input.resumed();
         let delegated = ctx.delegate(&input.subagent_type, model, resumed).await?;
         let session = delegated.session.clone();
         let of_session = json_map([("sessionId", json!(session))]);
@@ -142,7 +151,28 @@ impl TypedTool for Task {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::tool::schema_of;
+
+    #[test]
+    fn an_earlier_task_has_either_name() {
+        let check = |more: Value, expected: Option<&str>| {
+            let mut input = json!({"description": "d", "prompt": "p", "subagent_type": "general"});
+            input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let read: Input = serde_json::from_value(input).unwrap();
+            assert_eq!(read.resumed(), expected, "{more}");
+        };
+        check(json!({}), None);
+        check(json!({"task_id": "a"}), Some("a"));
+        check(json!({"session_id": "b"}), Some("b"));
+        check(json!({"session_id": "b", "task_id": "a"}), Some("a"));
+        check(json!({"session_id": "b", "task_id": null}), Some("b"));
+        let schema = schema_of::<Input>();
+        let known: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(known, ["description", "prompt", "subagent_type", "task_id", "command"]);
+    }
 
     #[test]
     fn models_are_named_with_their_provider() {

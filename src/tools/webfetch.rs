@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use self::cache::{Cache, Key, Page};
 use crate::call::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use crate::html;
-use crate::net::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use crate::net::header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use crate::net::{Network, Reply, Request, RequestError, Url};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, blocking};
 
@@ -42,6 +42,9 @@ const BROWSER: &str =
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/143.0.0.0 Safari/537.36";
 /// What those want to see that take a browser without its scripts for a robot.
 const HONEST: &str = "opencode";
+
+/// How bodies may be compressed, in the order that the specification fixes: the client undoes all of them.
+const ENCODINGS: &str = "gzip, deflate, br, zstd";
 
 /// Pictures that models cannot look at.
 const NO_PICTURES: [&str; 2] = ["image/svg+xml", "image/vnd.fastbidsheet"];
@@ -210,6 +213,7 @@ fn headers(format: Format, agent: &'static str) -> HeaderMap {
     HeaderMap::from_iter([
         (USER_AGENT, HeaderValue::from_static(agent)),
         (ACCEPT, HeaderValue::from_static(format.accept())),
+        (ACCEPT_ENCODING, HeaderValue::from_static(ENCODINGS)),
         (ACCEPT_LANGUAGE, HeaderValue::from_static("en-US,en;q=0.9")),
     ])
 }
@@ -273,15 +277,19 @@ impl TypedTool for WebFetch {
         if !input.url.starts_with("http://") && !input.url.starts_with("https://") {
             return Err(ToolError::failed("URL must start with http:// or https://"));
         }
-        let url = Url::parse(&input.url)
-            .map_err(|error| ToolError::Failed(format!("{:?} is not a URL: {error}", input.url)))?;
+        let url = Url::parse(&input.url);
         ctx.ask(Ask {
             always: vec!["*".to_owned()],
-            title: format!("Fetch {}", shown(&url)),
+            title: match &url {
+                Ok(url) => format!("Fetch {}", shown(url)),
+                // The pattern shows it as it is; where a login would stand in it nobody can say.
+                Err(_) => "Fetch what is not a URL".to_owned(),
+            },
             metadata: metadata(&input),
             ..Ask::of(NAME, vec![input.url.clone()])
         })
         .await?;
+        let url = url.map_err(|error| ToolError::Failed(format!("{:?} is not a URL: {error}", input.url)))?;
         let limit = limit(input.timeout);
         if limit.is_zero() {
             return Err(ToolError::failed(TIMED_OUT));

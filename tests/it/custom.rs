@@ -60,6 +60,9 @@ export const loop = { description: "l", args, async execute() { for (;;) {} } }
 export const exit = { description: "e", args, async execute() { process.exit(7) } }
 export const slow = { description: "s", args, execute: (_, c) => new Promise((_, no) => c.abort.addEventListener("abort", () => no(new Error("stopped")))) }
 export const fine = { description: "f", args, execute: async () => "fine" }
+export const nothing = { description: "n", args, async execute() {} }
+export const nil = { description: "n", args, execute: async () => null }
+export const three = { description: "t", args, execute: async () => 3 }
 "#;
 const PLUGIN: &str = r#"export const Rewrite = async ({ directory }) => ({
   "tool.execute.before": async (input, output) => {
@@ -380,6 +383,14 @@ fn what_goes_wrong_in_one_file_stays_there() {
             let events = server.execute(looping).await.unwrap();
             assert!(format!("{:?}", events.last()).contains("ran longer than"), "{events:?}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");
+            for nothing in ["nothing", "nil"] {
+                let error = error(&server.run(&format!("trap_{nothing}"), json!({})).await);
+                assert!(
+                    error.contains(&format!("trap_{nothing} returned nothing. It has to")),
+                    "{error}"
+                );
+            }
+            assert_eq!(output(&server.run("trap_three", json!({})).await), "3", "{name}");
             let exit = error(&server.run("trap_exit", json!({})).await);
             assert!(exit.starts_with("process.exit(7) was called"), "{exit}");
             assert_eq!(output(&server.run("trap_fine", json!({})).await), "fine", "{name}");

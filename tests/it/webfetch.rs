@@ -50,7 +50,11 @@ fn pages_come_in_the_form_that_was_asked_for() {
         let heads = site.heads();
         assert_eq!(heads.len(), 3, "each format is asked for in its own words");
         for head in heads.iter().map(|head| head.to_lowercase()) {
-            for part in ["user-agent: mozilla/5.0", "accept-encoding: ", "accept-language: en-us"] {
+            for part in [
+                "user-agent: mozilla/5.0",
+                "accept-encoding: gzip, deflate, br, zstd",
+                "accept-language: en-us",
+            ] {
                 assert!(head.contains(part), "{part}: {head}");
             }
             for part in ["traceparent", "referer", "cookie", "authorization"] {

@@ -548,7 +548,7 @@ pub(super) fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathB
     if text.is_empty() || text.contains('\0') {
         return Err(format!("expected a path, found {text:?}"));
     }
-    Ok(crate::workspace::path::normalize(&env.resolve(text, base)))
+    Ok(env.resolve(text, base))
 }
 
 fn workspace(

@@ -43,7 +43,9 @@ export function toJson(value, most = MAX_JSON_BYTES, what = "the result") {
 }
 
 export function toResult(name, result) {
-  if (result === undefined || result === null) result = "";
+  if (result === undefined || result === null) {
+    throw new Reported(`The tool ${name} returned nothing. It has to return a text or an object with an output.`);
+  }
   if (typeof result !== "object" && typeof result !== "function") result = { output: String(result) };
   if (!isObject(result) || typeof result.output === "object" || result.output === undefined) {
     throw new Reported(`The tool ${name} returned neither a text nor an object with an output.`);

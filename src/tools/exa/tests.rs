@@ -39,7 +39,9 @@ fn the_first_text_counts() {
     let content = |items: &str| format!(r#"{{"result":{{"content":[{items}]}}}}"#);
     check(data(GOOD), Ok(Some("hit")));
     check(format!("data: {GOOD}"), Ok(Some("hit")));
-    check(format!("data:{GOOD}\r\n\r\n"), Ok(Some("hit")));
+    check(format!("data: {GOOD}\r\n\r\n"), Ok(Some("hit")));
+    check(format!("data:{GOOD}\n\n"), Ok(None));
+    check(format!("{{oops\n{}", data(GOOD)), Ok(Some("hit")));
     check(format!("\n {GOOD}\n"), Ok(Some("hit")));
     check(GOOD.replace(',', ",\n "), Ok(Some("hit")));
     check(
@@ -62,14 +64,45 @@ fn the_first_text_counts() {
         data("{oops"),
         Err("Search error: the answer of the service cannot be read"),
     );
+    check("{\"result\":".to_owned(), Ok(None));
     check(
-        "{\"result\":".to_owned(),
-        Err("Search error: the answer of the service cannot be read"),
+        r#"{"error":{"code":1,"message":"no"}}"#.to_owned(),
+        Err("Search error: no"),
     );
     check(
         data(r#"{"error":{"code":-32602,"message":"no such tool"}}"#),
         Err("Search error: no such tool"),
     );
+}
+
+#[test]
+fn a_service_that_says_why_it_has_no_answer_has_found_nothing() {
+    let endpoint = "https://mcp.exa.example/mcp".parse().unwrap();
+    let service = Service::new(Network::new(Settings::default()), endpoint, Some("secret-key"), true);
+    let found = |answer| service.found("Search", answer).map_err(|error| error.to_string());
+    assert_eq!(found(Err(Failure::Refused("no such tool".to_owned()))), Ok(None));
+    assert_eq!(found(Ok(None)), Ok(None));
+    assert_eq!(
+        found(Ok(Some("a secret-key".to_owned()))),
+        Ok(Some("a [redacted]".to_owned()))
+    );
+    let text = "secret-key".to_owned();
+    let refused = found(Err(Failure::Status { status: 401, text }));
+    assert_eq!(refused, Err("Search error (401): [redacted]".to_owned()));
+    let broken = found(Err(Failure::Malformed));
+    assert_eq!(
+        broken,
+        Err("Search error: the answer of the service cannot be read".to_owned())
+    );
+}
+
+#[test]
+fn a_refusal_is_shown_as_it_is_or_says_that_it_is_cut() {
+    assert_eq!(shown(b"  boom\n".to_vec()), "  boom\n");
+    let long = |bytes: usize| "x".repeat(bytes);
+    assert_eq!(shown(long(MOST_SHOWN).into_bytes()), long(MOST_SHOWN));
+    let cut = format!("{}… (cut after 16384 bytes)", long(MOST_SHOWN));
+    assert_eq!(shown(long(MOST_SHOWN + 1).into_bytes()), cut);
 }
 
 #[test]
