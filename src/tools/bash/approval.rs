@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError, blocking};
 use crate::workspace::Workspace;
 use crate::workspace::open::is_at_hand;
+use crate::workspace::path::{normalize, walk};
 
 /// A line that is parsed on the spot; a longer one may take a while.
 const SHORT_LINE: usize = 512;
@@ -163,7 +164,8 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         }
     };
     for used in &places.uses {
-        for path in absolute_forms(used, &workdir.shown, workspace.home()) {
+        let forms = absolute_forms(used, &workdir.shown, workspace.home());
+        for path in forms.into_iter().flat_map(as_programs_see_it) {
             let resolved = workspace.resolve(path);
             let is_folder = std::fs::metadata(resolved.real()).is_ok_and(|metadata| metadata.is_dir());
             add(resolved.outside_folders(is_folder));
@@ -182,6 +184,14 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
 }
 
 /// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
+/// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words
+/// over as they are, while a workspace takes `..` out before it follows links.
+fn as_programs_see_it(path: PathBuf) -> Vec<PathBuf> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let walked = climbs.then(|| walk(&path));
+    std::iter::once(path).chain(walked).collect()
+}
+
 fn absolute_forms(used: &PathUse, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut forms = vec![workdir.join(expand_home(&used.path, home))];
     if !used.path.starts_with(['/', '~']) {
@@ -307,7 +317,7 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             .iter()
             .flat_map(|used| absolute_forms(used, workdir, home));
         let shown: Vec<String> = paths
-            .map(|path| crate::workspace::path::normalize(&path).to_string_lossy().into_owned())
+            .map(|path| normalize(&path).to_string_lossy().into_owned())
             .collect();
         AskPart {
             text: command.text.clone(),
