@@ -80,6 +80,14 @@ pub(super) fn line(text: &str) -> Line {
     }
 }
 
+/// Returns the words that the shell itself runs: to it `time` is a mark in front of a pipeline, and `command` and `builtin`
+/// start no program for what it has built in.
+fn run_by_shell(words: &[Word]) -> &[Word] {
+    let is_mark =
+        |word: &&Word| matches!(&*word.source, "time" | "-p" | "--") || word.is("command") || word.is("builtin");
+    &words[words.iter().take_while(is_mark).count()..]
+}
+
 /// Judges one command of the line. A change of directory that writes a file gives that redirection besides.
 fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     let is_change = simple
@@ -105,22 +113,26 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
             findings.doubt(unclear::assignment(assignment));
         }
     }
-    if let Some((name, words)) = simple.words.split_first() {
-        let is_own = scene.functions.contains(&name.source);
-        if is_own {
-            findings.doubt(Some("it calls a function of this line"));
-        }
-        examine(&simple.words, Source::Given, 0, scene, &mut findings);
-        if is_change {
-            findings.forms.clear();
-            findings.always.clear();
-            follow(&name.source, words, scene);
-        }
+    if calls_function(&simple.words, scene) {
+        findings.doubt(Some("it calls a function of this line"));
+    }
+    examine(&simple.words, Source::Given, 0, scene, &mut findings);
+    if is_change {
+        findings.forms.clear();
+        findings.always.clear();
+    }
+    if let Some((name, words)) = run_by_shell(&simple.words).split_first()
+        && name.fixed().is_some_and(paths::is_directory_change)
+    {
+        follow(name.shown(), words, scene);
     }
     redirects(simple, scene, &mut findings);
     through_links(is_change, scene, &mut findings);
     if findings.unclear.is_some() {
         findings.always.clear();
+    }
+    for used in findings.paths.iter_mut().chain(&mut scene.links) {
+        used.at.get_or_insert(simple.start);
     }
     let mut made = vec![Command {
         text: simple.text.clone(),
@@ -150,6 +162,15 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         );
     }
     made
+}
+
+/// Says whether a function of the text may run, also behind such a mark.
+fn calls_function(words: &[Word], scene: &Scene) -> bool {
+    let behind = run_by_shell(words).first();
+    [words.first(), behind]
+        .into_iter()
+        .flatten()
+        .any(|word| scene.functions.contains(&word.source))
 }
 
 fn is_idle(target: &Word) -> bool {
@@ -342,8 +363,8 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     findings.paths.extend(uses);
     for word in words {
         let setting = word.fixed().and_then(|text| text.split_once('='));
-        // `env`, `sudo` and `export` take assignments as arguments.
-        if let Some((variable, _)) = setting.filter(|_| matches!(&*name, "env" | "sudo" | "doas" | "exec")) {
+        // They take assignments as arguments.
+        if let Some((variable, _)) = setting.filter(|_| matches!(&*name, "env" | "sudo" | "doas" | "exec" | "time")) {
             let assignment = parse::Assignment {
                 name: variable.to_owned(),
                 text: word.source.clone(),
@@ -457,9 +478,10 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
         made: scene.made.clone(),
         links: Vec::new(),
     };
+    let known = findings.paths.len();
     for simple in &commands {
         let first = simple.words.first();
-        if first.is_some_and(|word| inner_scene.functions.contains(&word.source)) {
+        if calls_function(&simple.words, &inner_scene) {
             findings.doubt(Some("it calls a function of its script"));
         }
         for assignment in &simple.assignments {
@@ -479,4 +501,7 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
                 .extend(paths::of_command(&first.source, &simple.words, &inner_scene.from));
         }
     }
+    // Places in the script are none in the line.
+    let paths = findings.paths[known..].iter_mut();
+    paths.chain(&mut findings.links).for_each(|used| used.at = None);
 }

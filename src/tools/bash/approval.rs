@@ -115,13 +115,14 @@ struct Found {
     outside: Vec<PathBuf>,
 }
 
-/// Returns each path once that directories are asked for.
+/// Returns each path once that directories are asked for, in the order of the line.
 fn asked_paths(line: &Line) -> Vec<PathUse> {
-    let mut seen = HashSet::new();
     let uses = line.commands.iter().flat_map(|command| &command.paths);
-    uses.filter(|used| used.is_asked && seen.insert((used.path.clone(), used.from.clone())))
-        .cloned()
-        .collect()
+    let mut asked: Vec<PathUse> = uses.filter(|used| used.is_asked).cloned().collect();
+    asked.sort_by_key(|used| used.at);
+    let mut seen = HashSet::new();
+    asked.retain(|used| seen.insert((used.path.clone(), used.from.clone())));
+    asked
 }
 
 async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolError> {
@@ -183,7 +184,6 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
     }
 }
 
-/// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
 /// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words
 /// over as they are, while a workspace takes `..` out before it follows links.
 fn as_programs_see_it(path: PathBuf) -> Vec<PathBuf> {
@@ -192,6 +192,7 @@ fn as_programs_see_it(path: PathBuf) -> Vec<PathBuf> {
     std::iter::once(path).chain(walked).collect()
 }
 
+/// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
 fn absolute_forms(used: &PathUse, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut forms = vec![workdir.join(expand_home(&used.path, home))];
     if !used.path.starts_with(['/', '~']) {
