@@ -119,6 +119,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     examine(&simple.words, Source::Given, 0, scene, &mut findings);
     if is_change {
         findings.forms.clear();
+        findings.variants.clear();
         findings.always.clear();
     }
     if let Some((name, words)) = run_by_shell(&simple.words).split_first()
@@ -139,6 +140,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         arguments,
         patterns,
         forms: findings.forms,
+        variants: findings.variants,
         always: findings.always,
         unclear: findings.unclear.map(str::to_owned).filter(|_| !is_change),
         paths: findings.paths,
@@ -236,6 +238,8 @@ enum Source {
 #[derive(Default)]
 struct Findings {
     forms: Vec<String>,
+    /// Other ways to write the same.
+    variants: Vec<String>,
     always: Vec<String>,
     unclear: Option<&'static str>,
     paths: Vec<PathUse>,
@@ -260,24 +264,40 @@ impl Findings {
     }
 
     fn form(&mut self, form: String) {
-        if form.is_empty() || self.forms.contains(&form) {
+        if !form.is_empty() && !self.forms.contains(&form) && self.has_room() {
+            self.forms.push(form);
+        }
+    }
+
+    /// Adds the command of the line itself in another spelling, or the one that it runs inside.
+    fn spelling(&mut self, form: String, is_same: bool) {
+        if !is_same {
+            self.form(form);
             return;
         }
-        if self.forms.len() >= MAX_FORMS {
-            return self.doubt(Some("there are too many commands in it"));
+        let is_known = self.forms.contains(&form) || self.variants.contains(&form);
+        if !form.is_empty() && !is_known && self.has_room() {
+            self.variants.push(form);
         }
-        self.forms.push(form);
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.forms.len() + self.variants.len() < MAX_FORMS;
+        if !has_room {
+            self.doubt(Some("there are too many commands in it"));
+        }
+        has_room
     }
 
     /// Adds the command without its redirections, unless that is how another form begins.
-    fn bare_form(&mut self, form: String) {
+    fn bare_form(&mut self, form: String, is_same: bool) {
         let begins = |known: &String| {
             known
                 .strip_prefix(&form)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
         if !self.forms.iter().any(begins) {
-            self.form(form);
+            self.spelling(form, is_same);
         }
     }
 
@@ -333,25 +353,29 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     {
         findings.doubt(Some("it runs a file that the line itself makes"));
     }
+    let mut is_same = depth == 0;
     let mut plain = joined.clone();
-    findings.bare_form(plain.join(" "));
+    findings.bare_form(plain.join(" "), is_same);
     if (depth > 0 || plain[0] != first.source) && source != Source::Implied {
         findings.offer(&plain);
     }
     if name != plain[0] {
+        // What a way through `..` or a folder that is changed to leads to cannot be seen in the text, so no rule for the text
+        // means it.
+        is_same &= plain[0].starts_with(['/', '~']) && !plain[0].contains("../");
         plain[0] = &name;
-        findings.form(plain.join(" "));
+        findings.spelling(plain.join(" "), is_same);
         findings.offer(&plain);
     }
     let stripped = options::without_globals(&plain);
     if let Some(stripped) = &stripped {
-        findings.form(stripped.join(" "));
+        findings.spelling(stripped.join(" "), is_same);
         findings.offer(stripped);
     }
     let stripped = stripped.unwrap_or(plain);
     options::ordered(&stripped)
         .into_iter()
-        .for_each(|form| findings.form(form));
+        .for_each(|form| findings.spelling(form, is_same));
     findings.doubt(unclear::command(&name, words, &stripped));
     let uses = paths::of_command(&name, words, &scene.from);
     if name == "ln" {

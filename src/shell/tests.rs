@@ -83,6 +83,7 @@ fn finds_a_command_however_it_is_written() {
             commands.any(|command| command
                 .forms
                 .iter()
+                .chain(&command.variants)
                 .any(|form| form == "git push" || form.starts_with("git push "))),
             "{line}: {parsed:#?}"
         );
@@ -424,6 +425,34 @@ fn paths_know_where_they_stand() {
     check("cp /b $(cat /a)", "/b /a");
     check("[[ -f x ]] > /b; cd; rm /a", "/b ~ /a");
     check("ln -s /x l; echo > y", "/x l y");
+}
+
+#[test]
+fn only_the_same_command_is_a_variant() {
+    let check = |line: &str, variants: &[&str], forms: &[&str]| {
+        let parsed = parse(line);
+        assert_eq!(parsed.commands[0].variants, variants, "{line}");
+        assert_eq!(parsed.commands[0].forms, forms, "{line}");
+    };
+    check(
+        "git diff HEAD --stat",
+        &["git diff --stat HEAD"],
+        &["git diff HEAD --stat"],
+    );
+    check("rm -fr x", &["rm -rf x"], &["rm -fr x"]);
+    check("echo \"a\"", &["echo a"], &["echo \"a\""]);
+    check("git  status", &[], &["git  status", "git status"]);
+    check(
+        "git -C x push -f",
+        &["git push -f", "git push --force"],
+        &["git -C x push -f"],
+    );
+    check("/bin/rm x", &["rm x"], &["/bin/rm x"]);
+    check("../bin/rm x", &[], &["../bin/rm x", "rm x"]);
+    check("/a/../bin/rm x", &[], &["/a/../bin/rm x", "rm x"]);
+    check("sudo rm -fr x", &[], &["sudo rm -fr x", "rm -fr x", "rm -rf x"]);
+    check("sh -c 'rm -fr x'", &[], &["sh -c 'rm -fr x'", "rm -fr x", "rm -rf x"]);
+    check("time rm x -f", &[], &["time rm x -f", "rm x -f", "rm -f x"]);
 }
 
 #[test]

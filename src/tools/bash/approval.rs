@@ -324,6 +324,7 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             text: command.text.clone(),
             arguments: command.arguments.clone(),
             patterns: command.forms.clone(),
+            variants: command.variants.clone(),
             always: command.always.clone(),
             paths: unique(shown.iter()),
             unclear: command.unclear.clone(),
