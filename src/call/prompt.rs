@@ -48,10 +48,14 @@ pub struct AskPart {
     /// The words that the program gets, its name first; what only the shell can know stands as it is written.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Everything that this part is judged as: its text, its canonical form, the command inside a wrapper. A deny
+    /// What this part is judged as: its text first, its canonical form, the command inside a wrapper. A deny
     /// for one of them denies the request, and each must be allowed.
     #[serde(default)]
     pub patterns: Vec<String>,
+    /// The same written in other ways, for rules that ask or deny by name. They are judged as the patterns are, except that
+    /// a rule for everything does not hold one back whose text another rule allows.
+    #[serde(default)]
+    pub variants: Vec<String>,
     /// What of the request's `always` patterns comes from this part.
     #[serde(default)]
     pub always: Vec<String>,

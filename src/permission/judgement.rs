@@ -43,8 +43,11 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
-    let whole = (&ask.patterns, None);
-    let parts = ask.parts.iter().map(|part| (&part.patterns, part.unclear.as_deref()));
+    let whole = (judged(&ask.patterns, &[]), None);
+    let parts = ask
+        .parts
+        .iter()
+        .map(|part| (judged(&part.patterns, &part.variants), part.unclear.as_deref()));
     for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
@@ -78,7 +81,23 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
 
 /// Says whether a rule denies a permission for one pattern, whatever is granted.
 pub fn denies(permission: &str, pattern: &str, rights: &Rights) -> bool {
+    let pattern = Judged { pattern, text: None };
     matches!(judge_pattern(permission, pattern, rights, &[]), Verdict::Deny { .. })
+}
+
+/// A pattern that is judged.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    pattern: &'a str,
+    /// The text that the pattern is another way to write; none if it is judged for itself.
+    text: Option<&'a str>,
+}
+
+/// Returns what is judged: the patterns, and the other ways to write the first of them.
+fn judged<'a>(patterns: &'a [String], variants: &'a [String]) -> impl Iterator<Item = Judged<'a>> {
+    let text = patterns.first().map(String::as_str);
+    let own = patterns.iter().map(|pattern| Judged { pattern, text: None });
+    own.chain(variants.iter().map(move |pattern| Judged { pattern, text }))
 }
 
 /// The verdict on one pattern.
@@ -96,11 +115,20 @@ enum Verdict<'r> {
     },
 }
 
-fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants: &[Rule]) -> Verdict<'r> {
+fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, grants: &[Rule]) -> Verdict<'r> {
+    let pattern = judged.pattern;
     let mut allowing = None;
     let mut asking = None;
     for rules in rights.layers() {
         let (action, rule) = evaluate_in(&rights.worktree, permission, pattern, &[rules]);
+        // Rules are written for the text. A rule for everything says nothing about another way to write it.
+        let is_settled = |text: &str| match evaluate_in(&rights.worktree, permission, text, &[rules]) {
+            (Action::Allow, rule) => !is_for_everything(rule),
+            (Action::Ask | Action::Deny, _) => false,
+        };
+        if action != Action::Allow && is_for_everything(rule) && judged.text.is_some_and(is_settled) {
+            continue;
+        }
         match action {
             Action::Allow => allowing = rule,
             Action::Ask => asking = asking.or(Some(rule)),
@@ -122,15 +150,20 @@ fn judge_pattern<'r>(permission: &str, pattern: &str, rights: &'r Rights, grants
     }
 }
 
+/// Says whether a verdict comes from no rule, or from one that matches anything.
+fn is_for_everything(rule: Option<&Rule>) -> bool {
+    rule.is_none_or(|rule| !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*'))
+}
+
 /// Returns the rules that decide a request where no grant does, each once; of a denied request the one that denies.
 pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
     let mut deciding: Vec<Rule> = Vec::new();
-    let parts = ask.parts.iter().flat_map(|part| &part.patterns);
-    for pattern in ask.patterns.iter().chain(parts) {
-        let rule = match judge_pattern(&ask.permission, pattern, rights, &[]) {
+    let parts = ask.parts.iter().flat_map(|part| judged(&part.patterns, &part.variants));
+    for judged in judged(&ask.patterns, &[]).chain(parts) {
+        let rule = match judge_pattern(&ask.permission, judged, rights, &[]) {
             Verdict::Allow { rule, .. } | Verdict::Ask { rule } => rule,
             Verdict::Deny { rules } => {
-                let (_, rule) = evaluate_in(&rights.worktree, &ask.permission, pattern, &[rules]);
+                let (_, rule) = evaluate_in(&rights.worktree, &ask.permission, judged.pattern, &[rules]);
                 return rule.cloned().into_iter().collect();
             }
         };
@@ -150,7 +183,7 @@ fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>
             if rule.action != Action::Allow {
                 return Some(Some(rule));
             }
-            if !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*') {
+            if is_for_everything(Some(rule)) {
                 return None;
             }
         }
@@ -285,6 +318,42 @@ mod tests {
     }
 
     #[test]
+    fn other_ways_to_write_a_text_are_held_back_by_name_only() {
+        let text = "git diff HEAD --stat";
+        let asking = |variants: &[&str]| Ask {
+            parts: vec![AskPart {
+                patterns: vec![text.to_owned()],
+                variants: variants.iter().map(|&variant| variant.to_owned()).collect(),
+                ..AskPart::default()
+            }],
+            ..ask("bash", &[text])
+        };
+        let check = |layers: &[&[(&str, Action)]], expected: Action| {
+            let layers: Vec<Vec<Rule>> = layers
+                .iter()
+                .map(|rows| {
+                    rows.iter()
+                        .map(|&(pattern, action)| rule("bash", pattern, action))
+                        .collect()
+                })
+                .collect();
+            let layers: Vec<&[Rule]> = layers.iter().map(Vec::as_slice).collect();
+            let judged = judge(&asking(&["git diff --stat HEAD"]), &rights(&layers), &[]);
+            assert_eq!(strictness(&judged), expected as u8, "{layers:?}");
+        };
+        check(&[&[("*", Deny), (text, Allow)]], Allow);
+        check(&[&[("*", Asks), (text, Allow)]], Allow);
+        check(&[&[(text, Allow)]], Allow);
+        check(&[&[("**", Deny), ("git diff HEAD *", Allow)]], Allow);
+        check(&[&[("*", Deny), (text, Allow), ("* --stat *", Asks)]], Asks);
+        check(&[&[(text, Allow), ("git diff --stat *", Deny)]], Deny);
+        check(&[&[("*", Allow), ("git diff --stat *", Deny)]], Deny);
+        check(&[&[("*", Deny), (text, Allow)], &[("*", Asks), (text, Allow)]], Allow);
+        check(&[&[("*", Deny), (text, Allow)], &[("*", Asks)]], Asks);
+        check(&[&[(text, Allow)], &[("*", Allow), ("* --stat *", Deny)]], Deny);
+    }
+
+    #[test]
     fn the_strictest_layer_decides() {
         let check = |layers: &[&[Rule]], grants: &[Rule], expected: Action| {
             let found = match judge(&ask("bash", &["x"]), &rights(layers), grants) {
@@ -315,8 +384,9 @@ mod tests {
 
     fn any_ask() -> impl Strategy<Value = Ask> {
         let patterns = || prop::collection::vec("[ab/ ]{0,3}", 0..4);
-        let part = (patterns(), any::<bool>()).prop_map(|(patterns, unclear)| AskPart {
+        let part = (patterns(), patterns(), any::<bool>()).prop_map(|(patterns, variants, unclear)| AskPart {
             patterns,
+            variants,
             unclear: unclear.then(String::new),
             ..AskPart::default()
         });
@@ -334,9 +404,53 @@ mod tests {
         }
     }
 
+    /// Puts the other ways to write a part among its patterns, or leaves them out.
+    fn with_variants(ask: &Ask, as_patterns: bool) -> Ask {
+        let mut ask = ask.clone();
+        for part in &mut ask.parts {
+            let variants = std::mem::take(&mut part.variants);
+            part.patterns.extend(variants.into_iter().filter(|_| as_patterns));
+        }
+        ask
+    }
+
     proptest! {
         #[test]
+        fn a_variant_only_tightens(own in any_rules(), parent in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let rights = rights(&[&own, &parent]);
+            let judged = strictness(&judge(&ask, &rights, &grants));
+            prop_assert!(judged >= strictness(&judge(&with_variants(&ask, false), &rights, &grants)));
+            prop_assert!(judged <= strictness(&judge(&with_variants(&ask, true), &rights, &grants)));
+        }
+
+        #[test]
+        fn a_variant_is_held_back_by_name(own in any_rules(), parent in any_rules(), ask in any_ask()) {
+            let judged = strictness(&judge(&ask, &rights(&[&own, &parent]), &[]));
+            for variant in ask.parts.iter().flat_map(|part| &part.variants) {
+                for rules in [&own, &parent] {
+                    let (action, rule) = evaluate("a", variant, &[rules]);
+                    if rule.is_some_and(|rule| rule.pattern.trim_matches('*') != "" || rule.pattern.is_empty()) {
+                        prop_assert!(judged >= action as u8);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_variant_of_what_no_rule_allows_by_name_is_a_pattern(rules in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let is_named = |text: &String| {
+                evaluate("a", text, &[&rules]).1.is_some_and(|rule| rule.action == Allow && rule.pattern.trim_matches('*') != "")
+            };
+            let rights = rights(&[&rules]);
+            if !ask.parts.iter().filter_map(|part| part.patterns.first()).any(is_named) {
+                let as_patterns = judge(&with_variants(&ask, true), &rights, &grants);
+                prop_assert_eq!(strictness(&judge(&ask, &rights, &grants)), strictness(&as_patterns));
+            }
+        }
+
+        #[test]
         fn no_grant_lifts_a_deny(rules in any_rules(), grants in any_rules(), ask in any_ask()) {
+            let ask = with_variants(&ask, true);
             let mut patterns = ask.patterns.iter().chain(ask.parts.iter().flat_map(|part| &part.patterns));
             let denied = patterns.any(|pattern| evaluate("a", pattern, &[&rules]).0 == Deny);
             let judged = judge(&ask, &rights(&[&rules]), &grants);

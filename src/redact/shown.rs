@@ -51,8 +51,9 @@ impl Redactor {
         self.texts(&mut shown.always);
         shown.parts.iter_mut().for_each(|part| self.part(part));
         let patterns = |ask: &Ask| (ask.patterns.clone(), ask.always.clone());
-        let hides =
-            |(part, shown): (&AskPart, &AskPart)| part.patterns != shown.patterns || part.always != shown.always;
+        let hides = |(part, shown): (&AskPart, &AskPart)| {
+            part.patterns != shown.patterns || part.variants != shown.variants || part.always != shown.always
+        };
         if patterns(ask) != patterns(&shown) || ask.parts.iter().zip(&shown.parts).any(hides) {
             shown.always.clear();
             shown.parts.iter_mut().for_each(|part| part.always.clear());
@@ -69,6 +70,7 @@ impl Redactor {
         self.string(&mut part.text);
         self.texts(&mut part.arguments);
         self.texts(&mut part.patterns);
+        self.texts(&mut part.variants);
         self.texts(&mut part.always);
         self.texts(&mut part.paths);
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::call::{Ask, PromptRequest};
+use crate::call::{Ask, AskPart, PromptRequest};
 
 fn redactor(secrets: &[&str], patterns: &[&str]) -> Redactor {
     let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -101,6 +101,10 @@ fn a_prompt_about_a_secret_leaves_no_grant() {
     let ask = Ask {
         always: vec!["login *".to_owned()],
         title: "Logs in with hunter2".to_owned(),
+        parts: vec![AskPart {
+            variants: vec!["login --key hunter2".to_owned()],
+            ..AskPart::default()
+        }],
         ..Ask::of("bash", vec!["login hunter2".to_owned()])
     };
     let request = PromptRequest::Permission {
@@ -113,7 +117,8 @@ fn a_prompt_about_a_secret_leaves_no_grant() {
     };
     assert_eq!(ask.patterns, ["login [redacted]"]);
     assert_eq!(ask.title, "Logs in with [redacted]");
-    assert!(ask.always.is_empty() && ask.parts[0].unclear.is_some());
+    assert_eq!(ask.parts[0].variants, ["login --key [redacted]"]);
+    assert!(ask.always.is_empty() && ask.parts[1].unclear.is_some());
     assert_eq!(verdicts.len(), ask.parts.len());
 }
 

@@ -80,6 +80,14 @@ pub(super) fn line(text: &str) -> Line {
     }
 }
 
+/// Returns the words that the shell itself runs: to it `time` is a mark in front of a pipeline, and `command` and `builtin`
+/// start no program for what it has built in.
+fn run_by_shell(words: &[Word]) -> &[Word] {
+    let is_mark =
+        |word: &&Word| matches!(&*word.source, "time" | "-p" | "--") || word.is("command") || word.is("builtin");
+    &words[words.iter().take_while(is_mark).count()..]
+}
+
 /// Judges one command of the line. A change of directory that writes a file gives that redirection besides.
 fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     let is_change = simple
@@ -105,28 +113,34 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
             findings.doubt(unclear::assignment(assignment));
         }
     }
-    if let Some((name, words)) = simple.words.split_first() {
-        let is_own = scene.functions.contains(&name.source);
-        if is_own {
-            findings.doubt(Some("it calls a function of this line"));
-        }
-        examine(&simple.words, Source::Given, 0, scene, &mut findings);
-        if is_change {
-            findings.forms.clear();
-            findings.always.clear();
-            follow(&name.source, words, scene);
-        }
+    if calls_function(&simple.words, scene) {
+        findings.doubt(Some("it calls a function of this line"));
+    }
+    examine(&simple.words, Source::Given, 0, scene, &mut findings);
+    if is_change {
+        findings.forms.clear();
+        findings.variants.clear();
+        findings.always.clear();
+    }
+    if let Some((name, words)) = run_by_shell(&simple.words).split_first()
+        && name.fixed().is_some_and(paths::is_directory_change)
+    {
+        follow(name.shown(), words, scene);
     }
     redirects(simple, scene, &mut findings);
     through_links(is_change, scene, &mut findings);
     if findings.unclear.is_some() {
         findings.always.clear();
     }
+    for used in findings.paths.iter_mut().chain(&mut scene.links) {
+        used.at.get_or_insert(simple.start);
+    }
     let mut made = vec![Command {
         text: simple.text.clone(),
         arguments,
         patterns,
         forms: findings.forms,
+        variants: findings.variants,
         always: findings.always,
         unclear: findings.unclear.map(str::to_owned).filter(|_| !is_change),
         paths: findings.paths,
@@ -150,6 +164,15 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         );
     }
     made
+}
+
+/// Says whether a function of the text may run, also behind such a mark.
+fn calls_function(words: &[Word], scene: &Scene) -> bool {
+    let behind = run_by_shell(words).first();
+    [words.first(), behind]
+        .into_iter()
+        .flatten()
+        .any(|word| scene.functions.contains(&word.source))
 }
 
 fn is_idle(target: &Word) -> bool {
@@ -215,6 +238,8 @@ enum Source {
 #[derive(Default)]
 struct Findings {
     forms: Vec<String>,
+    /// Other ways to write the same.
+    variants: Vec<String>,
     always: Vec<String>,
     unclear: Option<&'static str>,
     paths: Vec<PathUse>,
@@ -239,24 +264,40 @@ impl Findings {
     }
 
     fn form(&mut self, form: String) {
-        if form.is_empty() || self.forms.contains(&form) {
+        if !form.is_empty() && !self.forms.contains(&form) && self.has_room() {
+            self.forms.push(form);
+        }
+    }
+
+    /// Adds the command of the line itself in another spelling, or the one that it runs inside.
+    fn spelling(&mut self, form: String, is_same: bool) {
+        if !is_same {
+            self.form(form);
             return;
         }
-        if self.forms.len() >= MAX_FORMS {
-            return self.doubt(Some("there are too many commands in it"));
+        let is_known = self.forms.contains(&form) || self.variants.contains(&form);
+        if !form.is_empty() && !is_known && self.has_room() {
+            self.variants.push(form);
         }
-        self.forms.push(form);
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.forms.len() + self.variants.len() < MAX_FORMS;
+        if !has_room {
+            self.doubt(Some("there are too many commands in it"));
+        }
+        has_room
     }
 
     /// Adds the command without its redirections, unless that is how another form begins.
-    fn bare_form(&mut self, form: String) {
+    fn bare_form(&mut self, form: String, is_same: bool) {
         let begins = |known: &String| {
             known
                 .strip_prefix(&form)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         };
         if !self.forms.iter().any(begins) {
-            self.form(form);
+            self.spelling(form, is_same);
         }
     }
 
@@ -312,25 +353,29 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     {
         findings.doubt(Some("it runs a file that the line itself makes"));
     }
+    let mut is_same = depth == 0;
     let mut plain = joined.clone();
-    findings.bare_form(plain.join(" "));
+    findings.bare_form(plain.join(" "), is_same);
     if (depth > 0 || plain[0] != first.source) && source != Source::Implied {
         findings.offer(&plain);
     }
     if name != plain[0] {
+        // What a way through `..` or a folder that is changed to leads to cannot be seen in the text, so no rule for the text
+        // means it.
+        is_same &= plain[0].starts_with(['/', '~']) && !plain[0].contains("../");
         plain[0] = &name;
-        findings.form(plain.join(" "));
+        findings.spelling(plain.join(" "), is_same);
         findings.offer(&plain);
     }
     let stripped = options::without_globals(&plain);
     if let Some(stripped) = &stripped {
-        findings.form(stripped.join(" "));
+        findings.spelling(stripped.join(" "), is_same);
         findings.offer(stripped);
     }
     let stripped = stripped.unwrap_or(plain);
     options::ordered(&stripped)
         .into_iter()
-        .for_each(|form| findings.form(form));
+        .for_each(|form| findings.spelling(form, is_same));
     findings.doubt(unclear::command(&name, words, &stripped));
     let uses = paths::of_command(&name, words, &scene.from);
     if name == "ln" {
@@ -342,8 +387,8 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     findings.paths.extend(uses);
     for word in words {
         let setting = word.fixed().and_then(|text| text.split_once('='));
-        // `env`, `sudo` and `export` take assignments as arguments.
-        if let Some((variable, _)) = setting.filter(|_| matches!(&*name, "env" | "sudo" | "doas" | "exec")) {
+        // They take assignments as arguments.
+        if let Some((variable, _)) = setting.filter(|_| matches!(&*name, "env" | "sudo" | "doas" | "exec" | "time")) {
             let assignment = parse::Assignment {
                 name: variable.to_owned(),
                 text: word.source.clone(),
@@ -457,9 +502,10 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
         made: scene.made.clone(),
         links: Vec::new(),
     };
+    let known = findings.paths.len();
     for simple in &commands {
         let first = simple.words.first();
-        if first.is_some_and(|word| inner_scene.functions.contains(&word.source)) {
+        if calls_function(&simple.words, &inner_scene) {
             findings.doubt(Some("it calls a function of its script"));
         }
         for assignment in &simple.assignments {
@@ -479,4 +525,7 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
                 .extend(paths::of_command(&first.source, &simple.words, &inner_scene.from));
         }
     }
+    // Places in the script are none in the line.
+    let paths = findings.paths[known..].iter_mut();
+    paths.chain(&mut findings.links).for_each(|used| used.at = None);
 }

@@ -41,8 +41,11 @@ pub struct Command {
     /// The patterns of the specification: the text and, where it differs, its canonical form. Empty for what only changes
     /// the directory and for assignments.
     pub patterns: Vec<String>,
-    /// Everything that it is judged as: the patterns first, then other ways to write the same and the commands inside.
+    /// What it is judged as: the patterns first, then the commands inside.
     pub forms: Vec<String>,
+    /// The same command written in other ways, where no form is: without quotes, folder or global options, its flags in one
+    /// order.
+    pub variants: Vec<String>,
     /// The patterns that an approval may remember.
     pub always: Vec<String>,
     /// Why nobody can say what it does.

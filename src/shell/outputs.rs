@@ -212,6 +212,7 @@ pub(super) fn after(word: &Word, beginning: &str) -> Option<Word> {
         value: Some(rest.to_owned()),
         tilde: rest.starts_with('~'),
         counts: true,
+        at: word.at,
         ..Word::default()
     })
 }

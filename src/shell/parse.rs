@@ -8,6 +8,7 @@
 
 mod pieces;
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(super) const MAX_COMMANDS: usize = 1000;
 pub(super) struct Simple {
     /// The source text with its redirections.
     pub(super) text: String,
+    /// Where it begins in the line.
+    pub(super) start: usize,
     /// The same with one blank between words and without assignments in front.
     pub(super) canonical: String,
     /// The command followed by the redirections of the list or pipeline that it ends; none if there are none.
@@ -81,7 +84,8 @@ pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
             ControlFlow::Continue(())
         }
     };
-    let bytes = line.as_bytes();
+    let known = without_read_write(line);
+    let bytes = known.as_bytes();
     let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
     let options = ParseOptions::new().progress_callback(&mut stop);
     let Some(tree) = parser.parse_with_options(&mut read, None, Some(options)) else {
@@ -260,9 +264,7 @@ impl<'l> Walk<'l> {
                 _ => pieces.words.push(*child),
             }
         }
-        let untimed = self.untimed(&mut pieces);
-        let from = |outer: Node<'_>| untimed.unwrap_or(outer.start_byte());
-        let own = self.line.get(from(node)..node.end_byte()).unwrap_or_default().trim();
+        let own = self.text(node).trim();
         let mut text = own.to_owned();
         let mut extended = None;
         if let Some(around) = around {
@@ -272,8 +274,7 @@ impl<'l> Walk<'l> {
             redirects.iter().for_each(|redirect| pieces.redirect(*redirect));
             pieces.lost = self.between(node, redirects.first().filter(|_| around.is_direct));
             if around.is_direct {
-                let whole = self.line.get(from(around.statement)..around.statement.end_byte());
-                text = whole.unwrap_or_default().trim().to_owned();
+                self.text(around.statement).trim().clone_into(&mut text);
             } else if let (Some(first), Some(last)) = (redirects.first(), redirects.last()) {
                 let tail = self.line.get(first.start_byte()..last.end_byte()).unwrap_or_default();
                 extended = Some(format!("{own} {}", tail.trim()));
@@ -281,31 +282,6 @@ impl<'l> Walk<'l> {
             }
         }
         self.push(node, pieces, text, extended);
-    }
-
-    /// Takes `time` away from in front of a command, and returns where that begins then. To the grammar it is a program;
-    /// to the shell it is a word in front of a pipeline, as `!` is.
-    fn untimed(&mut self, pieces: &mut Pieces<'_>) -> Option<usize> {
-        let is = |word: &Node<'_>, text: &str| self.text(*word) == text;
-        let is_timed = pieces.assignments.is_empty() && pieces.words.first().is_some_and(|word| is(word, "time"));
-        if !is_timed {
-            return None;
-        }
-        let options = pieces.words[1..]
-            .iter()
-            .take_while(|word| is(word, "-p") || is(word, "--"))
-            .count();
-        let next = pieces.words.get(1 + options)?;
-        // A timed group is not looked into here, and an unknown option means that it is the program after all.
-        if next.kind() == "subshell" || self.text(*next).starts_with('-') {
-            return None;
-        }
-        let start = next.start_byte();
-        let is_first = pieces.redirects.iter().all(|redirect| redirect.start_byte() > start);
-        is_first.then(|| {
-            pieces.words.drain(..=options);
-            start
-        })
     }
 
     fn push(&mut self, node: Node<'_>, pieces: Pieces<'_>, text: String, extended: Option<String>) {
@@ -328,6 +304,7 @@ impl<'l> Walk<'l> {
             words,
             redirects: self.redirects(&pieces.redirects),
             text,
+            start: node.start_byte(),
         };
         self.starts.push(node.start_byte());
         self.parsed.commands.push(simple);
@@ -344,6 +321,7 @@ impl<'l> Walk<'l> {
     fn word(&self, span: Range<usize>, counts: bool) -> Word {
         Word {
             counts,
+            at: Some(span.start),
             ..Word::new(self.line.get(span).unwrap_or_default())
         }
     }
@@ -402,15 +380,23 @@ impl<'l> Walk<'l> {
     }
 
     fn file_redirect(&self, node: Node<'_>) -> Option<Redirect> {
+        if pieces::closes(node) {
+            return None;
+        }
         let target = node.child_by_field_name("destination")?;
         let operator = node.children(&mut node.walk()).find(|child| !child.is_named())?;
-        let (operator, target) = (self.text(operator), Word::new(self.text(target)));
+        // In a damaged tree a part of the operator is an error beside it.
+        let before = self
+            .line
+            .get(node.start_byte()..target.start_byte())
+            .unwrap_or_default();
+        let (operator, target) = (self.text(operator), self.word(target.byte_range(), true));
         let is_descriptor = operator.ends_with('&')
             && target.fixed().is_some_and(|value| {
                 value == "-" || value.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit())
             });
-        (!is_descriptor && !operator.ends_with("&-")).then(|| Redirect {
-            writes: operator.contains('>'),
+        (!is_descriptor).then(|| Redirect {
+            writes: before.contains('>'),
             target,
             text: self.text(node).to_owned(),
         })
@@ -499,6 +485,7 @@ impl<'l> Walk<'l> {
             }
             for redirect in redirects.into_iter().filter(|redirect| redirect.writes) {
                 self.parsed.commands.push(Simple {
+                    start: redirect.target.at.unwrap_or(span.end),
                     text: redirect.text.trim().to_owned(),
                     canonical: redirect.text.trim().to_owned(),
                     redirects: vec![redirect],
@@ -508,6 +495,29 @@ impl<'l> Walk<'l> {
         }
         self.parsed
     }
+}
+
+/// Returns the line with `>>` in the place of `<>`, which the grammar does not know: it is as long, and opens a file for
+/// writing as well. It stays where one of its two characters may belong to another operator or is escaped; the grammar does
+/// not fit the line then.
+fn without_read_write(line: &str) -> Cow<'_, str> {
+    let bytes = line.as_bytes();
+    let is_operator = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        let is_apart = |byte: Option<&u8>, others: &[u8]| byte.is_none_or(|byte| !others.contains(byte));
+        is_apart(before, b"<>&\\") && is_apart(bytes.get(at + 2), b"<>&|(")
+    };
+    let places: Vec<usize> = memchr::memmem::find_iter(bytes, "<>")
+        .filter(|at| is_operator(*at))
+        .collect();
+    if places.is_empty() {
+        return Cow::Borrowed(line);
+    }
+    let mut known = line.to_owned();
+    for at in places {
+        known.replace_range(at..at + 2, ">>");
+    }
+    Cow::Owned(known)
 }
 
 /// Says whether a text holds the beginning of a substitution that no backslash makes literal.

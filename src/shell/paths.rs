@@ -20,6 +20,8 @@ pub struct PathUse {
     pub is_asked: bool,
     /// Whether the path is written.
     pub is_written: bool,
+    /// Where in the line it stands, in bytes; what stands in a quoted script counts as where the command begins.
+    pub at: Option<usize>,
 }
 
 /// Commands whose further words are paths (`spec/bash.md` §3.4).
@@ -69,6 +71,7 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
                     from: from.to_vec(),
                     is_asked,
                     is_written,
+                    at: word.at,
                 });
             }
         }
@@ -108,17 +111,21 @@ pub(super) fn of_link(words: &[Word], from: &[String]) -> Vec<PathUse> {
         .and_then(Word::fixed)
         .and_then(|link| link.rsplit_once('/'))
         .map_or("", |(folder, _)| folder);
-    let targets = operands.into_iter().filter_map(path).map(|target| match folder {
+    let below = |target: String| match folder {
         "" => target,
         _ if target.starts_with(['/', '~']) => target,
         _ => format!("{folder}/{target}"),
-    });
+    };
+    let targets = operands
+        .into_iter()
+        .filter_map(|word| Some((below(path(word)?), word.at)));
     targets
-        .map(|path| PathUse {
+        .map(|(path, at)| PathUse {
             path,
             from: from.to_vec(),
             is_asked: true,
             is_written: false,
+            at,
         })
         .collect()
 }
@@ -144,7 +151,10 @@ fn expand(word: &Word) -> Vec<Word> {
     };
     list.split(',')
         .take(MOST)
-        .map(|item| Word::new(format!("{}{item}{}", &source[..open], &source[close + 1..])))
+        .map(|item| Word {
+            at: word.at,
+            ..Word::new(format!("{}{item}{}", &source[..open], &source[close + 1..]))
+        })
         .collect()
 }
 
@@ -157,6 +167,7 @@ pub(super) fn of_redirect(redirect: &Redirect, from: &[String]) -> Vec<PathUse> 
             from: from.to_vec(),
             is_asked: redirect.writes,
             is_written: redirect.writes,
+            at: redirect.target.at,
         })
         .collect()
 }

@@ -83,6 +83,7 @@ fn finds_a_command_however_it_is_written() {
             commands.any(|command| command
                 .forms
                 .iter()
+                .chain(&command.variants)
                 .any(|form| form == "git push" || form.starts_with("git push "))),
             "{line}: {parsed:#?}"
         );
@@ -108,6 +109,17 @@ fn finds_a_command_however_it_is_written() {
         "command git push",
         "exec git push",
         "time -p git push",
+        "time -p -- git push",
+        "time A=1 git push",
+        "time (git push)",
+        "time git push | cat",
+        "git >&- push",
+        "git >&-push",
+        "git 2>&- push",
+        "git push <&- origin",
+        "true &<>f git push",
+        "git <> f push",
+        "<>f git push",
         "coproc git push",
         "nohup git push &",
         "xargs -n1 git push",
@@ -194,6 +206,10 @@ fn says_what_is_unclear() {
         "tar --to-command=x -xf y",
         "cat <<E\nx\n E\nE2\n",
         "sudo --odd-option x git push",
+        "time { git push; }",
+        "time $x",
+        "time PATH=/x ls",
+        "f() { ls; }; time f",
         "sudo sudo sudo sudo sudo sudo sudo sudo sudo sudo git push",
     ] {
         let is_idle = line == "xargs";
@@ -290,14 +306,16 @@ fn what_a_line_makes_and_hides_is_unclear() {
 }
 
 #[test]
-fn what_stands_in_front_is_no_command() {
+fn what_stands_in_front_belongs_to_the_text() {
     let check = |line: &str, expected: &[&str]| {
         let parsed = parse(line);
         let patterns: Vec<&String> = parsed.commands.iter().flat_map(|command| &command.patterns).collect();
         assert_eq!(patterns, expected, "{line}");
     };
-    check("time ls -l", &["ls -l"]);
-    check("time -p ls > f", &["ls > f"]);
+    check("time ls -l", &["time ls -l"]);
+    check("time -p ls > f", &["time -p ls > f"]);
+    check("time ls | wc", &["time ls", "wc"]);
+    check("time cd x", &["time cd x"]);
     check("time -v ls", &["time -v ls"]);
     check("\\time ls", &["\\time ls"]);
     check("! ls", &["ls"]);
@@ -360,6 +378,81 @@ fn finds_paths() {
     check("echo x > /dev/fd/3 2> /dev/fd/2", "/dev/fd/3");
     check("ssh h 'rm /x'", "");
     check("docker run -v /x:/y -v ./z:/z i rm /w", "/x ./z");
+    check(
+        "cd a; command cd b; time -p cd c; \\cd d; rm x",
+        "a a:b a:a/b:c a:a/b:a/b/c:d a:a/b:a/b/c:a/b/c/d:x",
+    );
+    check("rm >&- /x", "/x");
+    check("rm >&-/x", "/x");
+    check("rm 2>&- /x > y", "/x y");
+    check("rm <&- /x /y", "/x /y");
+    check("cat <&- >&3- 2>&1", "");
+    check("cat <> /x", "/x");
+    check("cat 3<>/x 0<> /y", "/x /y");
+    check("<>/x cat", "/x");
+    check("exec {fd}<>/x", "/x");
+    check("{ ls; } <> /x", "/x");
+    check("for i in a; do ls; done 4<>/x", "/x");
+    check("cat <<E <>/x\nE\n", "/x");
+    check(
+        "ls >| /a; ls &> /b; ls &>> /c; ls >& /d; ls >&/e; exec {fd}>/f",
+        "/a /b /c /d /e /f",
+    );
+    check("true &<>/x rm /y", "/y /x");
+}
+
+#[test]
+fn paths_know_where_they_stand() {
+    let check = |line: &str, expected: &str| {
+        let parsed = parse(line);
+        let uses = parsed.commands.iter().flat_map(|command| &command.paths);
+        let mut uses: Vec<&PathUse> = uses.filter(|used| used.is_asked).collect();
+        uses.sort_by_key(|used| used.at);
+        let shown: Vec<&str> = uses.iter().map(|used| &*used.path).collect();
+        assert_eq!(shown.join(" "), expected, "{line}");
+        assert!(
+            uses.iter().all(|used| used.at.is_some_and(|at| at < line.len())),
+            "{uses:?}"
+        );
+    };
+    check("> /a rm /b", "/a /b");
+    check("rm /b > /a /c", "/b /a /c");
+    check("{ cat /a; cat /b; } > /c", "/a /b /c");
+    check("for i in 1; do cat /b; rm /a; done > /c", "/b /a /c");
+    check("f() { rm /b; } > /a; rm /c", "/b /a /c");
+    check("cp {/b,/a} --target-directory=/c 2> /d", "/b /a /c /d");
+    check("rm /a; bash -c '    rm /c; echo > /b'; rm /d", "/a /c /b /d");
+    check("cp /b $(cat /a)", "/b /a");
+    check("[[ -f x ]] > /b; cd; rm /a", "/b ~ /a");
+    check("ln -s /x l; echo > y", "/x l y");
+}
+
+#[test]
+fn only_the_same_command_is_a_variant() {
+    let check = |line: &str, variants: &[&str], forms: &[&str]| {
+        let parsed = parse(line);
+        assert_eq!(parsed.commands[0].variants, variants, "{line}");
+        assert_eq!(parsed.commands[0].forms, forms, "{line}");
+    };
+    check(
+        "git diff HEAD --stat",
+        &["git diff --stat HEAD"],
+        &["git diff HEAD --stat"],
+    );
+    check("rm -fr x", &["rm -rf x"], &["rm -fr x"]);
+    check("echo \"a\"", &["echo a"], &["echo \"a\""]);
+    check("git  status", &[], &["git  status", "git status"]);
+    check(
+        "git -C x push -f",
+        &["git push -f", "git push --force"],
+        &["git -C x push -f"],
+    );
+    check("/bin/rm x", &["rm x"], &["/bin/rm x"]);
+    check("../bin/rm x", &[], &["../bin/rm x", "rm x"]);
+    check("/a/../bin/rm x", &[], &["/a/../bin/rm x", "rm x"]);
+    check("sudo rm -fr x", &[], &["sudo rm -fr x", "rm -fr x", "rm -rf x"]);
+    check("sh -c 'rm -fr x'", &[], &["sh -c 'rm -fr x'", "rm -fr x", "rm -rf x"]);
+    check("time rm x -f", &[], &["time rm x -f", "rm x -f", "rm -f x"]);
 }
 
 #[test]
@@ -384,6 +477,8 @@ fn hostile_lines_end_in_time() {
         format!("find . {}", "-exec rm {} ; ".repeat(most / 16)),
         format!("echo {}", "x ".repeat(most / 2)),
         ">f ".repeat(most / 3),
+        "<>f ".repeat(most / 4),
+        "time ".repeat(most / 5),
     ] {
         let start = Instant::now();
         parse(&line);

@@ -20,6 +20,8 @@ pub struct Word {
     pub brace: bool,
     /// Whether the table of prefixes counts it: plain, quoted and concatenated words, but not bare numbers and expansions.
     pub counts: bool,
+    /// Where it begins in the text that was parsed; none for a word that was made from another text.
+    pub at: Option<usize>,
 }
 
 impl Word {
@@ -35,6 +37,7 @@ impl Word {
             tilde: source.starts_with('~'),
             brace,
             counts: true,
+            at: None,
             source,
         }
     }

@@ -160,6 +160,13 @@ pub fn follow(path: &Path) -> PathBuf {
         // The kernel opens no path of this length, so there is nothing to follow.
         return path.to_path_buf();
     }
+    walk(path)
+}
+
+/// As [`follow`], for an absolute path as it is written: `..` is the parent of what stands before it once links are
+/// followed, as it is to the kernel. The path may be longer than the kernel takes, since programs hand in the relative end
+/// of it.
+pub fn walk(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
     }
@@ -176,16 +183,18 @@ pub fn follow(path: &Path) -> PathBuf {
             real.pop();
             continue;
         }
-        let next = real.join(&part);
-        match std::fs::read_link(&next) {
-            Ok(target) if links < MAX_LINKS => {
-                links += 1;
-                push_reversed(&mut todo, &target);
-                if target.is_absolute() {
-                    real = PathBuf::new();
-                }
+        real.push(&part);
+        if links >= MAX_LINKS || real.as_os_str().len() > MAX_PATH {
+            continue;
+        }
+        if let Ok(target) = std::fs::read_link(&real) {
+            links += 1;
+            push_reversed(&mut todo, &target);
+            if target.is_absolute() {
+                real = PathBuf::new();
+            } else {
+                real.pop();
             }
-            Ok(_) | Err(_) => real = next,
         }
     }
     normalize(&real)
@@ -241,5 +250,51 @@ mod tests {
         assert_eq!(follow(&root.join("in/dangling/x")), Path::new("/nowhere/at/all/x"));
         assert_eq!(follow(&root.join("in/back/new.txt")), root.join("in/new.txt"));
         assert!(follow(&root.join("loop-a/x")).starts_with(&root));
+    }
+
+    #[test]
+    fn walks_as_the_kernel_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("out/deep")).unwrap();
+        std::fs::create_dir(root.join("in")).unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        link("../out/deep", "in/link");
+        link("link/../..", "in/up");
+        link("loop-b", "in/loop-a");
+        link("loop-a", "in/loop-b");
+        link("./gone/../../new", "in/dangling");
+        let check = |path: &str, expected: &str| assert_eq!(walk(&root.join(path)), root.join(expected), "{path}");
+        check("in/link/../x", "out/x");
+        check("in/link/../../in/x", "in/x");
+        check("in/up/x", "x");
+        check("in/gone/../x", "in/x");
+        check("in/link/../gone/../../x", "x");
+        check("in/dangling/x", "new/x");
+        check("in/link/.", "out/deep");
+        check("in/loop-a/../x", "in/x");
+        let long = format!("in/{}link/../x", "../in/".repeat(MAX_PATH));
+        check(&long, "out/x");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn where_a_file_can_be_made_it_is_made_there(parts in proptest::collection::vec("a|b|link|back|[.][.]|[.]", 0..8)) {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            for name in ["a/b/a/b", "b/a/b"] {
+                std::fs::create_dir_all(root.join("1/2/3/4/5/6/7/8").join(name)).unwrap();
+            }
+            let start = root.join("1/2/3/4/5/6/7/8");
+            std::os::unix::fs::symlink("b/a", start.join("a/link")).unwrap();
+            std::os::unix::fs::symlink("a/b", start.join("link")).unwrap();
+            std::os::unix::fs::symlink(&start, start.join("a/b/back")).unwrap();
+            let path = start.join(parts.join("/")).join("made");
+            let expected = walk(&path);
+            if std::fs::write(&path, "").is_ok() {
+                proptest::prop_assert!(expected.exists(), "{path:?} is not {expected:?}");
+                proptest::prop_assert_eq!(expected.canonicalize().unwrap(), expected);
+            }
+        }
     }
 }

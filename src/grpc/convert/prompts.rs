@@ -188,7 +188,7 @@ fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::Pe
     proto::PermissionPart {
         text: part.text,
         arguments: part.arguments,
-        patterns: part.patterns,
+        patterns: [part.patterns, part.variants].concat(),
         always: part.always,
         paths: part.paths,
         unclear: part.unclear.unwrap_or_default(),
@@ -233,5 +233,21 @@ impl From<call::Grant> for proto::Grant {
             use_count: i64::try_from(grant.uses).unwrap_or(i64::MAX),
             last_use_time: grant.last_used.map(timestamp),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_everything_that_a_part_is_judged_as() {
+        let part = call::AskPart {
+            patterns: vec!["rm -fr x".to_owned()],
+            variants: vec!["rm -rf x".to_owned()],
+            ..call::AskPart::default()
+        };
+        let sent = permission_part(part, call::PartVerdict::default());
+        assert_eq!(sent.patterns, ["rm -fr x", "rm -rf x"]);
     }
 }

@@ -6,6 +6,12 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
+/// Says whether a redirection closes a descriptor. The grammar takes the word behind it for a target.
+pub(super) fn closes(node: Node<'_>) -> bool {
+    node.children(&mut node.walk())
+        .any(|child| matches!(child.kind(), "<&-" | ">&-"))
+}
+
 /// The nodes of one command.
 #[derive(Default)]
 pub(super) struct Pieces<'t> {
@@ -24,19 +30,33 @@ impl<'t> Pieces<'t> {
         self.redirects.push(node);
         let mut cursor = node.walk();
         match node.kind() {
-            "file_redirect" => self
-                .words
-                .extend(node.children_by_field_name("destination", &mut cursor).skip(1)),
+            "file_redirect" => self.behind(node),
             "heredoc_redirect" => {
                 self.words.extend(node.children_by_field_name("argument", &mut cursor));
                 let children: Vec<Node<'t>> = node.children(&mut cursor).collect();
-                for child in children.into_iter().filter(|child| child.kind() == "file_redirect") {
-                    let mut cursor = child.walk();
-                    self.words
-                        .extend(child.children_by_field_name("destination", &mut cursor).skip(1));
-                }
+                let files = children.into_iter().filter(|child| child.kind() == "file_redirect");
+                files.for_each(|file| self.behind(file));
             }
             _ => {}
+        }
+    }
+
+    /// Takes the arguments that stand behind the target of a redirection. One that closes a descriptor has no target; what
+    /// does not fit into its node is an error there.
+    fn behind(&mut self, node: Node<'t>) {
+        let mut cursor = node.walk();
+        if !closes(node) {
+            self.words
+                .extend(node.children_by_field_name("destination", &mut cursor).skip(1));
+            return;
+        }
+        let named = node.named_children(&mut cursor).collect::<Vec<_>>().into_iter();
+        for child in named.filter(|child| child.kind() != "file_descriptor") {
+            if child.is_error() {
+                self.words.extend(child.named_children(&mut child.walk()));
+            } else {
+                self.words.push(child);
+            }
         }
     }
 

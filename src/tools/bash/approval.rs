@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError, blocking};
 use crate::workspace::Workspace;
 use crate::workspace::open::is_at_hand;
+use crate::workspace::path::{normalize, walk};
 
 /// A line that is parsed on the spot; a longer one may take a while.
 const SHORT_LINE: usize = 512;
@@ -114,13 +115,14 @@ struct Found {
     outside: Vec<PathBuf>,
 }
 
-/// Returns each path once that directories are asked for.
+/// Returns each path once that directories are asked for, in the order of the line.
 fn asked_paths(line: &Line) -> Vec<PathUse> {
-    let mut seen = HashSet::new();
     let uses = line.commands.iter().flat_map(|command| &command.paths);
-    uses.filter(|used| used.is_asked && seen.insert((used.path.clone(), used.from.clone())))
-        .cloned()
-        .collect()
+    let mut asked: Vec<PathUse> = uses.filter(|used| used.is_asked).cloned().collect();
+    asked.sort_by_key(|used| used.at);
+    let mut seen = HashSet::new();
+    asked.retain(|used| seen.insert((used.path.clone(), used.from.clone())));
+    asked
 }
 
 async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolError> {
@@ -163,7 +165,8 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         }
     };
     for used in &places.uses {
-        for path in absolute_forms(used, &workdir.shown, workspace.home()) {
+        let forms = absolute_forms(used, &workdir.shown, workspace.home());
+        for path in forms.into_iter().flat_map(as_programs_see_it) {
             let resolved = workspace.resolve(path);
             let is_folder = std::fs::metadata(resolved.real()).is_ok_and(|metadata| metadata.is_dir());
             add(resolved.outside_folders(is_folder));
@@ -179,6 +182,14 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         workdir_problem,
         outside,
     }
+}
+
+/// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words
+/// over as they are, while a workspace takes `..` out before it follows links.
+fn as_programs_see_it(path: PathBuf) -> Vec<PathBuf> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let walked = climbs.then(|| walk(&path));
+    std::iter::once(path).chain(walked).collect()
 }
 
 /// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
@@ -307,12 +318,13 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             .iter()
             .flat_map(|used| absolute_forms(used, workdir, home));
         let shown: Vec<String> = paths
-            .map(|path| crate::workspace::path::normalize(&path).to_string_lossy().into_owned())
+            .map(|path| normalize(&path).to_string_lossy().into_owned())
             .collect();
         AskPart {
             text: command.text.clone(),
             arguments: command.arguments.clone(),
             patterns: command.forms.clone(),
+            variants: command.variants.clone(),
             always: command.always.clone(),
             paths: unique(shown.iter()),
             unclear: command.unclear.clone(),

@@ -237,6 +237,16 @@ async fn asks_once_for_all_outside_directories() {
     check("cd .. ; cat out/x", "", &["*", "out/*"]).await;
     check("ls OUT 2>/dev/null", "", &[]).await;
     check("echo x | tee OUT/f", "", &["out/*"]).await;
+    check("rm link/../x", "", &["*"]).await;
+    check("rm link/deep/../x", "", &["out/*"]).await;
+    check("rm src/../x gone/../x", "", &[]).await;
+    check("cd link && rm ../x", "", &["out/*", "*"]).await;
+    check("rm ../x", "link", &["*", "out/*"]).await;
+    check("echo > link/../made", "", &["*"]).await;
+    check("cat <> OUT/new", "", &["out/*"]).await;
+    check("> OUT/new rm OUT/deep/x", "", &["out/*", "out/deep/*"]).await;
+    check("{ cat OUT/deep/x; } > OUT/new", "", &["out/deep/*", "out/*"]).await;
+    check("rm OUT/x", "../out/deep", &["out/*", "out/deep/*"]).await;
 }
 
 #[tokio::test]
