@@ -197,10 +197,22 @@ mod tests {
     fn schemas_of_any_draft_are_taken() {
         let check = |schema: Value, expected: bool| assert_eq!(is_schema(&schema), expected, "{schema}");
         check(json!({}), true);
-        check(json!({"type": "object", "properties": {"a": {"pattern": "[\\w-.]"}}}), true);
-        check(json!({"type": "object", "properties": {"a": {"type": "array", "items": [{}]}}}), true);
-        check(json!({"properties": {"a": {"minimum": 0, "exclusiveMinimum": true}}}), true);
-        check(json!({"$schema": "https://example.org/own", "$ref": "#/definitions/gone"}), true);
+        check(
+            json!({"type": "object", "properties": {"a": {"pattern": "[\\w-.]"}}}),
+            true,
+        );
+        check(
+            json!({"type": "object", "properties": {"a": {"type": "array", "items": [{}]}}}),
+            true,
+        );
+        check(
+            json!({"properties": {"a": {"minimum": 0, "exclusiveMinimum": true}}}),
+            true,
+        );
+        check(
+            json!({"$schema": "https://example.org/own", "$ref": "#/definitions/gone"}),
+            true,
+        );
         check(json!({"properties": {"a": {"type": 7}}}), false);
         check(json!({"properties": "a"}), false);
         check(json!("object"), false);

@@ -121,9 +121,13 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
     let mut asking = None;
     for rules in rights.layers() {
         let (action, rule) = evaluate_in(&rights.worktree, permission, pattern, &[rules]);
-        // Rules are written for the text. A rule for everything says nothing about another way to write it.
+        // Rules are written, and grants given, for the text. A rule for everything says nothing about another way to write it.
         let is_settled = |text: &str| match evaluate_in(&rights.worktree, permission, text, &[rules]) {
             (Action::Allow, rule) => !is_for_everything(rule),
+            (Action::Ask, _) if action == Action::Ask => {
+                let (granted, grant) = evaluate_in(&rights.worktree, permission, text, &[grants]);
+                granted == Action::Allow && !is_for_everything(grant)
+            }
             (Action::Ask | Action::Deny, _) => false,
         };
         if action != Action::Allow && is_for_everything(rule) && judged.text.is_some_and(is_settled) {
@@ -354,6 +358,32 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_for_a_text_is_one_for_other_ways_to_write_it() {
+        let asking = Ask {
+            parts: vec![AskPart {
+                patterns: vec!["git -C x push".to_owned()],
+                variants: vec!["git push".to_owned()],
+                ..AskPart::default()
+            }],
+            ..ask("bash", &["git -C x push"])
+        };
+        let check = |rows: &[(&str, Action)], granted: &str, expected: Action| {
+            let rules: Vec<Rule> = rows
+                .iter()
+                .map(|&(pattern, action)| rule("bash", pattern, action))
+                .collect();
+            let judged = judge(&asking, &rights(&[&rules]), &[rule("bash", granted, Allow)]);
+            assert_eq!(strictness(&judged), expected as u8, "{rows:?} {granted}");
+        };
+        check(&[("*", Asks)], "git -C *", Allow);
+        check(&[("*", Asks)], "git push *", Asks);
+        check(&[("*", Asks), ("git -C *", Asks)], "git -C *", Allow);
+        check(&[("*", Asks), ("git push *", Asks)], "git -C *", Asks);
+        check(&[("*", Asks), ("git push *", Deny)], "git -C *", Deny);
+        check(&[("*", Deny), ("git -C *", Asks)], "git -C *", Deny);
+    }
+
+    #[test]
     fn the_strictest_layer_decides() {
         let check = |layers: &[&[Rule]], grants: &[Rule], expected: Action| {
             let found = match judge(&ask("bash", &["x"]), &rights(layers), grants) {
@@ -429,7 +459,7 @@ mod tests {
             for variant in ask.parts.iter().flat_map(|part| &part.variants) {
                 for rules in [&own, &parent] {
                     let (action, rule) = evaluate("a", variant, &[rules]);
-                    if rule.is_some_and(|rule| rule.pattern.trim_matches('*') != "" || rule.pattern.is_empty()) {
+                    if rule.is_some_and(|rule| !rule.pattern.trim_matches('*').is_empty() || rule.pattern.is_empty()) {
                         prop_assert!(judged >= action as u8);
                     }
                 }
@@ -439,7 +469,11 @@ mod tests {
         #[test]
         fn a_variant_of_what_no_rule_allows_by_name_is_a_pattern(rules in any_rules(), grants in any_rules(), ask in any_ask()) {
             let is_named = |text: &String| {
-                evaluate("a", text, &[&rules]).1.is_some_and(|rule| rule.action == Allow && rule.pattern.trim_matches('*') != "")
+                let allows = |rules: &[Rule]| {
+                    let (_, rule) = evaluate("a", text, &[rules]);
+                    rule.is_some_and(|rule| rule.action == Allow && !rule.pattern.trim_matches('*').is_empty())
+                };
+                allows(&rules) || allows(&grants)
             };
             let rights = rights(&[&rules]);
             if !ask.parts.iter().filter_map(|part| part.patterns.first()).any(is_named) {

@@ -356,7 +356,8 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     let mut is_same = depth == 0;
     let mut plain = joined.clone();
     findings.bare_form(plain.join(" "), is_same);
-    if (depth > 0 || plain[0] != first.source) && source != Source::Implied {
+    // An approval of the command as it is written is one for its other spellings (`permission::judgement`).
+    if !is_same && source != Source::Implied {
         findings.offer(&plain);
     }
     if name != plain[0] {
@@ -365,12 +366,16 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
         is_same &= plain[0].starts_with(['/', '~']) && !plain[0].contains("../");
         plain[0] = &name;
         findings.spelling(plain.join(" "), is_same);
-        findings.offer(&plain);
+        if !is_same {
+            findings.offer(&plain);
+        }
     }
     let stripped = options::without_globals(&plain);
     if let Some(stripped) = &stripped {
         findings.spelling(stripped.join(" "), is_same);
-        findings.offer(stripped);
+        if !is_same {
+            findings.offer(stripped);
+        }
     }
     let stripped = stripped.unwrap_or(plain);
     options::ordered(&stripped)

@@ -61,8 +61,10 @@ fn offers_prefixes() {
     check("touch $f", &["touch *"]);
     check("sudo git push x", &["sudo *", "git push *"]);
     check("bash -c 'git push; ls'", &["bash *", "git push *", "ls *"]);
-    check("/usr/bin/git push", &["/usr/bin/git *", "git push *"]);
-    check("git -C dir status", &["git -C *", "git status *"]);
+    check("/usr/bin/git push", &["/usr/bin/git *"]);
+    check("git -C dir status", &["git -C *"]);
+    check("sudo git -C dir status", &["sudo *", "git -C *", "git status *"]);
+    check("../bin/git push", &["../bin/git *", "git push *"]);
     check("xargs rm", &["xargs *", "rm *"]);
     check("./*", &[]);
     check("make '*'", &[]);

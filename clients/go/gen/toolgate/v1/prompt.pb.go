@@ -873,8 +873,9 @@ type PermissionPart struct {
 	// The words that a program gets, its name first; what only the shell can know stands as it is written. Empty if
 	// the part starts no program.
 	Arguments []string `protobuf:"bytes,2,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	// Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-	// Each must be allowed.
+	// Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+	// other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+	// everything, and no rule names the spelling.
 	Patterns []string `protobuf:"bytes,3,rep,name=patterns,proto3" json:"patterns,omitempty"`
 	// Which of the request's `always` patterns come from this part.
 	Always []string `protobuf:"bytes,4,rep,name=always,proto3" json:"always,omitempty"`

@@ -498,8 +498,9 @@ class PermissionPart(_message.Message):
 
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-        Each must be allowed.
+        """Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+        other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+        everything, and no rule names the spelling.
         """
 
     @_builtins.property

@@ -385,8 +385,9 @@ export type PermissionPart = Message<"toolgate.v1.PermissionPart"> & {
   arguments: string[];
 
   /**
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    *
    * @generated from field: repeated string patterns = 3;
    */

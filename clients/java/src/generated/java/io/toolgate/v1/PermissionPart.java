@@ -174,8 +174,9 @@ private static final long serialVersionUID = 0L;
       com.google.protobuf.LazyStringArrayList.emptyList();
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -187,8 +188,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -199,8 +201,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -212,8 +215,9 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1284,8 +1288,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1298,8 +1303,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1310,8 +1316,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1323,8 +1330,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1337,8 +1345,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1357,8 +1366,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1376,8 +1386,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1395,8 +1406,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -1411,8 +1423,9 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-     * Each must be allowed.
+     * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+     * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+     * everything, and no rule names the spelling.
      * </pre>
      *
      * <code>repeated string patterns = 3 [json_name = "patterns"];</code>

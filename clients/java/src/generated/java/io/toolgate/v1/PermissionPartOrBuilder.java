@@ -77,8 +77,9 @@ public interface PermissionPartOrBuilder extends
 
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -88,8 +89,9 @@ public interface PermissionPartOrBuilder extends
       getPatternsList();
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -98,8 +100,9 @@ public interface PermissionPartOrBuilder extends
   int getPatternsCount();
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
@@ -109,8 +112,9 @@ public interface PermissionPartOrBuilder extends
   java.lang.String getPatterns(int index);
   /**
    * <pre>
-   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`.
-   * Each must be allowed.
+   * Everything that the part is judged as: its text, its canonical form, the command inside a wrapper such as `sudo`, and
+   * other spellings of it. Each must be allowed, except that a spelling is if the text is allowed by more than a rule for
+   * everything, and no rule names the spelling.
    * </pre>
    *
    * <code>repeated string patterns = 3 [json_name = "patterns"];</code>
