@@ -96,10 +96,13 @@ impl Run {
     /// Lets hooks change the end of a call that succeeded; what they make of it is cut as any other result is.
     pub(super) async fn after_hooks(&self, mut ending: Ending) -> Ending {
         let hooks = self.registry.hooks();
-        let is_completed = matches!(ending.outcome, Outcome::Completed { .. });
-        if !is_completed || self.hooks_are_done() || !hooks.handle(HookPoint::ExecuteAfter) {
+        let Outcome::Completed { output } = &ending.outcome else {
+            return ending;
+        };
+        if self.hooks_are_done() || !hooks.handle(HookPoint::ExecuteAfter) {
             return ending;
         }
+        let before = output.clone();
         let record = self.live.record();
         let about = About {
             tool: &record.tool,
@@ -111,10 +114,6 @@ impl Run {
         let stopped = async {
             self.live.stopping().cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
-        };
-        let before = match &ending.outcome {
-            Outcome::Completed { output } => output.clone(),
-            Outcome::Failed { .. } => String::new(),
         };
         let changed = tokio::select! {
             biased;

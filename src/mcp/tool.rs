@@ -46,7 +46,7 @@ impl McpTool {
 }
 
 /// Returns the schema as one of an object with no other properties than those named. What is no object stays as it is,
-/// and is refused where schemas are compiled.
+/// and is refused where tools are registered.
 fn closed(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else {
         return schema;

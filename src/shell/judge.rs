@@ -289,6 +289,14 @@ impl Findings {
         has_room
     }
 
+    /// Adds another spelling. What an approval of the command as it is written does not cover is offered by itself.
+    fn offered_spelling(&mut self, words: &[&str], is_same: bool) {
+        self.spelling(words.join(" "), is_same);
+        if !is_same {
+            self.offer(words);
+        }
+    }
+
     /// Adds the command without its redirections, unless that is how another form begins.
     fn bare_form(&mut self, form: String, is_same: bool) {
         let begins = |known: &String| {
@@ -365,17 +373,11 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
         // means it.
         is_same &= plain[0].starts_with(['/', '~']) && !plain[0].contains("../");
         plain[0] = &name;
-        findings.spelling(plain.join(" "), is_same);
-        if !is_same {
-            findings.offer(&plain);
-        }
+        findings.offered_spelling(&plain, is_same);
     }
     let stripped = options::without_globals(&plain);
     if let Some(stripped) = &stripped {
-        findings.spelling(stripped.join(" "), is_same);
-        if !is_same {
-            findings.offer(stripped);
-        }
+        findings.offered_spelling(stripped, is_same);
     }
     let stripped = stripped.unwrap_or(plain);
     options::ordered(&stripped)

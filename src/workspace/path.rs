@@ -172,8 +172,7 @@ pub fn walk(path: &Path) -> PathBuf {
     }
     let mut todo: Vec<OsString> = Vec::new();
     let push_reversed = |todo: &mut Vec<OsString>, path: &Path| {
-        let parts: Vec<OsString> = path.components().map(|part| part.as_os_str().to_owned()).collect();
-        todo.extend(parts.into_iter().rev());
+        todo.extend(path.components().rev().map(|part| part.as_os_str().to_owned()));
     };
     push_reversed(&mut todo, path);
     let mut real = PathBuf::new();
@@ -237,16 +236,28 @@ mod tests {
         assert!(!below("/anything", "/"));
     }
 
-    #[test]
-    fn follows_links_dangling_ones_included() {
+    /// Makes folders, and links by target and name. The folder is there until the first part is dropped.
+    fn tree(folders: &[&str], links: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        std::fs::create_dir(root.join("in")).unwrap();
-        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
-        link("/nowhere/at/all", "in/dangling");
-        link("../in", "in/back");
-        link("loop-b", "loop-a");
-        link("loop-a", "loop-b");
+        for name in folders {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for (target, name) in links {
+            std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        }
+        (folder, root)
+    }
+
+    #[test]
+    fn follows_links_dangling_ones_included() {
+        let links = [
+            ("/nowhere/at/all", "in/dangling"),
+            ("../in", "in/back"),
+            ("loop-b", "loop-a"),
+            ("loop-a", "loop-b"),
+        ];
+        let (_folder, root) = tree(&["in"], &links);
         assert_eq!(follow(&root.join("in/dangling/x")), Path::new("/nowhere/at/all/x"));
         assert_eq!(follow(&root.join("in/back/new.txt")), root.join("in/new.txt"));
         assert!(follow(&root.join("loop-a/x")).starts_with(&root));
@@ -254,16 +265,14 @@ mod tests {
 
     #[test]
     fn walks_as_the_kernel_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        std::fs::create_dir_all(root.join("out/deep")).unwrap();
-        std::fs::create_dir(root.join("in")).unwrap();
-        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
-        link("../out/deep", "in/link");
-        link("link/../..", "in/up");
-        link("loop-b", "in/loop-a");
-        link("loop-a", "in/loop-b");
-        link("./gone/../../new", "in/dangling");
+        let links = [
+            ("../out/deep", "in/link"),
+            ("link/../..", "in/up"),
+            ("loop-b", "in/loop-a"),
+            ("loop-a", "in/loop-b"),
+            ("./gone/../../new", "in/dangling"),
+        ];
+        let (_folder, root) = tree(&["out/deep", "in"], &links);
         let check = |path: &str, expected: &str| assert_eq!(walk(&root.join(path)), root.join(expected), "{path}");
         check("in/link/../x", "out/x");
         check("in/link/../../in/x", "in/x");

@@ -224,10 +224,10 @@ impl Desk {
     /// Returns what is answered; `None` leaves the prompt open.
     fn decide(&mut self, prompt: &Prompt) -> Option<Given> {
         let refused = Given::of(PromptDecision::Reject);
-        let is_of_batch = !self.calls.contains_key(&prompt.call_id);
-        let asker = match is_of_batch {
-            true => self.running_batch(),
-            false => self.calls.get_mut(&prompt.call_id),
+        let asker = if self.calls.contains_key(&prompt.call_id) {
+            self.calls.get_mut(&prompt.call_id)
+        } else {
+            self.running_batch()
         };
         let Some(asker) = asker else {
             return Some(refused);

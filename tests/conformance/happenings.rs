@@ -165,12 +165,12 @@ fn reply(prompt: &Prompt) -> Option<(&'static str, Value)> {
             let answers: Vec<&Vec<String>> = resolution.answers.iter().map(|answer| &answer.values).collect();
             Some(("question.replied", json!({"answers": answers})))
         }
-        PromptDecision::Reject if asks_questions => Some(("question.rejected", json!({}))),
-        PromptDecision::Reject => replied("reject"),
+        // A prompt whose call ended without a reply is taken back; the cases call that rejected, too.
+        PromptDecision::Reject | PromptDecision::Unspecified if asks_questions => {
+            Some(("question.rejected", json!({})))
+        }
+        PromptDecision::Reject | PromptDecision::Unspecified => replied("reject"),
         PromptDecision::Once | PromptDecision::Instead => replied("once"),
         PromptDecision::Always => replied("always"),
-        // A prompt whose call ended without a reply is taken back; the cases call that rejected, too.
-        PromptDecision::Unspecified if asks_questions => Some(("question.rejected", json!({}))),
-        PromptDecision::Unspecified => replied("reject"),
     }
 }

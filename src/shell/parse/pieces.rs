@@ -50,7 +50,7 @@ impl<'t> Pieces<'t> {
                 .extend(node.children_by_field_name("destination", &mut cursor).skip(1));
             return;
         }
-        let named = node.named_children(&mut cursor).collect::<Vec<_>>().into_iter();
+        let named = node.named_children(&mut cursor);
         for child in named.filter(|child| child.kind() != "file_descriptor") {
             if child.is_error() {
                 self.words.extend(child.named_children(&mut child.walk()));
