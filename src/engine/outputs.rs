@@ -47,7 +47,7 @@ pub async fn line_start<S: Outputs + ?Sized>(store: &S, id: &OutputId, line: u64
 /// The store failed, or there is no such output.
 pub async fn tail_start<S: Outputs + ?Sized>(store: &S, id: &OutputId, lines: u64) -> Result<u64, StoreError> {
     let info = store
-        .stat(id)
+        .look(id)
         .await?
         .ok_or_else(|| StoreError::NotFound(id.to_string()))?;
     let mut feeds = 0;

@@ -30,9 +30,10 @@ const MAX_MATCHES: usize = 1000;
 const REGEX_BYTES: usize = 1 << 20;
 
 impl StoredOutputs {
+    /// Finds an output without reading it.
     async fn find(&self, caller: &Caller, id: &str) -> Result<OutputInfo, Status> {
         let id = OutputId::new(convert::name("output_id", id.to_owned())?);
-        let info = self.0.engine.store().stat(&id).await.map_err(status::store)?;
+        let info = self.0.engine.store().look(&id).await.map_err(status::store)?;
         let info = info.filter(|info| caller.sees(&info.owner.workspace));
         info.ok_or_else(|| status::not_found("output", id.as_str()))
     }
@@ -165,7 +166,9 @@ impl OutputService for StoredOutputs {
 
     async fn get_output(&self, request: Request<GetOutputRequest>) -> Result<Response<GetOutputResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
-        let info = self.find(&caller, &request.get_ref().output_id).await?;
+        let id = self.find(&caller, &request.get_ref().output_id).await?.id;
+        let counted = self.0.engine.store().stat(&id).await.map_err(status::store)?;
+        let info = counted.ok_or_else(|| status::not_found("output", id.as_str()))?;
         let output = convert::output(info, self.0.output_retention);
         Ok(Response::new(GetOutputResponse { output: Some(output) }))
     }

@@ -177,7 +177,12 @@ pub trait Outputs: Send + Sync + 'static {
     /// Begins an output.
     async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
 
-    /// Returns what is known of an output; for a complete one that is everything.
+    /// Returns what is known of an output without reading it: of a complete one, what would have to be counted first may
+    /// be 0 or empty.
+    async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
+
+    /// Returns what is known of an output; for a complete one that is everything. The first time takes as long as it takes
+    /// to read the output.
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
 
     /// Returns at most `max` bytes from `offset` on; possibly fewer, and empty only at the end.

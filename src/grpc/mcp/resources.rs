@@ -120,7 +120,7 @@ pub(super) async fn read(engine: &Engine, seen: &Seen, uri: &str) -> Result<Read
     let missing = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
     let wanted = Wanted::parse(uri).ok_or_else(missing)?;
     let outputs = engine.store().as_ref();
-    let info = outputs.stat(&wanted.id).await.map_err(store)?;
+    let info = outputs.look(&wanted.id).await.map_err(store)?;
     let is_own = |info: &OutputInfo| info.owner.session == engine_session(&seen.session);
     let may_read = |info: &OutputInfo| is_own(info) || seen.caller.may(Scope::OutputsRead);
     let info = info

@@ -345,16 +345,17 @@ impl Outputs for LocalStore {
         }))
     }
 
+    async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
+        if let Some(live) = self.spool.live(id) {
+            return Ok(Some(live.info()));
+        }
+        let (id, spool) = (id.clone(), Arc::clone(&self.spool));
+        let read = move |db: &Connection| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored));
+        self.readers.read(read).await
+    }
+
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
-        let info = match self.spool.live(id) {
-            Some(live) => Some(live.info()),
-            None => {
-                let (id, spool) = (id.clone(), Arc::clone(&self.spool));
-                let read = move |db: &Connection| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored));
-                self.readers.read(read).await?
-            }
-        };
-        match info {
+        match self.look(id).await? {
             Some(info) if info.complete && info.sha256.is_empty() => self.count(info).await.map(Some),
             other => Ok(other),
         }

@@ -6,8 +6,8 @@
 //! The digest is not kept up while an output is written: it takes longer than the writing, and few ever ask for it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -194,9 +194,7 @@ impl Live {
 }
 
 fn line_feeds(piece: &[u8]) -> u64 {
-    // Sums of one byte, over as many as they can hold, keep the whole loop in vector registers.
-    let in_chunk = |chunk: &[u8]| u64::from(chunk.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>());
-    piece.chunks(255).map(in_chunk).sum()
+    memchr::memchr_iter(b'\n', piece).count() as u64
 }
 
 /// Opens an output for reading. Commands know its path: what they put in its place is neither waited for nor followed.
@@ -241,20 +239,12 @@ pub(super) fn read_file(path: &Path, offset: u64, end: u64, max: usize) -> Resul
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io("open the output", path, error)),
     };
-    let length = usize::try_from(end.saturating_sub(offset))
-        .unwrap_or(usize::MAX)
-        .min(max);
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(io("read the output", path, error)),
-        }
-    }
-    bytes.truncate(filled);
+    let length = end.saturating_sub(offset).min(max as u64);
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(max));
+    (&file)
+        .seek(SeekFrom::Start(offset))
+        .and_then(|_| (&file).take(length).read_to_end(&mut bytes))
+        .map_err(|error| io("read the output", path, error))?;
     Ok(Some(bytes))
 }
 

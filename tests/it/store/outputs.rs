@@ -30,6 +30,12 @@ async fn write(store: &dyn Store, call: &str, text: &str) -> OutputInfo {
 
 async fn finish(store: &dyn Store, writer: Box<dyn OutputWriter>) -> OutputInfo {
     let info = writer.finish().await.unwrap();
+    // Nothing is counted before somebody asks for it.
+    let looked = store.look(&info.id).await.unwrap();
+    assert_eq!(
+        looked.map(|info| (info.bytes, info.complete, info.sha256)),
+        Some((info.bytes, true, String::new()))
+    );
     let whole = store.stat(&info.id).await.unwrap().unwrap();
     assert_eq!(whole.sha256.len(), 64);
     assert_eq!(
