@@ -26,6 +26,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// An event of output fits into one frame.
+const FRAME: u32 = 1 << 17;
 /// A result carries whole files; the server's own limit is below this.
 const MAX_MESSAGE: usize = 64 << 20;
 
@@ -72,6 +74,7 @@ impl Client {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME)
             .tcp_nodelay(true);
         let channel = endpoint.connect().await.map_err(|error| Failure::Unreachable {
             address: url.to_owned(),

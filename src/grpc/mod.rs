@@ -4,6 +4,7 @@
 
 mod audit_service;
 pub mod auth;
+mod burst;
 mod console;
 mod convert;
 mod events;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::auth::{Authenticator, GateLayer, Tls};
+use self::burst::Bursts;
 use self::console::ConsoleLayer;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
@@ -234,15 +237,17 @@ impl Services {
             .add_routes(self.routes);
         let signal = shutdown.cancelled_owned();
         match listener {
-            Listener::Tcp(incoming) => router.serve_with_incoming_shutdown(incoming, signal).await?,
+            Listener::Tcp(incoming) => {
+                let incoming = incoming.map_ok(Bursts::new);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
+            }
             Listener::Tls(listener, tls) => {
-                let incoming = auth::incoming(listener, tls);
+                let incoming = auth::incoming(listener, tls).map_ok(Bursts::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
             Listener::Unix(listener) => {
-                router
-                    .serve_with_incoming_shutdown(UnixListenerStream::new(listener), signal)
-                    .await?;
+                let incoming = UnixListenerStream::new(listener).map_ok(Bursts::new);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }
         self.mcp.finish().await;
