@@ -22,6 +22,10 @@ const OUTPUT_SOON: Duration = Duration::from_millis(3);
 /// make HTTP/2 peers close the connection.
 const OUTPUT_EVERY: Duration = Duration::from_millis(25);
 
+/// As [`OUTPUT_SOON`], for what fills an event by itself: nobody reads a flood as it comes, and each announcement is a
+/// transaction.
+const FLOOD_SOON: Duration = Duration::from_millis(8);
+
 /// How much sooner than [`OUTPUT_EVERY`] announcements in a row may come, summed up.
 const OUTPUT_BURST: Duration = Duration::from_secs(2);
 
@@ -51,10 +55,12 @@ impl Output {
 
     /// When what waits is announced.
     pub(super) fn due(&self) -> Option<Instant> {
-        let wait = if self.early + OUTPUT_EVERY <= OUTPUT_BURST {
-            OUTPUT_SOON
-        } else {
+        let wait = if self.early + OUTPUT_EVERY > OUTPUT_BURST {
             OUTPUT_EVERY
+        } else if self.unannounced.len() >= EVENT_BYTES {
+            FLOOD_SOON
+        } else {
+            OUTPUT_SOON
         };
         self.last.map(|last| last + wait)
     }

@@ -226,6 +226,7 @@ impl Cursor {
         loop {
             if let Some(recorded) = self.at_hand() {
                 self.next = recorded.event.sequence + 1;
+                self.tell_progress(&recorded);
                 self.ended = matches!(recorded.event.kind, EventKind::Ended(_)) || self.is_last_of_all(&recorded);
                 return Ok(Some(recorded));
             }
@@ -248,6 +249,12 @@ impl Cursor {
             if !self.wait(deadline).await? {
                 return Ok(None);
             }
+        }
+    }
+
+    fn tell_progress(&self, recorded: &Recorded) {
+        if let (Some((call, _)), EventKind::Output { offset, length, .. }) = (&self.live, &recorded.event.kind) {
+            call.took_output(offset + length);
         }
     }
 

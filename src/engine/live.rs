@@ -1,7 +1,6 @@
 //! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,17 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::handover::Stand;
 use super::queue::Ticket;
+use super::recent::{Memory, Recent};
 use super::stdin::Stdin;
 use crate::call::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
 use crate::telemetry::{CallTrace, Span};
 use crate::tool::Afterwards;
-
-/// How much of a call's recent log is kept in memory for watchers that keep up.
-const RECENT_EVENTS: usize = 64;
-const RECENT_BYTES: usize = 128 * 1024;
-
-/// The same while somebody watches: two batches of the log writer, so that who keeps up need not read them back.
-const WATCHED_BYTES: usize = 2 * 1024 * 1024;
 
 /// An event with the bytes of its output, if it has any and they are still at hand.
 #[derive(Clone, Debug)]
@@ -53,12 +46,6 @@ pub(crate) struct Progress {
     pub(crate) left: bool,
 }
 
-#[derive(Default)]
-struct Recent {
-    events: VecDeque<Recorded>,
-    bytes: usize,
-}
-
 /// A call that runs in this process.
 pub(crate) struct LiveCall {
     pub(crate) id: CallId,
@@ -81,10 +68,8 @@ pub(crate) struct LiveCall {
     /// The first reason to stop; later ones do not replace it.
     stop_reason: Mutex<Option<EndReason>>,
     record: Mutex<Arc<CallRecord>>,
-    recent: Mutex<Recent>,
+    recent: Recent,
     progress: watch::Sender<Progress>,
-    /// Bytes of output that the log has announced.
-    announced: AtomicU64,
     /// How it stands for the next run of the service.
     pub(super) stand: Stand,
     /// No calls may be made on behalf of this one any more.
@@ -96,7 +81,7 @@ pub(crate) struct LiveCall {
 }
 
 impl LiveCall {
-    pub(super) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken) -> Self {
+    pub(super) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken, memory: Arc<Memory>) -> Self {
         let (progress, _) = watch::channel(Progress::default());
         Self {
             id: record.id.clone(),
@@ -112,9 +97,8 @@ impl LiveCall {
             stop,
             stop_reason: Mutex::default(),
             record: Mutex::new(Arc::new(record)),
-            recent: Mutex::default(),
+            recent: Recent::new(memory),
             progress,
-            announced: AtomicU64::new(0),
             stand: Stand::default(),
             childless: AtomicBool::new(false),
             stopping_below: watch::Sender::new(0),
@@ -173,25 +157,7 @@ impl LiveCall {
         let ended = record.state.is_terminal();
         let last = record.last_sequence;
         *lock(&self.record) = Arc::new(record);
-        {
-            let most = if self.progress.receiver_count() > 0 {
-                WATCHED_BYTES
-            } else {
-                RECENT_BYTES
-            };
-            let mut recent = lock(&self.recent);
-            for event in events {
-                if let EventKind::Output { offset, length, .. } = &event.event.kind {
-                    self.announced.store(offset + length, Ordering::Release);
-                }
-                recent.bytes += weight(&event);
-                recent.events.push_back(event);
-            }
-            while recent.events.len() > RECENT_EVENTS || (recent.bytes > most && recent.events.len() > 1) {
-                let Some(oldest) = recent.events.pop_front() else { break };
-                recent.bytes -= weight(&oldest);
-            }
-        }
+        self.recent.push(events, self.progress.receiver_count() > 0);
         self.progress
             .send_modify(|progress| (progress.last, progress.ended) = (last, ended));
     }
@@ -220,7 +186,19 @@ impl LiveCall {
 
     /// Returns how many bytes of output the log has announced.
     pub(crate) fn announced_output(&self) -> u64 {
-        self.announced.load(Ordering::Acquire)
+        self.recent.announced()
+    }
+
+    /// Notes that a reader has come so far with the output.
+    pub(crate) fn took_output(&self, end: u64) {
+        self.recent.took(end);
+    }
+
+    /// Lets a reader that keeps up go on doing so, for a moment.
+    pub(crate) async fn let_readers_follow(&self) {
+        if self.progress.receiver_count() > 0 {
+            self.recent.let_readers_follow().await;
+        }
     }
 
     /// Gives watchers up: the call could not be recorded.
@@ -236,10 +214,7 @@ impl LiveCall {
 
     /// Returns the event after `after`, if it is still in memory.
     pub(crate) fn recent(&self, after: u64) -> Option<Recorded> {
-        let recent = lock(&self.recent);
-        let first = recent.events.front()?.event.sequence;
-        let index = usize::try_from((after + 1).checked_sub(first)?).ok()?;
-        recent.events.get(index).cloned()
+        self.recent.after(after)
     }
 
     /// Says whether a stream is attached whose loss would mean something.
@@ -252,21 +227,6 @@ impl LiveCall {
         self.owners.fetch_add(1, Ordering::AcqRel);
         Attached { call: self.clone() }
     }
-}
-
-fn weight(recorded: &Recorded) -> usize {
-    let own = match &recorded.event.kind {
-        EventKind::Metadata { patch, .. } => patch.values().filter_map(|value| value.as_str()).map(str::len).sum(),
-        EventKind::Running { input_json, .. } => input_json.len(),
-        EventKind::Pending { .. }
-        | EventKind::Output { .. }
-        | EventKind::Waiting { .. }
-        | EventKind::Resumed { .. }
-        | EventKind::Child { .. }
-        | EventKind::Warning { .. }
-        | EventKind::Ended(_) => 0,
-    };
-    own + recorded.data.as_ref().map_or(0, Bytes::len)
 }
 
 /// Kept by a response stream of ExecuteTool or RunTool. When the last one of a call is dropped before the call's end,

@@ -27,6 +27,7 @@ mod notice;
 pub mod outputs;
 mod port;
 mod queue;
+mod recent;
 mod recording;
 mod refusal;
 mod registry;
@@ -184,6 +185,8 @@ pub struct Engine {
     tasks: TaskTracker,
     /// Parent of every call's stop token.
     stop_all: CancellationToken,
+    /// What is kept of the recent logs of all calls.
+    recent: Arc<recent::Memory>,
     /// Ends the attempts to store what the store does not take.
     closing: CancellationToken,
     /// Ended calls that are listened to take one each.
@@ -230,6 +233,7 @@ impl Engine {
             recent_calls: Mutex::default(),
             tasks: TaskTracker::new(),
             stop_all: CancellationToken::new(),
+            recent: Arc::default(),
             closing: CancellationToken::new(),
             listening: Semaphore::new(afterwards::MOST_CALLS),
             leaving: CancellationToken::new(),

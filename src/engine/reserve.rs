@@ -137,7 +137,12 @@ impl Engine {
         };
         let turn = self.turns.enter(&record.origin, bytes, above);
         let turn = turn.map_err(|full| AdmitError::too_many(full.limit, self.limits.running.most(full.limit)))?;
-        let live = LiveCall::new(record.clone(), turn.ticket(), self.stop_all.child_token());
+        let live = LiveCall::new(
+            record.clone(),
+            turn.ticket(),
+            self.stop_all.child_token(),
+            self.recent.clone(),
+        );
         let live = Arc::new(live);
         calls.insert(record.id.clone(), live.clone());
         Ok(Some((live, turn)))

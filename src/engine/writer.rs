@@ -28,7 +28,7 @@ use crate::telemetry::Metrics;
 pub(crate) const QUEUE: usize = 32;
 
 /// Output that waits to be announced is announced when it is this much.
-const OUTPUT_BATCH: usize = 1024 * 1024;
+const OUTPUT_BATCH: usize = 2 * 1024 * 1024;
 
 /// Bytes of metadata that a call may show before its end.
 const MAX_METADATA: usize = 1024 * 1024;
@@ -196,6 +196,7 @@ impl LogWriter {
                 // The tool may be gone; its bytes are stored all the same.
                 let _ = stored.send(result);
                 self.flush_due().await;
+                self.call.let_readers_follow().await;
             }
             Command::OpenOutput { opened } => {
                 let result = self.output_writer().await.map(|writer| writer.path().to_owned());

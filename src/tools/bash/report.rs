@@ -53,31 +53,19 @@ impl<'a> Report<'a> {
     pub(super) async fn pump(&mut self, output: Option<Output>) -> Result<(), ToolError> {
         let Some(mut output) = output else { return Ok(()) };
         let ctx = self.ctx;
-        // One chunk is stored while the next one is read.
+        // What is printed while a chunk is stored gathers in the pipe, so that a flood takes few and large steps.
         let mut storing = None;
-        let mut waiting: Option<Bytes> = None;
-        let mut is_at_end = false;
         loop {
-            if storing.is_none()
-                && let Some(chunk) = waiting.take()
-            {
-                storing = Some(Box::pin(ctx.output(chunk)));
-            }
-            if storing.is_none() && is_at_end {
-                return Ok(());
-            }
             let due = self.preview.due();
             tokio::select! {
                 stored = settled(&mut storing) => {
                     storing = None;
                     stored?;
                 }
-                chunk = output.next(), if waiting.is_none() && !is_at_end => {
-                    is_at_end = chunk.is_none();
-                    if let Some(chunk) = &chunk {
-                        self.note(chunk);
-                    }
-                    waiting = chunk;
+                chunk = output.next(), if storing.is_none() => {
+                    let Some(chunk) = chunk else { return Ok(()) };
+                    self.note(&chunk);
+                    storing = Some(Box::pin(ctx.output(chunk)));
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish().await,
             }
