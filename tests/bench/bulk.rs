@@ -11,8 +11,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tonic::transport::Channel;
-use toolgate::grpc::proto::CallCompleted;
+use toolgate::grpc::proto::output_service_client::OutputServiceClient;
 use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
+use toolgate::grpc::proto::{CallCompleted, DeleteOutputRequest};
 
 use crate::measure::in_turns;
 use crate::service::{self, SHELL, Service, environment, execute, folder, request};
@@ -37,9 +38,9 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
     let before = service.reset_peak()?;
     let streamed = async |client: &mut ToolServiceClient<Channel>, round: usize| {
         let input = json!({"command": print, "description": round.to_string()});
-        let (time, _, streamed) = execute(client, request("bench", bare::BASH, input)).await?;
+        let (time, completed, streamed) = execute(client, request("bench", bare::BASH, input)).await?;
         ensure!(streamed == BYTES, "the stream had {streamed} bytes");
-        Ok(time)
+        Ok((time, completed.truncation.unwrap_or_default().output_id))
     };
     let into_a_file = async |_| {
         let mut command = Command::new(SHELL);
@@ -54,12 +55,20 @@ pub(crate) async fn output(plan: Plan) -> Result<Vec<Row>> {
         Ok(time)
     };
     let rounds = plan.samples(7, 2);
-    let (ours, floor) = in_turns(rounds, async |round| streamed(&mut client, round).await, into_a_file).await?;
+    let mut outputs = OutputServiceClient::new(service.connect().await?);
+    let kept = async |round| {
+        let (time, output_id) = streamed(&mut client, round).await?;
+        // Deleted like the file of the floor: the next one that is written then finds the same memory free.
+        outputs.delete_output(DeleteOutputRequest { output_id }).await?;
+        Ok(time)
+    };
+    let (ours, floor) = in_turns(rounds, kept, into_a_file).await?;
     let peak = service.memory()?.peak;
     service.stop().await?;
     let peer = bare::start(&[], workspace.path()).await?;
     let mut client = service::tools(peer.connect().await?);
-    let (least, least_floor) = in_turns(rounds, async |round| streamed(&mut client, round).await, into_a_file).await?;
+    let bare = async |round| Ok(streamed(&mut client, round).await?.0);
+    let (least, least_floor) = in_turns(rounds, bare, into_a_file).await?;
     let name = "sh -c '… > file'";
     Ok(vec![
         Row::ratio("200 MB of output, one reader", &ours, (name, &floor), Some(1.5)),

@@ -29,9 +29,11 @@ pub(crate) const SHELL: &str = "/bin/bash";
 const START_LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// Flow-control windows of the client, as large as the service's: a small one would measure itself.
+/// Flow-control windows of the client, as large as the service's, and its largest frame, into which an event of output
+/// fits: small ones would measure themselves.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+const FRAME: u32 = 1 << 17;
 
 /// Makes a folder that goes away.
 pub(crate) fn folder() -> Result<TempDir> {
@@ -76,7 +78,8 @@ impl Serving {
     pub(crate) async fn connect(&self) -> Result<Channel> {
         let endpoint = Endpoint::from_shared(self.address.clone())?
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_frame_size(FRAME);
         endpoint.connect().await.context("connecting")
     }
 
