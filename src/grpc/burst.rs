@@ -89,6 +89,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bursts<S> {
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_write_out(cx))?;
+        if self.gathered.capacity() > LITTLE {
+            // A connection on which nothing happens holds no memory for what may.
+            self.gathered = BytesMut::new();
+        }
         Pin::new(&mut self.connection).poll_flush(cx)
     }
 
@@ -203,6 +207,7 @@ mod tests {
         assert!(wakes.0.load(Ordering::Relaxed) > 0, "somebody flushes if nothing does");
         flush(&mut bursts, &mut cx);
         assert_eq!(bursts.connection.writes[1].len(), 3 * 16 * 1024 + 10);
+        assert_eq!(bursts.gathered.capacity(), 0, "a silent connection holds nothing");
 
         for _ in 0..9 {
             frame(&mut bursts, &mut cx, &[1; 16 * 1024]);

@@ -240,6 +240,10 @@ pub(super) fn read_file(path: &Path, offset: u64, end: u64, max: usize) -> Resul
         Err(error) => return Err(io("open the output", path, error)),
     };
     let length = end.saturating_sub(offset).min(max as u64);
+    if length == 0 {
+        // Wherever that is: the offset may be one that no file can have.
+        return Ok(Some(Vec::new()));
+    }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(max));
     (&file)
         .seek(SeekFrom::Start(offset))
