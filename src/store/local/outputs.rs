@@ -497,6 +497,8 @@ impl LocalStore {
             id,
             info: Some(info.clone()),
         });
+        // What was queued before this is stored by then, so that the next list has it; should that fail, it comes later.
+        let _ = self.writer.ask(|_| Ok(())).await;
         Ok(info)
     }
 }
