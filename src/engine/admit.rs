@@ -376,13 +376,7 @@ impl Engine {
             earlier.push(self.broker.restore(prompt, &rights).await);
         }
         let turn = self.turns.enter_anyway(record);
-        let live = LiveCall::new(
-            record.clone(),
-            turn.ticket(),
-            self.stop_all.child_token(),
-            self.recent.clone(),
-        );
-        let live = Arc::new(live);
+        let live = self.make_live(record, &turn);
         live.awaits_clients.store(awaits_clients(&entry), Ordering::Release);
         live.stand.take_up();
         if entry.tool.takes_input() {

@@ -254,7 +254,7 @@ impl Cursor {
 
     fn tell_progress(&self, recorded: &Recorded) {
         if let (Some((call, _)), EventKind::Output { offset, length, .. }) = (&self.live, &recorded.event.kind) {
-            call.took_output(offset + length);
+            call.recent.took(offset + length);
         }
     }
 
@@ -265,7 +265,9 @@ impl Cursor {
                 data: None,
             });
         }
-        self.live.as_ref().and_then(|(call, _)| call.recent(self.next - 1))
+        self.live
+            .as_ref()
+            .and_then(|(call, _)| call.recent.after(self.next - 1))
     }
 
     fn stored_further(&self) -> bool {
@@ -363,7 +365,7 @@ impl Cursor {
     /// Returns how much output the log has announced by now, where that is known without reading it all.
     fn written(&self) -> Option<u64> {
         match (&self.live, &self.stored) {
-            (Some((call, _)), _) => Some(call.announced_output()),
+            (Some((call, _)), _) => Some(call.recent.announced()),
             (None, Some(record)) => {
                 let truncation = &record.ending.as_ref()?.truncation;
                 truncation.output.as_ref().map(|_| truncation.bytes)

@@ -68,7 +68,8 @@ pub(crate) struct LiveCall {
     /// The first reason to stop; later ones do not replace it.
     stop_reason: Mutex<Option<EndReason>>,
     record: Mutex<Arc<CallRecord>>,
-    recent: Recent,
+    /// Its recent log.
+    pub(super) recent: Recent,
     progress: watch::Sender<Progress>,
     /// How it stands for the next run of the service.
     pub(super) stand: Stand,
@@ -184,16 +185,6 @@ impl LiveCall {
         known.is_ok_and(|progress| progress.last > 0)
     }
 
-    /// Returns how many bytes of output the log has announced.
-    pub(crate) fn announced_output(&self) -> u64 {
-        self.recent.announced()
-    }
-
-    /// Notes that a reader has come so far with the output.
-    pub(crate) fn took_output(&self, end: u64) {
-        self.recent.took(end);
-    }
-
     /// Lets a reader that keeps up go on doing so, for a moment.
     pub(crate) async fn let_readers_follow(&self) {
         if self.progress.receiver_count() > 0 {
@@ -210,11 +201,6 @@ impl LiveCall {
     pub(super) fn leave_off(&self) {
         self.progress
             .send_modify(|progress| (progress.ended, progress.left) = (true, true));
-    }
-
-    /// Returns the event after `after`, if it is still in memory.
-    pub(crate) fn recent(&self, after: u64) -> Option<Recorded> {
-        self.recent.after(after)
     }
 
     /// Says whether a stream is attached whose loss would mean something.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::live::{Recorded, lock};
+use super::writer::OUTPUT_BATCH;
 use crate::call::EventKind;
 
 /// How much of a call's recent log is kept.
@@ -18,7 +19,7 @@ const EVENTS: usize = 64;
 const BYTES: u64 = 128 * 1024;
 
 /// The same while somebody watches: two batches of the log writer, so that who keeps up need not read them back.
-const WATCHED_BYTES: u64 = 4 * 1024 * 1024;
+const WATCHED_BYTES: u64 = 2 * OUTPUT_BATCH as u64;
 
 /// As much as this is kept of all calls together before each keeps as if nobody watched.
 const ALL_BYTES: u64 = 64 * 1024 * 1024;

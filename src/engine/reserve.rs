@@ -137,14 +137,15 @@ impl Engine {
         };
         let turn = self.turns.enter(&record.origin, bytes, above);
         let turn = turn.map_err(|full| AdmitError::too_many(full.limit, self.limits.running.most(full.limit)))?;
-        let live = LiveCall::new(
-            record.clone(),
-            turn.ticket(),
-            self.stop_all.child_token(),
-            self.recent.clone(),
-        );
-        let live = Arc::new(live);
+        let live = self.make_live(record, &turn);
         calls.insert(record.id.clone(), live.clone());
         Ok(Some((live, turn)))
+    }
+
+    /// Makes what is known of a call while it runs here.
+    pub(super) fn make_live(&self, record: &CallRecord, turn: &Turn) -> Arc<LiveCall> {
+        let stop = self.stop_all.child_token();
+        let live = LiveCall::new(record.clone(), turn.ticket(), stop, self.recent.clone());
+        Arc::new(live)
     }
 }

@@ -28,7 +28,7 @@ use crate::telemetry::Metrics;
 pub(crate) const QUEUE: usize = 32;
 
 /// Output that waits to be announced is announced when it is this much.
-const OUTPUT_BATCH: usize = 2 * 1024 * 1024;
+pub(super) const OUTPUT_BATCH: usize = 2 * 1024 * 1024;
 
 /// Bytes of metadata that a call may show before its end.
 const MAX_METADATA: usize = 1024 * 1024;

@@ -6,8 +6,8 @@
 //! The digest is not kept up while an output is written: it takes longer than the writing, and few ever ask for it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -239,16 +239,20 @@ pub(super) fn read_file(path: &Path, offset: u64, end: u64, max: usize) -> Resul
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io("open the output", path, error)),
     };
-    let length = end.saturating_sub(offset).min(max as u64);
-    if length == 0 {
-        // Wherever that is: the offset may be one that no file can have.
-        return Ok(Some(Vec::new()));
+    let length = usize::try_from(end.saturating_sub(offset))
+        .unwrap_or(usize::MAX)
+        .min(max);
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(io("read the output", path, error)),
+        }
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(max));
-    (&file)
-        .seek(SeekFrom::Start(offset))
-        .and_then(|_| (&file).take(length).read_to_end(&mut bytes))
-        .map_err(|error| io("read the output", path, error))?;
+    bytes.truncate(filled);
     Ok(Some(bytes))
 }
 
