@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::arity;
 use super::made::{self, Made};
+use super::network;
 use super::options;
 use super::parse::{self, PATIENCE, Parsed, Simple};
 use super::paths::{self, PathUse};
@@ -144,6 +145,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         always: findings.always,
         unclear: findings.unclear.map(str::to_owned).filter(|_| !is_change),
         paths: findings.paths,
+        uses_network: findings.uses_network,
         is_directory_change: is_change,
     }];
     if is_change {
@@ -245,6 +247,7 @@ struct Findings {
     paths: Vec<PathUse>,
     /// Whether it writes a path, links not counted.
     writes: bool,
+    uses_network: bool,
     made: Made,
     links: Vec<PathUse>,
 }
@@ -383,6 +386,7 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     options::ordered(&stripped)
         .into_iter()
         .for_each(|form| findings.spelling(form, is_same));
+    findings.uses_network |= network::uses(&name, &stripped);
     findings.doubt(unclear::command(&name, words, &stripped));
     let uses = paths::of_command(&name, words, &scene.from);
     if name == "ln" {

@@ -9,6 +9,7 @@ pub mod arity;
 mod interpreters;
 mod judge;
 mod made;
+mod network;
 mod options;
 mod outputs;
 mod parse;
@@ -52,6 +53,8 @@ pub struct Command {
     pub unclear: Option<String>,
     /// The paths that it touches.
     pub paths: Vec<PathUse>,
+    /// Whether it, or a command inside it, is known to use the network.
+    pub uses_network: bool,
     /// Whether it only changes the directory, so that nothing is asked for it but outside directories.
     pub is_directory_change: bool,
 }
