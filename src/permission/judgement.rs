@@ -43,9 +43,7 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
-    // The patterns of a request with parts are those of its parts, which know more of them.
-    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
-    let whole = (judged(whole, &[], &[]), None);
+    let whole = (alone(ask), None);
     let parts = ask.parts.iter().map(|part| (of_part(part), part.unclear.as_deref()));
     for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
@@ -114,6 +112,21 @@ fn judged<'a>(patterns: &'a [String], variants: &'a [String], equivalents: &'a [
     .collect()
 }
 
+/// Returns the patterns of a request that none of its parts has: a part knows more of its own ones.
+fn alone(ask: &Ask) -> Vec<Judged<'_>> {
+    let is_of = |part: &AskPart, pattern| part.patterns.contains(pattern) || part.variants.contains(pattern);
+    let patterns = ask
+        .patterns
+        .iter()
+        .filter(|pattern| !ask.parts.iter().any(|part| is_of(part, pattern)));
+    let judged = patterns.map(|pattern| Judged {
+        pattern,
+        text: None,
+        equivalents: &[],
+    });
+    judged.collect()
+}
+
 fn of_part(part: &AskPart) -> Vec<Judged<'_>> {
     judged(&part.patterns, &part.variants, &part.equivalents)
 }
@@ -149,7 +162,10 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
             }
             (Action::Ask | Action::Deny, _) => false,
         };
-        let mut others = judged.text.into_iter().chain(judged.equivalents.iter().map(String::as_str));
+        let mut others = judged
+            .text
+            .into_iter()
+            .chain(judged.equivalents.iter().map(String::as_str));
         if action != Action::Allow && is_for_everything(rule) && others.any(is_settled) {
             // Which rule or grant settled it is told with the verdict.
             settled = settled.or_else(|| judged.equivalents.iter().find(|text| is_settled(text)));
@@ -188,9 +204,8 @@ fn is_for_everything(rule: Option<&Rule>) -> bool {
 /// Returns the rules that decide a request where no grant does, each once; of a denied request the one that denies.
 pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
     let mut deciding: Vec<Rule> = Vec::new();
-    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
     let parts = ask.parts.iter().flat_map(of_part);
-    for judged in judged(whole, &[], &[]).into_iter().chain(parts) {
+    for judged in alone(ask).into_iter().chain(parts) {
         let rule = match judge_pattern(&ask.permission, judged, rights, &[]) {
             Verdict::Allow { rule, .. } | Verdict::Ask { rule } => rule,
             Verdict::Deny { rules } => {
