@@ -8,6 +8,9 @@ use super::rules::{evaluate_in, relevant};
 use super::wildcard;
 use crate::call::{Action, Ask, PartVerdict, Rule};
 
+/// The permission for what lies outside the workspace.
+const OUTSIDE: &str = "external_directory";
+
 /// What the rules and the grants say about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
@@ -47,8 +50,8 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let parts = ask
         .parts
         .iter()
-        .map(|part| (judged(&part.patterns, &part.variants), part.unclear.as_deref()));
-    for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
+        .map(|part| (judged(&part.patterns, &part.variants), Some(part)));
+    for (index, (patterns, part)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
             match judge_pattern(&ask.permission, pattern, rights, grants) {
@@ -63,8 +66,20 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
                 }
             }
         }
+        let unclear = part.and_then(|part| part.unclear.as_ref());
         if let Some(rule) = unclear.and_then(|_| anything(&ask.permission, rights)) {
             verdict.note(Action::Ask, rule, false);
+        }
+        let guarded = part.filter(|part| part.guarded.is_some() && holds_back(rights));
+        for pattern in guarded.iter().flat_map(|part| &part.patterns) {
+            match named(&ask.permission, pattern, rights, grants) {
+                Named::ByRule => {}
+                Named::ByGrant(grant) => {
+                    verdict.granted = verdict.action == Action::Allow;
+                    used.extend(Some(grant).filter(|grant| !used.contains(grant)));
+                }
+                Named::Not => verdict.note(Action::Ask, None, false),
+            }
         }
         if verdict.action == Action::Ask && asking.is_none() {
             asking = Some(verdict.rule.clone());
@@ -195,6 +210,50 @@ fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>
     })
 }
 
+/// What allows a pattern by more than a rule or grant for everything.
+enum Named {
+    ByRule,
+    /// A grant, by its place.
+    ByGrant(usize),
+    Not,
+}
+
+fn named(permission: &str, pattern: &str, rights: &Rights, grants: &[Rule]) -> Named {
+    let matches = |rule: &Rule| {
+        let rules = std::slice::from_ref(rule);
+        evaluate_in(&rights.worktree, permission, pattern, &[rules]).1.is_some()
+    };
+    let allows = |rule: &Rule| rule.action == Action::Allow;
+    // A later rule that allows everything takes nothing back.
+    let is_named = |rules: &[Rule]| {
+        let mut speaking = rules.iter().rev().filter(|rule| matches(rule));
+        let decides = speaking.find(|rule| !(allows(rule) && is_for_everything(Some(rule))));
+        decides.is_some_and(allows)
+    };
+    if rights.layers().all(is_named) {
+        return Named::ByRule;
+    }
+    let names = |grant: &Rule| allows(grant) && !is_for_everything(Some(grant)) && matches(grant);
+    grants.iter().position(names).map_or(Named::Not, Named::ByGrant)
+}
+
+/// Says whether the rules ask for or deny anything of what commands and edits do, or of what lies outside. That people are
+/// asked about what lies outside is so without any rule of theirs, and says nothing.
+fn holds_back(rights: &Rights) -> bool {
+    let holds_outside = |rules: &[Rule]| {
+        let outside = rules.iter().rev();
+        let outside = outside.filter(|rule| wildcard::matches(OUTSIDE, &rule.permission));
+        let in_force = outside.take_while(|rule| !(rule.action == Action::Allow && is_for_everything(Some(rule))));
+        let (by_default, others): (Vec<&Rule>, Vec<&Rule>) =
+            in_force.filter(|rule| rule.action != Action::Allow).partition(|rule| {
+                rule.action == Action::Ask && rule.permission == OUTSIDE && is_for_everything(Some(rule))
+            });
+        by_default.len() > 1 || !others.is_empty()
+    };
+    let is_limited = |permission: &&str| anything(permission, rights).is_some();
+    ["bash", "edit"].iter().any(is_limited) || rights.layers().any(holds_outside)
+}
+
 impl PartVerdict {
     /// Takes in the verdict on one more pattern; the first of the strictest stays.
     fn note(&mut self, action: Action, rule: Option<&Rule>, granted: bool) {
@@ -319,6 +378,81 @@ mod tests {
             Some([Deny; 3]),
         );
         check(&[("bash", "rm *", Deny), ("*", "*", Allow)], &[], None);
+    }
+
+    #[test]
+    fn what_programs_obey_is_allowed_by_name_only() {
+        let path = ".git/config";
+        let asking = Ask {
+            parts: vec![AskPart {
+                patterns: vec![path.to_owned()],
+                guarded: Some("git obeys it".to_owned()),
+                ..AskPart::default()
+            }],
+            ..ask("edit", &[path, "src/a.rs"])
+        };
+        let defaults = [
+            ("*", "*", Allow),
+            ("external_directory", "*", Asks),
+            ("external_directory", "/out/*", Allow),
+        ];
+        let check = |own: &[(&str, &str, Action)], granted: &[&str], expected: Action| {
+            let rules = list(&[&defaults, own].concat());
+            let grants: Vec<Rule> = granted.iter().map(|pattern| rule("edit", pattern, Allow)).collect();
+            let judged = judge(&asking, &rights(&[&rules]), &grants);
+            assert_eq!(strictness(&judged), expected as u8, "{own:?} {granted:?}");
+            if let Judgement::Ask { verdicts, .. } = judged {
+                assert_eq!(verdicts[0].action, Asks);
+            }
+        };
+        // Who holds nothing back is not asked.
+        check(&[], &[], Allow);
+        check(&[("edit", "*", Allow), ("bash", "*", Allow)], &[], Allow);
+        check(&[("webfetch", "*", Asks), ("read", "*", Deny)], &[], Allow);
+        check(&[("external_directory", "*", Allow)], &[], Allow);
+        for held in [
+            ("bash", "*", Asks),
+            ("bash", "rm *", Deny),
+            ("external_directory", "*", Deny),
+            ("external_directory", "*", Asks),
+            ("external_directory", "/etc/*", Asks),
+            ("edit", "secret", Deny),
+        ] {
+            check(&[held], &[], Asks);
+            check(
+                &[held, ("edit", "*", Allow), ("bash", "git *", Allow)],
+                &[],
+                if held.0 == "edit" { Allow } else { Asks },
+            );
+            check(&[held, ("edit", ".git/*", Allow)], &[], Allow);
+            check(
+                &[held, ("edit", "/w/.git/config", Allow), ("edit", "**", Allow)],
+                &[],
+                Allow,
+            );
+            check(&[held, ("edit", "src/*", Allow)], &[], Asks);
+            check(&[held, ("edit", path, Deny)], &[], Deny);
+            check(&[held], &["*"], Asks);
+            check(&[held], &["*", path], Allow);
+            check(&[held], &[path, "*"], Allow);
+        }
+        check(&[("edit", "*", Asks)], &["*"], Asks);
+        check(&[("edit", "*", Asks)], &["*", ".git/*"], Allow);
+        check(
+            &[("bash", "*", Asks), ("edit", path, Asks), ("edit", "*", Allow)],
+            &[],
+            Asks,
+        );
+
+        let [all, held] = [
+            list(&defaults),
+            list(&[("*", "*", Allow), ("bash", "*", Asks), ("edit", path, Allow)]),
+        ];
+        let judged = judge(&asking, &rights(&[&all, &held]), &[]);
+        assert!(is_ask(&judged), "each layer must name it");
+        let grant = [rule("edit", path, Allow)];
+        let judged = judge(&asking, &rights(&[&all, &held]), &grant);
+        assert_eq!(judged, Judgement::Allow { used: vec![0] });
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Swapper {
     fn end(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let swaps = self.thread.take().unwrap().join().unwrap();
-        assert!(swaps > CALLS, "{swaps}");
+        assert!(swaps > 0, "nothing was swapped");
     }
 }
 

@@ -14,6 +14,7 @@ pub mod edit;
 pub mod error;
 pub mod files;
 pub mod found;
+pub mod guarded;
 mod ignore_rules;
 pub mod instructions;
 pub mod kind;

@@ -89,6 +89,11 @@ impl ResolvedPath {
         &self.relative
     }
 
+    /// Returns the real path relative to the real worktree, with `..` segments if it is outside.
+    pub fn real_relative(&self) -> &str {
+        &self.real_relative
+    }
+
     /// Returns what permission rules are held against: the relative path and, where a link inside the workspace leads
     /// to a file of another name there, the name of that file too.
     pub fn patterns(&self) -> Vec<String> {
