@@ -128,6 +128,43 @@ mod tests {
         }
     }
 
+    /// The same as `tools::races`, for the way that only old kernels and strict containers take.
+    #[test]
+    fn a_folder_that_is_swapped_leads_nowhere_else() {
+        use std::os::unix::fs::MetadataExt as _;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let (_folder, root) = tree();
+        let (deep, link) = (root.join("w/deep"), root.join("w/out"));
+        std::fs::create_dir_all(root.join("outside/er")).unwrap();
+        symlink("../outside", &link).unwrap();
+        let inside = deep.join("er").metadata().unwrap().ino();
+        let (stop, mut opened) = (AtomicBool::new(false), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    rustix::fs::renameat_with(CWD, &deep, CWD, &link, rustix::fs::RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for attempt in 0..20_000 {
+                let path = deep.join("er");
+                let found = match attempt % 2 {
+                    0 => step_by_step(CWD, &path, ON_THE_WAY),
+                    _ => open(Some(&root.join("w")), &path, ON_THE_WAY),
+                };
+                match found {
+                    Ok(found) => {
+                        assert_eq!(std::fs::File::from(found).metadata().unwrap().ino(), inside);
+                        opened += 1;
+                    }
+                    Err(error) => assert!(matches!(error, Errno::LOOP | Errno::NOTDIR), "{error}"),
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(opened > 0);
+    }
+
     #[test]
     fn the_root_itself_is_opened_and_left_by_nobody() {
         let (_folder, root) = tree();

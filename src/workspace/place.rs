@@ -336,3 +336,67 @@ fn make_folder(root: Option<&Path>, real: &Path, made: &mut dyn FnMut(Place)) ->
 pub(super) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    fn workspace() -> (tempfile::TempDir, PathBuf, Workspace) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let workspace = Workspace::open("w", &root, None).unwrap();
+        (folder, root, workspace)
+    }
+
+    #[test]
+    fn folders_are_made_one_in_the_other_and_told() {
+        let (_folder, root, workspace) = workspace();
+        std::fs::create_dir(root.join("a")).unwrap();
+        let (path, mut made) = (workspace.resolve("a/b/c/file"), Vec::new());
+        let mut folders = Folders::default();
+        assert!(folders.find(&path).unwrap().is_none());
+        let place = folders.make(&path, &mut |folder| made.push(folder.path())).unwrap();
+        assert_eq!(made, [root.join("a/b"), root.join("a/b/c")]);
+        assert_eq!(place.path(), root.join("a/b/c/file"));
+        std::os::unix::fs::symlink("b", root.join("a/link")).unwrap();
+        std::fs::rename(root.join("a/b"), root.join("a/moved")).unwrap();
+        std::fs::rename(root.join("a/link"), root.join("a/b")).unwrap();
+        let swapped = Folders::default().make(&path, &mut drop);
+        assert!(matches!(swapped, Err(FileError::Swapped { .. })));
+        // What was opened stays what it is.
+        Temp::file(place.folder(), "file".to_owned(), 0o600).unwrap().0.keep();
+        assert!(root.join("a/moved/c/file").exists());
+    }
+
+    #[test]
+    fn what_is_there_is_never_covered_by_what_is_new() {
+        let (_folder, root, workspace) = workspace();
+        std::fs::write(root.join("old"), "old").unwrap();
+        let place = Folders::default().find(&workspace.resolve("old")).unwrap().unwrap();
+        let (temp, _) = Temp::file(place.folder(), "temp".to_owned(), 0o600).unwrap();
+        assert_eq!(
+            temp.persist_new(&place).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
+        assert!(!root.join("temp").exists(), "what is dropped is gone");
+        assert_eq!(std::fs::read(root.join("old")).unwrap(), b"old");
+        std::os::unix::fs::symlink("old", root.join("link")).unwrap();
+        let link = Place::new(place.folder(), "link");
+        assert_eq!(link.read_link().unwrap(), Path::new("old"));
+        assert!(link.metadata().unwrap().is_symlink() && link.open(OFlags::RDONLY).is_err());
+    }
+
+    #[test]
+    fn one_change_has_a_bounded_number_of_folders_open() {
+        let (_folder, _, workspace) = workspace();
+        let mut folders = Folders::default();
+        for index in 0..MAX_FOLDERS {
+            let path = workspace.resolve(format!("{index}/file"));
+            folders.make(&path, &mut drop).unwrap();
+        }
+        let one_more = folders.make(&workspace.resolve("more/file"), &mut drop);
+        assert!(matches!(one_more, Err(FileError::TooManyFolders { .. })));
+        assert!(folders.make(&workspace.resolve("0/other"), &mut drop).is_ok());
+    }
+}
