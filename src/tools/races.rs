@@ -53,7 +53,7 @@ fn tree(root: &Path) -> Tree {
     tree
 }
 
-/// Swaps `d` and `link` until it is dropped; most of the time `d` is the folder.
+/// Swaps `d` and `link` until it is ended; most of the time `d` is the folder.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<usize>>,
@@ -66,10 +66,16 @@ impl Swapper {
         let swap = move || {
             let (mut swaps, mut state) = (0, 88_172_645_463_325_252_u64);
             while !stopped.load(Ordering::Relaxed) {
-                for range in [8_000, 2_000] {
+                for often in [8_000, 2_000] {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
+                    // Now and then it leaves the folder alone for as long as a call takes, so that some calls succeed.
+                    let range = if often == 8_000 && state.is_multiple_of(32) {
+                        400_000
+                    } else {
+                        often
+                    };
                     for _ in 0..state % range {
                         std::hint::spin_loop();
                     }
