@@ -4,6 +4,7 @@
 //! rules of ancestors in play the strictest ruleset decides, so nobody gains a right by delegating.
 
 use super::broker::Rights;
+use super::by_name::{Named, holds_back, named};
 use super::rules::{evaluate_in, relevant};
 use super::wildcard;
 use crate::call::{Action, Ask, AskPart, PartVerdict, Rule};
@@ -44,8 +45,8 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
     let whole = (alone(ask), None);
-    let parts = ask.parts.iter().map(|part| (of_part(part), part.unclear.as_deref()));
-    for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
+    let parts = ask.parts.iter().map(|part| (of_part(part), Some(part)));
+    for (index, (patterns, part)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
             match judge_pattern(&ask.permission, pattern, rights, grants) {
@@ -60,8 +61,20 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
                 }
             }
         }
+        let unclear = part.and_then(|part| part.unclear.as_ref());
         if let Some(rule) = unclear.and_then(|_| anything(&ask.permission, rights)) {
             verdict.note(Action::Ask, rule, false);
+        }
+        let guarded = part.filter(|part| part.guarded.is_some() && holds_back(rights));
+        for pattern in guarded.iter().flat_map(|part| &part.patterns) {
+            match named(&ask.permission, pattern, rights, grants) {
+                Named::ByRule => {}
+                Named::ByGrant(grant) => {
+                    verdict.granted = verdict.action == Action::Allow;
+                    used.extend(Some(grant).filter(|grant| !used.contains(grant)));
+                }
+                Named::Not => verdict.note(Action::Ask, None, false),
+            }
         }
         if verdict.action == Action::Ask && asking.is_none() {
             asking = Some(verdict.rule.clone());
@@ -197,7 +210,7 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
 }
 
 /// Says whether a verdict comes from no rule, or from one that matches anything.
-fn is_for_everything(rule: Option<&Rule>) -> bool {
+pub(super) fn is_for_everything(rule: Option<&Rule>) -> bool {
     rule.is_none_or(|rule| !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*'))
 }
 
@@ -220,7 +233,7 @@ pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
 
 /// Returns the rule that stands against doing just anything under a permission, none inside if it is that no rule
 /// allows it; none at all if everything is allowed.
-fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {
+pub(super) fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {
     rights.layers().find_map(|rules| {
         for rule in rules.iter().rev() {
             if !wildcard::matches(permission, &rule.permission) {

@@ -466,6 +466,7 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             always: command.always.clone(),
             paths: unique(shown.iter()),
             unclear: command.unclear.clone(),
+            ..AskPart::default()
         }
     };
     let judged = line.commands.iter().filter(|command| !command.is_directory_change);
