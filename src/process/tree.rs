@@ -58,6 +58,11 @@ pub(super) fn group_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 2)
 }
 
+/// Returns when a process began, in ticks since the start of the machine.
+pub(super) fn start_of(pid: Pid) -> Option<u64> {
+    stat_text(pid, 19)?.parse().ok()
+}
+
 /// Says whether a process lives: it is there, and has not ended without being reaped.
 pub(super) fn is_alive(pid: Pid) -> bool {
     stat_text(pid, 0).is_some_and(|state| !matches!(state.as_str(), "Z" | "X" | "x"))
