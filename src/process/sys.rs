@@ -545,6 +545,44 @@ static HOLD: [libc::sock_filter; 21] = [
     statement(RETURN, libc::SECCOMP_RET_ALLOW),
 ];
 
+/// Returns the process that has connected to a Unix socket, 0 if it has no number here, and its user.
+pub(super) fn peer_of(connection: BorrowedFd<'_>) -> io::Result<(libc::pid_t, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    option_of(connection, libc::SO_PEERCRED, &mut peer)?;
+    Ok((peer.pid, peer.uid))
+}
+
+/// Returns a descriptor of the process that has connected to a Unix socket. Linux 6.5 and newer; `ENOPROTOOPT` before.
+pub(super) fn peer_pidfd(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const SO_PEERPIDFD: c_int = 77;
+    let mut descriptor: c_int = -1;
+    option_of(connection, SO_PEERPIDFD, &mut descriptor)?;
+    if descriptor < 0 {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn option_of<T: Copy>(connection: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    // SAFETY: `value` is plain data of `length` bytes, which the kernel may write.
+    let answer = unsafe {
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            ptr::from_mut(value).cast::<c_void>(),
+            &mut length,
+        )
+    };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Registers the descriptor of a process with the runtime; it becomes readable when the process ends.
 pub(super) fn watch(pidfd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: the descriptor is open, and the `AsyncFd` shares its ownership, so that it stays open and the same.

@@ -276,6 +276,14 @@ impl Undertaker {
         children.iter().any(|&child| self.is_stray(child, calls))
     }
 
+    /// Says whether certainly nothing runs that the service started, but what is kept.
+    pub(super) fn has_no_programs(&self) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        // In this order: what is started in between is seen by its entry.
+        let children = tree::own_children();
+        self.calls().is_empty() && children.iter().all(|child| lock(kept).contains(child))
+    }
+
     /// Asks for a look at the orphans, if there can be any.
     pub(super) fn sweep(&self) {
         if self.kept.is_some() || !self.calls().is_empty() {
@@ -695,7 +703,7 @@ fn has_ended(child: Pid) -> bool {
     waitid(WaitId::Pid(child), options).is_ok_and(|status| status.is_some())
 }
 
-fn is_readable(process: &OwnedFd) -> bool {
+pub(super) fn is_readable(process: &OwnedFd) -> bool {
     let mut sources = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     poll(&mut sources, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
