@@ -10,6 +10,7 @@
 mod extensions;
 mod languages;
 mod mcp;
+mod peers;
 mod places;
 mod sandbox;
 mod socket;
@@ -228,6 +229,11 @@ impl App {
             origins: config.listen.origins.clone().into(),
             console: config.console,
             authenticator,
+            tracer: Arc::new(peers::Peers {
+                programs: programs.clone(),
+                engine: engine.clone(),
+                local_users: config.listen.local_users,
+            }),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
