@@ -229,11 +229,6 @@ impl App {
             origins: config.listen.origins.clone().into(),
             console: config.console,
             authenticator,
-            tracer: Arc::new(peers::Peers {
-                programs: programs.clone(),
-                engine: engine.clone(),
-                local_users: config.listen.local_users,
-            }),
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
@@ -244,7 +239,12 @@ impl App {
         });
         let services = Services::new(shared.clone())
             .await
-            .context("cannot read the service's own descriptors")?;
+            .context("cannot read the service's own descriptors")?
+            .tracing(Arc::new(peers::Peers {
+                programs: programs.clone(),
+                engine: engine.clone(),
+                local_users: config.listen.local_users,
+            }));
         Ok(Self {
             store,
             engine,

@@ -65,7 +65,7 @@ use self::live::{LiveCall, lock};
 use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
-    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
+    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind, SessionId,
     Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
@@ -312,7 +312,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn origin_of(&self, id: &CallId) -> Result<Option<crate::call::Origin>, StoreError> {
+    pub async fn origin_of(&self, id: &CallId) -> Result<Option<Origin>, StoreError> {
         let live = lock(&self.live).get(id).cloned();
         match live {
             Some(call) => Ok(Some(call.record().origin.clone())),

@@ -40,7 +40,7 @@ use tonic_health::server::HealthReporter;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
-use self::arrival::{Tracer, traced};
+use self::arrival::{Tracer, Untraced, traced};
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::burst::Bursts;
 use self::console::ConsoleLayer;
@@ -92,8 +92,6 @@ pub struct Shared {
     pub console: bool,
     /// Knows who may call.
     pub authenticator: Arc<Authenticator>,
-    /// Knows who is behind a connection.
-    pub tracer: Arc<dyn Tracer>,
     /// Knows how much may come from whom.
     pub traffic: Arc<Traffic>,
     /// When this run began.
@@ -191,7 +189,7 @@ impl Services {
             console: shared.console,
             authenticator: shared.authenticator.clone(),
             traffic: shared.traffic.clone(),
-            tracer: shared.tracer.clone(),
+            tracer: Arc::new(Untraced),
             mcp: McpLayer::new(shared.clone()),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
@@ -199,6 +197,12 @@ impl Services {
         };
         services.report(ServingStatus::Serving).await;
         Ok(services)
+    }
+
+    /// Sets who finds out who is behind a connection. Without, nobody does, as befits a service that starts no program.
+    #[must_use]
+    pub fn tracing(self, tracer: Arc<dyn Tracer>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// Tells every health client that no more calls are taken.

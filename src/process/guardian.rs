@@ -89,6 +89,7 @@ pub fn guard(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> 
     if arguments.nth(1)? != NAME {
         return None;
     }
+    sys::shield();
     sys::stand_apart();
     let Some(family) = arguments.next().and_then(|text| text.to_str()?.parse().ok()) else {
         return Some(ExitCode::FAILURE);

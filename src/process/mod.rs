@@ -87,6 +87,13 @@ pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
 }
 
+/// Keeps what this process knows from the programs that it starts: none of the same user can trace it, read its memory or
+/// take its descriptors, and `/proc/PID/environ` shows nothing. To be called first by the program, while it has one
+/// thread.
+pub fn shield() {
+    sys::shield();
+}
+
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct Launch {

@@ -589,6 +589,37 @@ pub(super) fn watch(pidfd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::from)
 }
 
+unsafe extern "C" {
+    /// The environment, as the C library and the standard library read it.
+    static mut environ: *mut *mut c_char;
+}
+
+/// Keeps other processes of the same user from looking into this one, and wipes the environment out of the memory that
+/// `/proc/PID/environ` shows. The variables can be read as before: they are kept elsewhere.
+///
+/// To be called first thing, while there is one thread only.
+pub(super) fn shield() {
+    // SAFETY: by contract nobody else reads the environment at this moment, and nobody holds a pointer into it. Every
+    // string of it ends with NUL and lies in memory that the kernel gave us to write.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        if environ.is_null() {
+            return;
+        }
+        let mut copies: Vec<*mut c_char> = Vec::new();
+        let mut at = environ;
+        while !(*at).is_null() {
+            let text = CStr::from_ptr(*at);
+            let length = text.to_bytes().len();
+            copies.push(text.to_owned().into_raw());
+            ptr::write_bytes(*at, 0, length);
+            at = at.add(1);
+        }
+        copies.push(ptr::null_mut());
+        environ = copies.leak().as_mut_ptr();
+    }
+}
+
 /// Lets a process that is to outlive a service stand apart: a session of its own, no terminal's signals, nothing that
 /// was inherited but the standard streams.
 ///

@@ -22,15 +22,11 @@ pub(super) fn check<B>(request: &Request<B>, caller: &Caller) -> Result<(), Stat
     if !is_exposed || caller.principal().kind() != PrincipalKind::Anonymous {
         return Ok(());
     }
-    let authority = request.uri().authority().map(|authority| authority.as_str());
-    let mut names = request
-        .headers()
-        .get_all(HOST)
-        .iter()
-        .map(|host| host.to_str().ok())
-        .chain(authority.map(Some));
-    // Each of them, should they differ; a client that gives none is no web page.
-    if names.all(|name| name.is_some_and(is_loopback)) {
+    let authority = request.uri().authority().map(|authority| Some(authority.as_str()));
+    let headers = request.headers().get_all(HOST).iter();
+    let mut names = headers.map(|host| host.to_str().ok()).chain(authority).peekable();
+    // Each of them, should they differ.
+    if names.peek().is_some() && names.all(|name| name.is_some_and(is_loopback)) {
         return Ok(());
     }
     Err(status::foreign_host())
