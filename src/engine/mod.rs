@@ -65,8 +65,8 @@ use self::live::{LiveCall, lock};
 use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
-    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind, SessionId,
-    Timestamp, Todo,
+    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind,
+    SessionId, Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
