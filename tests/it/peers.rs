@@ -100,7 +100,7 @@ async fn check_that_commands_decide_nothing(setup: Setup) {
         let audit = audit(&server).await;
         assert!(audit.contains(&format!("call:free{index}")), "{disguise}: {audit}");
 
-        for denied in ["approve", "audit export", "grants --revoke x"] {
+        for denied in ["approve --json", "audit export", "grants --revoke x"] {
             let said = ran(
                 &server,
                 &format!("denied{index}{}", denied.len()),
