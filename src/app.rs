@@ -142,6 +142,7 @@ impl App {
         };
         let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
         let store = tokio::task::spawn_blocking(opening).await??;
+        store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
         log_head(&store, "the audit goes on").await;
         store.measure(&telemetry.metrics);
         let store = Arc::new(store);

@@ -30,6 +30,9 @@ pub type JsonMap = Map<String, Value>;
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
+        text_id!($(#[$doc])* $name (|id: &$name| id.as_str()));
+    };
+    ($(#[$doc:meta])* $name:ident ($shown:expr)) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -49,7 +52,8 @@ macro_rules! text_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                let shown: fn(&Self) -> &str = $shown;
+                f.write_str(shown(self))
             }
         }
 
@@ -69,7 +73,9 @@ macro_rules! text_id {
 
 text_id! {
     /// Names one tool call: chosen by the client, or a UUIDv7 made by the service.
-    CallId
+    ///
+    /// The text is unique. Shown, an id is what its client calls it: see [`CallId::within`].
+    CallId (|id: &CallId| id.name())
 }
 text_id! {
     /// Names one conversation of an agent.
@@ -96,6 +102,50 @@ impl CallId {
     /// Makes a new id that sorts by time.
     pub fn generate() -> Self {
         Self::new(uuid::Uuid::now_v7().to_string())
+    }
+
+    /// Returns the id that a call has which clients call so, if a call of a workspace that they do not see has the name.
+    pub fn within(&self, workspace: &str) -> Self {
+        Self::new(format!("{}{WITHIN}{workspace}", self.name()))
+    }
+
+    /// Returns the workspace that is part of it, if one is.
+    pub fn workspace(&self) -> Option<&str> {
+        self.0.split_once(WITHIN).map(|(_, workspace)| workspace)
+    }
+
+    /// Returns texts between which all ids are that clients call so and that name a workspace.
+    pub fn range_within(&self) -> (String, String) {
+        let name = self.name();
+        (format!("{name}{WITHIN}"), format!("{name}{AFTER_WITHIN}"))
+    }
+
+    /// Returns what clients call it.
+    pub fn name(&self) -> &str {
+        self.0.split_once(WITHIN).map_or(&*self.0, |(name, _)| name)
+    }
+}
+
+/// Stands in no id that a client may choose.
+const WITHIN: char = '~';
+const AFTER_WITHIN: char = '\x7f';
+
+/// A session where it is: the same id in another workspace is another session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The session's id.
+    pub session: SessionId,
+}
+
+impl SessionKey {
+    /// Names a session of a workspace.
+    pub fn new(workspace: &str, session: &SessionId) -> Self {
+        Self {
+            workspace: workspace.to_owned(),
+            session: session.clone(),
+        }
     }
 }
 
@@ -279,6 +329,18 @@ pub struct Origin {
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
+}
+
+impl Origin {
+    /// Returns the session where it is.
+    pub fn session_key(&self) -> SessionKey {
+        SessionKey::new(&self.workspace, &self.session)
+    }
+
+    /// Says whether this is of a session of a workspace.
+    pub fn is_of(&self, key: &SessionKey) -> bool {
+        (&self.workspace, &self.session) == (&key.workspace, &key.session)
+    }
 }
 
 /// In whose name a call runs, as far as rights are concerned.

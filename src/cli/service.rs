@@ -17,6 +17,7 @@ use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, Raw
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
 use crate::redact::Redactor;
+use crate::store::local::{output_folder, workspace_folder};
 use crate::workspace::Workspace;
 
 /// The file of the running program, even where it has been replaced meanwhile.
@@ -290,12 +291,13 @@ fn explain_workspace(
             json!({ "pointer": leaf.pointer, "source": origins.join(", ") })
         })
         .collect();
-    let output_dir = data_dir.join("tool-output");
+    let output_dir = output_folder(data_dir, name);
+    let own_folder = workspace_folder(data_dir, name);
     let agents = Agents::new(
         &tools.agents,
         Folders {
             output_dir: &output_dir,
-            data_dir,
+            data_dir: &own_folder,
             skills: &[],
         },
     );

@@ -29,6 +29,7 @@ fn who_waits_can_be_cancelled_and_leaves_no_trace() {
         never_started(&call, FailureReason::Cancelled);
         let session = EndSessionRequest {
             session_id: "of-a-session".to_owned(),
+            ..Default::default()
         };
         server.sessions().end_session(session).await.unwrap();
         never_started(&server.get("of-a-session").await, FailureReason::Cancelled);
