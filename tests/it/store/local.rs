@@ -292,6 +292,7 @@ async fn sweeping_touches_outputs_only() {
 async fn a_name_that_is_taken_is_not_written_through() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
+    store.prepare_outputs(["main"]).unwrap();
     let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
     let target = folder.path().join("target");
     symlink(&target, writer.path()).unwrap();
