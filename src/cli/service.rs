@@ -309,7 +309,7 @@ fn explain_workspace(
         "name": workspace.name(),
         "directory": workspace.directory(),
         "worktree": workspace.worktree(),
-        "opencode": tools.merged,
+        "opencode": tools.shown(),
         "sources": sources,
         "warnings": tools.warnings,
         "agents": agents,

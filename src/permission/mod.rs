@@ -8,6 +8,7 @@ pub mod broker;
 mod cascade;
 pub mod exchange;
 mod grants;
+pub mod hints;
 pub mod judgement;
 mod presence;
 pub mod rules;
