@@ -53,6 +53,27 @@ fn who_waits_can_be_cancelled_and_leaves_no_trace() {
     });
 }
 
+#[test]
+fn inputs_with_many_keys_hold_up_nobody() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut large = Vec::new();
+        for index in 0..8 {
+            let fields = (0..60_000).map(|key| (format!("key{key}"), json!(key)));
+            let request = kept(&format!("large-{index}"), request("todoread", fields.collect()));
+            let mut tools = server.tools();
+            large.push(tokio::spawn(async move { run(&mut tools, run_request(request)).await }));
+        }
+        // Answered while they are looked at, and so is the signal.
+        completed(&server.run("todoread", json!({})).await);
+        server.stop().await;
+        for call in large {
+            // Those that came before the end ran or were refused; none was left hanging.
+            let _ = call.await.unwrap();
+        }
+    });
+}
+
 async fn fill(server: &Server) -> (Busy, Vec<String>) {
     let busy = Busy::start(server, "busy").await;
     let ids: Vec<String> = (0..50).map(|index| format!("waits-{index}")).collect();
