@@ -110,7 +110,7 @@ mod tests {
         check(
             r#"{"model": "{file:{env:FOLDER}/model}", "permission": "ask"}"#,
             r#"{"model": "s3cr3t", "permission": "ask"}"#,
-            r#"{"model":"{file:{env:FOLDER} (hidden)/model}","permission":"ask"}"#,
+            r#"{"model":"{file:{env:FOLDER} (hidden)/model}","permission":{"*":"ask"}}"#,
         );
     }
 

@@ -45,7 +45,8 @@ fn unclear((name, value): (&String, &String)) -> Option<AskPart> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let is_name = name.bytes().all(is_letter) && !name.starts_with(|first: char| first.is_ascii_digit());
     let reason = if is_name {
-        let line = shell::parse(&text);
+        // By itself an assignment is none for a program.
+        let line = shell::parse(&format!("{text} true"));
         line.unclear
             .or_else(|| line.commands.into_iter().find_map(|command| command.unclear))
     } else {
