@@ -51,7 +51,7 @@ use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::skills::remote::FirstFetch;
 use crate::store::Store;
-pub use crate::store::local::AuditFile;
+pub use crate::store::local::{AuditFile, output_folder, workspace_folder};
 use crate::store::local::{LocalStore, SpaceLimits};
 use crate::telemetry::{Admin, Telemetry};
 use crate::tool::Tool;

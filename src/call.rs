@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod names;
 mod principal;
 mod prompt;
 mod service_event;
@@ -17,6 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use names::SessionKey;
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
@@ -102,50 +104,6 @@ impl CallId {
     /// Makes a new id that sorts by time.
     pub fn generate() -> Self {
         Self::new(uuid::Uuid::now_v7().to_string())
-    }
-
-    /// Returns the id that a call has which clients call so, if a call of a workspace that they do not see has the name.
-    pub fn within(&self, workspace: &str) -> Self {
-        Self::new(format!("{}{WITHIN}{workspace}", self.name()))
-    }
-
-    /// Returns the workspace that is part of it, if one is.
-    pub fn workspace(&self) -> Option<&str> {
-        self.0.split_once(WITHIN).map(|(_, workspace)| workspace)
-    }
-
-    /// Returns texts between which all ids are that clients call so and that name a workspace.
-    pub fn range_within(&self) -> (String, String) {
-        let name = self.name();
-        (format!("{name}{WITHIN}"), format!("{name}{AFTER_WITHIN}"))
-    }
-
-    /// Returns what clients call it.
-    pub fn name(&self) -> &str {
-        self.0.split_once(WITHIN).map_or(&*self.0, |(name, _)| name)
-    }
-}
-
-/// Stands in no id that a client may choose.
-const WITHIN: char = '~';
-const AFTER_WITHIN: char = '\x7f';
-
-/// A session where it is: the same id in another workspace is another session.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SessionKey {
-    /// The workspace's name.
-    pub workspace: String,
-    /// The session's id.
-    pub session: SessionId,
-}
-
-impl SessionKey {
-    /// Names a session of a workspace.
-    pub fn new(workspace: &str, session: &SessionId) -> Self {
-        Self {
-            workspace: workspace.to_owned(),
-            session: session.clone(),
-        }
     }
 }
 
@@ -329,18 +287,6 @@ pub struct Origin {
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
-}
-
-impl Origin {
-    /// Returns the session where it is.
-    pub fn session_key(&self) -> SessionKey {
-        SessionKey::new(&self.workspace, &self.session)
-    }
-
-    /// Says whether this is of a session of a workspace.
-    pub fn is_of(&self, key: &SessionKey) -> bool {
-        (&self.workspace, &self.session) == (&key.workspace, &key.session)
-    }
 }
 
 /// In whose name a call runs, as far as rights are concerned.

@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::exit::Failure;
-use crate::app::{App, Emergency, Running};
+use crate::app::{App, Emergency, Running, output_folder, workspace_folder};
 use crate::audit::Key;
 use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
 use crate::permission::agents::{Agents, Folders};
 use crate::redact::Redactor;
-use crate::store::local::{output_folder, workspace_folder};
 use crate::workspace::Workspace;
 
 /// The file of the running program, even where it has been replaced meanwhile.

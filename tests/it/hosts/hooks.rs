@@ -79,7 +79,10 @@ fn a_variable_of_a_hook_that_decides_what_runs_is_asked_for() {
         output["env"]["HARMLESS"] = json!("x");
         host.leaves(&id, output).await;
         let prompt = waiting(&mut stream).await;
-        assert_eq!(permission(&prompt).patterns, [format!("BASH_ENV={}", script.display())]);
+        assert_eq!(
+            permission(&prompt).patterns,
+            [format!("BASH_ENV='{}'", script.display())]
+        );
         decide(&server, &prompt.prompt_id, PromptDecision::Reject).await;
         let call::Ending::Failed(failed) = end(&server, "c").await else {
             panic!("it has run")
