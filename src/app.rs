@@ -52,7 +52,7 @@ use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::skills::remote::FirstFetch;
 use crate::store::Store;
-pub use crate::store::local::AuditFile;
+pub use crate::store::local::{AuditFile, output_folder, workspace_folder};
 use crate::store::local::{LocalStore, SpaceLimits};
 use crate::telemetry::{Admin, Telemetry};
 use crate::tool::Tool;
@@ -143,6 +143,7 @@ impl App {
         };
         let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
         let store = tokio::task::spawn_blocking(opening).await??;
+        store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
         log_head(&store, "the audit goes on").await;
         store.measure(&telemetry.metrics);
         let store = Arc::new(store);

@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod names;
 mod principal;
 mod prompt;
 mod service_event;
@@ -17,6 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use names::SessionKey;
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
@@ -30,6 +32,9 @@ pub type JsonMap = Map<String, Value>;
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
+        text_id!($(#[$doc])* $name (|id: &$name| id.as_str()));
+    };
+    ($(#[$doc:meta])* $name:ident ($shown:expr)) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -49,7 +54,8 @@ macro_rules! text_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                let shown: fn(&Self) -> &str = $shown;
+                f.write_str(shown(self))
             }
         }
 
@@ -69,7 +75,9 @@ macro_rules! text_id {
 
 text_id! {
     /// Names one tool call: chosen by the client, or a UUIDv7 made by the service.
-    CallId
+    ///
+    /// The text is unique. Shown, an id is what its client calls it: see [`CallId::within`].
+    CallId (|id: &CallId| id.name())
 }
 text_id! {
     /// Names one conversation of an agent.

@@ -62,6 +62,8 @@ pub struct Hello {
     pub principal: String,
     /// Whether that principal may answer prompts.
     pub may_reply: bool,
+    /// Whether it may take part in calls by hooks.
+    pub may_hook: bool,
     /// Its tools.
     pub tools: Vec<LentTool>,
     /// The agents that it can run, an empty list for all; none if it runs no subagents.
@@ -288,7 +290,7 @@ impl Hosts {
     async fn lend(&self, host: Arc<Host>, hello: Hello, resumed: bool) -> Welcome {
         let could = self.is_there(&host.workspace);
         let (mut tools, mut refused) = self.usable(&host, hello.tools);
-        let hooks = hooks_of(&host, &hello.hooks, hello.may_reply, &mut refused);
+        let hooks = hooks_of(&host, &hello.hooks, (hello.may_hook, hello.may_reply), &mut refused);
         let offered = tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         let (shelf, source) = (host.shelf.clone(), host.source.clone());
         // Schemas are compiled there, and come from outside.
@@ -375,13 +377,14 @@ impl Hosts {
 fn hooks_of(
     host: &Arc<Host>,
     names: &[String],
-    may_reply: bool,
+    (may_hook, may_reply): (bool, bool),
     refused: &mut Vec<(String, String)>,
 ) -> Vec<Arc<dyn Hook>> {
     let mut points = Vec::new();
     for name in names {
         match HookPoint::from_name(name) {
             None => refused.push((name.clone(), "there is no hook of this name".to_owned())),
+            Some(_) if !may_hook => refused.push((name.clone(), "it takes the scope tools.hook".to_owned())),
             Some(HookPoint::PermissionAsk) if !may_reply => {
                 refused.push((name.clone(), "it takes the scope prompts.reply".to_owned()));
             }

@@ -1,13 +1,15 @@
 //! Secrets that the configuration names, and how they are kept out of what leaves the service: the audit, the log, the
 //! events of calls and their outputs.
 //!
-//! A secret is looked for as it is, as JSON and Rust write it in quotes, in hexadecimal, percent-encoded, and in Base64
-//! wherever in an encoded text it begins. Where occurrences overlap, all that they cover goes.
+//! A secret is looked for as it is, as JSON, Rust and shells write it in quotes, in hexadecimal, percent-encoded, and in Base64
+//! wherever in an encoded text it begins, these also where they are broken into lines. Where occurrences overlap, all that
+//! they cover goes.
 //!
 //! *Invariant:* a leaf. Nothing of what is executed or digested passes here: only what is shown or kept for showing. A
 //! [`Redactor`] without secrets borrows what it gets, and so costs nothing.
 
 mod forms;
+mod lines;
 mod shown;
 mod stream;
 
@@ -86,6 +88,8 @@ struct Rules {
     patterns: Vec<Regex>,
     /// Matches wherever a needle does: most texts pass this one search, and are not looked through for each needle.
     any: Regex,
+    /// Those of the needles that are looked for across the ends of lines.
+    wrapped: Vec<Finder<'static>>,
 }
 
 impl Redactor {
@@ -119,12 +123,16 @@ impl Redactor {
         let literals: Vec<String> = forms.iter().map(|form| regex::escape(form)).collect();
         let any = RegexBuilder::new(&literals.join("|")).size_limit(REGEX_BYTES).build();
         let any = any.map_err(RedactError::TooLarge)?;
-        let needles = forms.iter().map(|form| Finder::new(form.as_bytes()).into_owned());
+        let finder = |form: &String| Finder::new(form.as_bytes()).into_owned();
+        let needles = forms.iter().map(finder);
+        let wrapped = secrets.iter().flat_map(|secret| forms::wrapped(secret));
+        let wrapped: Vec<_> = wrapped.map(|form| finder(&form)).collect();
         Ok(Self(Some(Arc::new(Rules {
             needles: needles.collect(),
             plain,
             patterns: compiled,
             any,
+            wrapped,
         }))))
     }
 
@@ -215,6 +223,16 @@ impl Rules {
         for pattern in &self.patterns {
             found.extend(pattern.find_iter(bytes).map(|found| found.range()));
         }
+        if let Some(joined) = lines::Joined::of(bytes).filter(|joined| self.any.is_match(&joined.bytes)) {
+            for needle in &self.wrapped {
+                let length = needle.needle().len();
+                let mut from = 0;
+                while let Some(at) = joined.bytes.get(from..).and_then(|rest| needle.find(rest)) {
+                    found.push(joined.place(from + at)..joined.place(from + at + length - 1) + 1);
+                    from += at + 1;
+                }
+            }
+        }
         merged(found)
     }
 
@@ -228,7 +246,27 @@ impl Rules {
                 .find(|length| bytes.ends_with(&needle[..*length]))
                 .map(|length| bytes.len() - length)
         };
-        self.needles.iter().filter_map(begins).min().unwrap_or(bytes.len())
+        let plain = self.needles.iter().filter_map(begins).min().unwrap_or(bytes.len());
+        // Only so much of the end can belong to one that is broken into lines, however short these are.
+        let longest = self.wrapped.iter().map(|needle| needle.needle().len()).max();
+        let tail = bytes.len().saturating_sub(longest.unwrap_or(0) * 3);
+        let Some(joined) = lines::Joined::of_end(&bytes[tail..]) else {
+            return plain;
+        };
+        let begins_wrapped = |needle: &Finder<'_>| {
+            let needle = needle.needle();
+            let longest = joined.bytes.len().min(needle.len() - 1);
+            let length = (1..=longest)
+                .rev()
+                .find(|length| joined.bytes.ends_with(&needle[..*length]))?;
+            Some(tail + joined.place(joined.bytes.len() - length))
+        };
+        self.wrapped
+            .iter()
+            .filter_map(begins_wrapped)
+            .min()
+            .unwrap_or(plain)
+            .min(plain)
     }
 
     fn edges(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {

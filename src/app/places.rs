@@ -24,6 +24,7 @@ use crate::process::sandbox::Sandbox;
 use crate::skills;
 use crate::skills::remote::{Arrival, FirstFetch};
 use crate::store::Store;
+use crate::store::local::{output_folder, workspace_folder};
 use crate::tool::plan::Plans;
 use crate::tool::{Subagents, Tool};
 use crate::tools::apply_patch::ApplyPatch;
@@ -61,7 +62,6 @@ pub(super) struct Common {
     flags: Flags,
     files: Arc<Files>,
     shell: Shell,
-    plans: Arc<Plans>,
     webfetch: WebFetch,
     search: exa::Service,
     /// How long the result of an edit may wait for language servers.
@@ -77,11 +77,10 @@ impl Common {
         data_dir: &Path,
         sandbox: Option<&Arc<Sandbox>>,
     ) -> Self {
-        let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(&config.sandbox, sandbox.clone())));
+        let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
         Self {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
             shell: Shell::new(programs.clone(), confine),
-            plans: Arc::new(Plans::new(data_dir)),
             webfetch: WebFetch::new(network.clone()),
             search: exa::Service::new(
                 network.clone(),
@@ -102,12 +101,12 @@ fn builtin(
     (skills, arrival): (Arc<skills::Catalog>, Arrival),
     (servers, feedback): (LanguageServers, Feedback),
     task: Task,
+    plans: &Arc<Plans>,
 ) -> Vec<Arc<dyn Tool>> {
     let Common {
         flags,
         files,
         shell,
-        plans,
         webfetch,
         search,
         diagnostics_wait: _,
@@ -166,7 +165,6 @@ pub(super) fn places(
     common: &Common,
     sources: &Sources<'_>,
 ) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>)> {
-    let output_dir = data_dir.join("tool-output");
     let logins = LoginFile::of(environment).map(Arc::new);
     let place = |workspace: &crate::config::service::WorkspaceConfig| {
         let home = environment.home().map(Path::to_path_buf);
@@ -183,9 +181,11 @@ pub(super) fn places(
         let fetch = FirstFetch::of(tools.remote_skills(workspace.trust, environment));
         let mut readable = skills.folders_outside(opened.worktree());
         readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
+        let output_dir = output_folder(data_dir, &workspace.name);
+        let own_folder = workspace_folder(data_dir, &workspace.name);
         let folders = Folders {
             output_dir: &output_dir,
-            data_dir,
+            data_dir: &own_folder,
             skills: &readable,
         };
         let agents = Agents::new(&tools.agents, folders);
@@ -193,7 +193,15 @@ pub(super) fn places(
         let task = Task::new(subagents, sources.hosts.clone());
         let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
         let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
-        let builtin = builtin(common, &tools, (skills, fetch.arrival()), (servers, feedback), task);
+        let plans = Arc::new(Plans::new(&own_folder));
+        let builtin = builtin(
+            common,
+            &tools,
+            (skills, fetch.arrival()),
+            (servers, feedback),
+            task,
+            &plans,
+        );
         let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),

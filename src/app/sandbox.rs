@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::config::service::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
 use crate::grpc::SandboxFacts;
 use crate::process::sandbox::{Kernel, Mode, Places, Sandbox};
+use crate::store::local::output_folder;
 use crate::tools::bash::{Confine, Confining, NetworkUse};
 
 /// Prepares the sandbox if any command is to be confined.
@@ -43,22 +44,24 @@ pub(super) fn prepare(config: &Config, data_dir: &Path, kernel: Kernel) -> anyho
 }
 
 fn places(config: &Config, data_dir: &Path) -> Places {
-    let output_dir = data_dir.join("tool-output");
     Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()
             .chain(config.sandbox.hidden.iter().cloned())
             .chain(config.audit.key_file.clone())
             .collect(),
-        readable: config.sandbox.readable.iter().cloned().chain([output_dir]).collect(),
+        readable: config.sandbox.readable.clone(),
         writable: config.sandbox.writable.clone(),
     }
 }
 
 /// Makes what the shell tool confines commands with.
-pub(super) fn confine(rules: &SandboxConfig, sandbox: Arc<Sandbox>) -> Confine {
+pub(super) fn confine(config: &Config, data_dir: &Path, sandbox: Arc<Sandbox>) -> Confine {
+    let rules = &config.sandbox;
+    let names = config.workspaces.iter().map(|workspace| workspace.name.clone());
+    let outputs = names.map(|name| (name.clone(), output_folder(data_dir, &name)));
     let agents = rules.agents.iter().map(|(name, rule)| (name.clone(), confining(*rule)));
-    Confine::new(sandbox, confining(rules.general), agents.collect())
+    Confine::new(sandbox, confining(rules.general), agents.collect(), outputs.collect())
 }
 
 fn confining(rule: SandboxRule) -> Confining {

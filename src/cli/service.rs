@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::exit::Failure;
-use crate::app::{App, Emergency, Running};
+use crate::app::{App, Emergency, Running, output_folder, workspace_folder};
 use crate::audit::Key;
 use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
@@ -290,12 +290,13 @@ fn explain_workspace(
             json!({ "pointer": leaf.pointer, "source": origins.join(", ") })
         })
         .collect();
-    let output_dir = data_dir.join("tool-output");
+    let output_dir = output_folder(data_dir, name);
+    let own_folder = workspace_folder(data_dir, name);
     let agents = Agents::new(
         &tools.agents,
         Folders {
             output_dir: &output_dir,
-            data_dir,
+            data_dir: &own_folder,
             skills: &[],
         },
     );
@@ -307,7 +308,7 @@ fn explain_workspace(
         "name": workspace.name(),
         "directory": workspace.directory(),
         "worktree": workspace.worktree(),
-        "opencode": tools.merged,
+        "opencode": tools.shown(),
         "sources": sources,
         "warnings": tools.warnings,
         "agents": agents,

@@ -142,15 +142,20 @@ pub(super) struct SessionArgs {
     /// End it: cancel its calls, withdraw its prompts, forget what it has read and its todos. Records stay.
     #[arg(long)]
     end: bool,
+    /// Only in this workspace: the same id in another one is another session.
+    #[arg(long, value_name = "NAME|DIR")]
+    workspace: Option<String>,
 }
 
 impl SessionArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let client = Client::connect(globals).await?;
         let session_id = self.session;
+        let workspace = client.workspace(self.workspace.as_deref()).await?;
         if self.end {
             let request = EndSessionRequest {
                 session_id: session_id.clone(),
+                workspace,
             };
             let cancelled_calls = client
                 .sessions()
@@ -165,7 +170,8 @@ impl SessionArgs {
             }
             return Ok(Exit::Completed);
         }
-        let response = client.sessions().get_session(GetSessionRequest { session_id }).await?;
+        let request = GetSessionRequest { session_id, workspace };
+        let response = client.sessions().get_session(request).await?;
         let session = response.into_inner().session.ok_or(Failure::Protocol("session"))?;
         show(&session, terminal)?;
         Ok(Exit::Completed)

@@ -13,7 +13,7 @@ use super::environment::Environment;
 use super::error::{ConfigError, Position, Problem};
 use super::markdown::Depth;
 use super::sources::{Layer, Origin};
-use super::{checks, jsonc, markdown, read, substitute};
+use super::{checks, jsonc, markdown, masked, read, substitute};
 use crate::call::JsonMap;
 use crate::permission::rules::ConfigProblem;
 
@@ -193,7 +193,11 @@ impl Collector<'_> {
             .collect();
         self.found.warnings.extend(unknown);
         let locate = |pointer: &str| jsonc::locate(&parsed, pointer);
-        self.push(map, origin, folder, locate)
+        self.push(map, origin, folder, locate)?;
+        if let Some(layer) = self.found.layers.last_mut().filter(|_| parsed != text) {
+            layer.shown = masked::without_inserted(text, &layer.value);
+        }
+        Ok(())
     }
 
     /// Reads the agent files of a configuration folder.
@@ -247,10 +251,12 @@ impl Collector<'_> {
             plugins.iter_mut().for_each(|plugin| plugin_path(plugin, folder));
         }
         let of_project = self.of_project;
+        let shown = masked::without_secrets(value.clone());
         self.found.layers.push(Layer {
             origin,
             of_project,
             value,
+            shown,
         });
         Ok(())
     }

@@ -20,6 +20,7 @@ mod jsonc;
 mod layers;
 mod lsp;
 mod markdown;
+mod masked;
 mod merge;
 mod read;
 mod skills;

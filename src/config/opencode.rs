@@ -18,7 +18,7 @@ use super::skills;
 use super::sources::{self, Layer};
 use crate::call::{JsonMap, Rule};
 use crate::permission::agents::{AgentConfig, AgentsConfig, Mode};
-use crate::permission::rules;
+use crate::permission::{hints, rules};
 use crate::skills::Root;
 use crate::skills::remote::Remote;
 
@@ -50,6 +50,7 @@ pub struct ToolsConfig {
     /// What a person should know: keys without effect, files left out.
     pub warnings: Vec<String>,
     layers: Vec<Layer>,
+    shown: JsonMap,
 }
 
 /// The part `experimental`.
@@ -87,9 +88,10 @@ impl ToolsConfig {
             mut warnings,
         } = layers::collect(directory, worktree, env)?;
         prepend_old_tools(&mut layers);
-        let mut merged = JsonMap::new();
+        let (mut merged, mut shown) = (JsonMap::new(), JsonMap::new());
         for layer in &layers {
             merge::merge(&mut merged, layer.value.clone());
+            merge::merge(&mut shown, layer.shown.clone());
         }
         let agents = AgentsConfig {
             global: rules_of(merged.get("permission"), env, &mut warnings),
@@ -109,12 +111,19 @@ impl ToolsConfig {
             project_directories,
             warnings,
             layers,
+            shown,
         })
     }
 
-    /// Returns every value in force and where it comes from.
+    /// Returns everything, merged, as it may be shown: what a mark such as `{env:NAME}` stands for is not in it, nor what is
+    /// a secret by its place.
+    pub fn shown(&self) -> &JsonMap {
+        &self.shown
+    }
+
+    /// Returns every value in force, as it may be shown, and where it comes from.
     pub fn explain(&self) -> Vec<Leaf<'_>> {
-        sources::leaves(&self.merged, &self.layers)
+        sources::leaves(&self.shown, &self.layers)
     }
 
     /// Returns the skills that are to be fetched: those that the project names only if it is trusted.
@@ -164,12 +173,14 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
     {
         let value = crate::call::json_map([("permission", Value::Object(block))]);
         let origin = Origin::OldTools;
+        let shown = value.clone();
         layers.insert(
             0,
             Layer {
                 origin,
                 of_project: false,
                 value,
+                shown,
             },
         );
     }
@@ -179,7 +190,9 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
 /// block must not loosen anything.
 fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
     let Some(block) = block else { return Vec::new() };
-    rules::from_config(block, env.home()).unwrap_or_else(|problem| {
+    let made = rules::from_config(block, env.home());
+    warnings.extend(made.iter().flat_map(|rules| hints::of(rules)));
+    made.unwrap_or_else(|problem| {
         warnings.push(format!(
             "everything is asked for: the merged permissions are invalid at {problem}"
         ));

@@ -37,6 +37,8 @@ pub(super) struct Layer {
     /// Whether the project brought it, and not the user who runs the service.
     pub(super) of_project: bool,
     pub(super) value: JsonMap,
+    /// The value as it may be shown: without what was inserted, and without secrets.
+    pub(super) shown: JsonMap,
 }
 
 /// One value in force.
@@ -56,7 +58,7 @@ pub(super) fn leaves<'a>(merged: &'a JsonMap, layers: &'a [Layer]) -> Vec<Leaf<'
     for (key, value) in merged {
         let parts: Vec<_> = layers
             .iter()
-            .filter_map(|layer| Some((&layer.origin, layer.value.get(key)?)))
+            .filter_map(|layer| Some((&layer.origin, layer.shown.get(key)?)))
             .collect();
         let joined = merge::JOINED.contains(&key.as_str());
         walk(format!("/{}", escape(key)), value, &parts, joined, &mut found);

@@ -290,7 +290,7 @@ fn context(hosts: &Hosts, ctx: &CallContext) -> Value {
     json!({
         "sessionID": ctx.session(),
         "messageID": message,
-        "callID": ctx.call,
+        "callID": ctx.call.name(),
         "agent": ctx.origin.agent,
         "directory": workspace.directory().to_string_lossy(),
         "worktree": workspace.worktree().to_string_lossy(),

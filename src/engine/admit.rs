@@ -28,6 +28,9 @@ use crate::store::{Created, PromptFilter, StoreError};
 use crate::telemetry;
 use crate::tool::{HookPoint, InputProblem, Offer};
 
+/// What is looked at of a larger input is done where it holds up nobody else.
+const LARGE_INPUT: usize = 64 * 1024;
+
 /// How long the client of a call that was taken up after a restart has to come back.
 const CLIENT_GRACE: Duration = Duration::from_secs(60);
 
@@ -137,7 +140,7 @@ impl Engine {
         started
     }
 
-    async fn admit_checked(self: &Arc<Self>, mut call: ToolCall, maker: Maker) -> Result<Admitted, AdmitError> {
+    async fn admit_checked(self: &Arc<Self>, call: ToolCall, maker: Maker) -> Result<Admitted, AdmitError> {
         let size = match &call.input {
             RawInput::Json(text) => text.len(),
             RawInput::Value(value) => value.to_string().len(),
@@ -148,7 +151,11 @@ impl Engine {
                 limit: self.limits.max_input_bytes,
             });
         }
-        let digest = request_digest(&call);
+        let (mut call, digest) = off_runtime(size, move || {
+            let digest = request_digest(&call);
+            (call, digest)
+        })
+        .await?;
         if let Some(started) = self.attach_live(&call.id, &digest).await? {
             return Ok(started.into());
         }
@@ -182,14 +189,16 @@ impl Engine {
             Claim::Reserved(reserved) => reserved,
             Claim::Attached(started) => return Ok(started.into()),
         };
-        let understood = understand(place, &call, &rights, reserved.live()).await;
+        let (input, name) = (call.input.clone(), call.tool.clone());
+        let parsed = off_runtime(size, move || parsed(&input, &name)).await?;
+        let understood = understand(place, &call, parsed, &rights, reserved.live()).await;
         if understood.registry.hooks().handle(HookPoint::ExecuteBefore)
             && let Some(stored) = self.store.get(&call.id).await?
         {
             // Hooks are not asked about a call that was made before.
             return taken(&stored, &reserved.live().request_digest);
         }
-        let checked = self.prepare(&call, &understood, reserved.live()).await;
+        let checked = self.prepare(&call, &understood, size, reserved.live()).await?;
         self.record_and_run(place, reserved, understood, checked, rights).await
     }
 
@@ -261,7 +270,13 @@ impl Engine {
 
     /// Lets hooks see and change the arguments, checks them against the schema, and freezes them. A stop ends the waiting for
     /// hooks, not the call: it gets its record and its end.
-    async fn prepare(&self, call: &ToolCall, understood: &Understood, live: &LiveCall) -> Checked {
+    async fn prepare(
+        &self,
+        call: &ToolCall,
+        understood: &Understood,
+        size: usize,
+        live: &LiveCall,
+    ) -> Result<Checked, AdmitError> {
         let Understood { registry, entry, args } = understood;
         let about = About {
             tool: entry.tool.name(),
@@ -279,9 +294,10 @@ impl Engine {
                 None => (Some(changed), None),
             },
         };
-        let mut checked = checked(entry, args.unwrap_or_else(|| understood.args.clone()));
+        let (entry, args) = (entry.clone(), args.unwrap_or_else(|| understood.args.clone()));
+        let mut checked = off_runtime(size, move || checked(&entry, args)).await?;
         checked.problem = problem.or(checked.problem);
-        checked
+        Ok(checked)
     }
 
     async fn record_and_run(
@@ -493,8 +509,38 @@ fn taken(stored: &CallRecord, request_digest: &str) -> Result<Admitted, AdmitErr
     Ok(started.into())
 }
 
-/// Waits for tools that are about to come, finds the one of the call and parses the arguments.
-async fn understand(place: &Place, call: &ToolCall, rights: &Rights, live: &LiveCall) -> Understood {
+/// Does work that takes as long as an input is large, on a thread for such work if it is.
+async fn off_runtime<T: Send + 'static>(
+    size: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, AdmitError> {
+    if size < LARGE_INPUT {
+        return Ok(work());
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|panicked| {
+        AdmitError::Store(StoreError::Failed {
+            context: "the input of a call could not be looked at".to_owned(),
+            source: Box::new(panicked),
+        })
+    })
+}
+
+/// Parses the arguments of a call; the error tells the model why they cannot be.
+fn parsed(input: &RawInput, tool: &str) -> Result<Value, String> {
+    input::parse(input).map_err(|(text, parser)| {
+        format!("Invalid input for tool {tool}: JSON parsing failed: Text: {text}.\nError message: {parser}")
+    })
+}
+
+/// Waits for tools that are about to come, and finds the one of the call.
+async fn understand(
+    place: &Place,
+    call: &ToolCall,
+    parsed: Result<Value, String>,
+    rights: &Rights,
+    live: &LiveCall,
+) -> Understood {
     let offer = offer(place, &call.origin);
     let wait = async {
         place.tools.loaded().await;
@@ -506,7 +552,7 @@ async fn understand(place: &Place, call: &ToolCall, rights: &Rights, live: &Live
     // Whoever stops the call need not wait for them.
     live.stopping().run_until_cancelled(wait).await;
     let registry = place.tools.current();
-    let (entry, args) = understood(&registry, call, &offer, rights);
+    let (entry, args) = understood(&registry, call, parsed, &offer, rights);
     if entry.tool.takes_input() {
         live.take_input();
     }
@@ -514,7 +560,13 @@ async fn understand(place: &Place, call: &ToolCall, rights: &Rights, live: &Live
 }
 
 /// Returns the tool of a call and its arguments, or the tool that tells the model what it did wrong, and that.
-fn understood(registry: &Registry, call: &ToolCall, offer: &Offer<'_>, rights: &Rights) -> (Entry, Value) {
+fn understood(
+    registry: &Registry,
+    call: &ToolCall,
+    parsed: Result<Value, String>,
+    offer: &Offer<'_>,
+    rights: &Rights,
+) -> (Entry, Value) {
     let repaired = |error: String| {
         let args = json!({ "tool": call.tool, "error": error });
         (registry.invalid().clone(), args)
@@ -526,12 +578,9 @@ fn understood(registry: &Registry, call: &ToolCall, offer: &Offer<'_>, rights: &
             call.tool
         ));
     };
-    match input::parse(&call.input) {
+    match parsed {
         Ok(value) => (entry.clone(), value),
-        Err((text, parser)) => repaired(format!(
-            "Invalid input for tool {}: JSON parsing failed: Text: {text}.\nError message: {parser}",
-            call.tool
-        )),
+        Err(problem) => repaired(problem),
     }
 }
 

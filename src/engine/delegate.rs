@@ -10,7 +10,7 @@ use super::admit::offer;
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::{Engine, Place, lineage};
-use crate::call::{CallId, CallRecord, EndReason, Grant, GrantReach, Model, Origin, SessionId};
+use crate::call::{CallId, CallRecord, EndReason, Grant, GrantReach, Model, Origin, SessionId, SessionKey};
 use crate::permission::agents::Agent;
 use crate::permission::broker::Rights;
 use crate::store::{CallFilter, PageRequest, StoreError};
@@ -74,7 +74,8 @@ impl Engine {
         let resumed = known.is_some();
         let session = known.unwrap_or_else(SessionId::generate);
         if !resumed {
-            self.store.remember(&session, SUBAGENT, json!(workspace));
+            let key = SessionKey::new(workspace, &session);
+            self.store.remember(&key, SUBAGENT, json!(workspace));
         }
         let (mut allowed, mut denied) = (Vec::new(), Vec::new());
         if let Some(place) = self.place(workspace) {
@@ -106,7 +107,8 @@ impl Engine {
 
     /// Returns a session if a task may go on in it: a subagent's of the workspace, or another one that is open to it.
     async fn session_for(&self, task: &Origin, session: SessionId) -> Result<Option<SessionId>, StoreError> {
-        let fact = self.store.fact(&session, SUBAGENT).await?;
+        let key = SessionKey::new(&task.workspace, &session);
+        let fact = self.store.fact(&key, SUBAGENT).await?;
         if fact.as_ref().and_then(Value::as_str) == Some(&task.workspace) {
             return Ok(Some(session));
         }

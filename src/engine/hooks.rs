@@ -53,7 +53,7 @@ pub(super) struct About<'a> {
 
 impl About<'_> {
     fn to_json(self) -> Value {
-        json!({ "tool": self.tool, "sessionID": self.session, "callID": self.call })
+        json!({ "tool": self.tool, "sessionID": self.session, "callID": self.call.name() })
     }
 }
 
@@ -177,7 +177,7 @@ impl Hooks {
         let input = json!({
             "cwd": directory.to_string_lossy(),
             "sessionID": about.session,
-            "callID": about.call,
+            "callID": about.call.name(),
         });
         let output = self
             .run(HookPoint::ShellEnvironment, input, json!({ "env": {} }))
@@ -221,12 +221,12 @@ impl Hooks {
                 "patterns": ask.patterns,
                 "always": ask.always,
                 "metadata": ask.metadata,
-                "tool": { "messageID": message, "callID": about.call, "name": about.tool },
+                "tool": { "messageID": message, "callID": about.call.name(), "name": about.tool },
                 "type": ask.permission,
                 "pattern": ask.patterns,
                 "title": ask.title,
                 "messageID": message,
-                "callID": about.call,
+                "callID": about.call.name(),
                 "time": { "created": Timestamp::now().millis() },
             });
             match run(hook, HookPoint::PermissionAsk, input, json!({ "status": "ask" })).await {

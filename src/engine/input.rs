@@ -33,35 +33,26 @@ impl Frozen {
     /// precision of a double is all there is.
     pub(crate) fn new(value: &Value) -> Self {
         let json = canonical(value);
-        let mut canonical = serde_json::from_str(&json).unwrap_or(Value::Null);
-        arrange(&mut canonical, value);
+        let mut value = value.clone();
+        read_back(&mut value);
         let digest = sha256_hex(json.as_bytes());
-        Self {
-            value: canonical,
-            json,
-            digest,
-        }
+        Self { value, json, digest }
     }
 }
 
-/// Puts the keys of a value into the order in which they stand in another one of the same shape.
-fn arrange(value: &mut Value, like: &Value) {
-    match (value, like) {
-        (Value::Object(fields), Value::Object(like)) => {
-            for (name, like) in like {
-                if let Some(mut field) = fields.shift_remove(name) {
-                    arrange(&mut field, like);
-                    fields.insert(name.clone(), field);
-                }
+/// Makes of each number what is read from its canonical text; nothing else changes there but the order of keys. Returns how
+/// many values it has looked at: each once, because an input may have as many as a message has room for.
+fn read_back(value: &mut Value) -> usize {
+    match value {
+        Value::Object(fields) => 1 + fields.values_mut().map(read_back).sum::<usize>(),
+        Value::Array(items) => 1 + items.iter_mut().map(read_back).sum::<usize>(),
+        Value::Number(_) => {
+            if let Ok(read) = serde_json::from_str(&canonical(value)) {
+                *value = read;
             }
+            1
         }
-        (Value::Array(items), Value::Array(like)) => {
-            items.iter_mut().zip(like).for_each(|(item, like)| arrange(item, like));
-        }
-        (
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_),
-            _,
-        ) => {}
+        Value::Null | Value::Bool(_) | Value::String(_) => 1,
     }
 }
 
@@ -276,6 +267,20 @@ mod tests {
     }
 
     #[test]
+    fn each_value_is_looked_at_once() {
+        for keys in [10, 20_000, 80_000] {
+            let fields = (0..keys).map(|key| (key.to_string(), json!([key])));
+            let mut value = Value::Object(fields.collect());
+            assert_eq!(read_back(&mut value), 1 + 2 * keys);
+            let names = value.as_object().unwrap().keys();
+            assert!(
+                names.enumerate().all(|(index, name)| *name == index.to_string()),
+                "their order stays"
+            );
+        }
+    }
+
+    #[test]
     fn freezes_canonically() {
         let check = |input: Value, expected: &str| assert_eq!(Frozen::new(&input).json, expected);
         check(json!({"b": 1.0, "a": [true, null]}), r#"{"a":[true,null],"b":1}"#);
@@ -285,6 +290,11 @@ mod tests {
         let frozen = Frozen::new(&json!({"b": [{"z": 1, "a": 2}], "a": 1}));
         assert_eq!(frozen.value.to_string(), r#"{"b":[{"z":1,"a":2}],"a":1}"#);
         assert_eq!(frozen.json, r#"{"a":1,"b":[{"a":2,"z":1}]}"#);
+        let frozen = Frozen::new(&json!({"z": [1e3, -0.0, 0.5, 1e300, 9_007_199_254_740_993_u64, 7], "a": "1.0"}));
+        assert_eq!(
+            frozen.value.to_string(),
+            r#"{"z":[1000,0,0.5,1e+300,9007199254740992,7],"a":"1.0"}"#
+        );
         let frozen = Frozen::new(&json!({"n": 5}));
         assert_eq!(frozen.digest, sha256_hex(br#"{"n":5}"#));
     }

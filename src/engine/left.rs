@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 
 use super::Engine;
-use crate::call::{BackgroundProcess, CallId, SessionId};
+use crate::call::{BackgroundProcess, CallId, SessionKey};
 use crate::store::StoreError;
 
 /// Who knows what ended calls left running, and can end it.
@@ -39,11 +39,11 @@ impl Engine {
     }
 
     /// Ends what the ended calls of a session left running.
-    pub(super) async fn end_left_in(&self, session: &SessionId) -> Result<(), StoreError> {
+    pub(super) async fn end_left_in(&self, session: &SessionKey) -> Result<(), StoreError> {
         let calls = self.background.as_ref().map(|background| background.calls());
         for call in calls.unwrap_or_default() {
             let record = self.get(&call).await?;
-            if record.is_some_and(|record| record.origin.session == *session) {
+            if record.is_some_and(|record| record.origin.is_of(session)) {
                 self.end_left_by(&call).await;
             }
         }

@@ -66,7 +66,7 @@ use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
     CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind,
-    SessionId, Timestamp, Todo,
+    SessionKey, Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -181,7 +181,7 @@ pub struct Engine {
     /// Which of them may run.
     turns: Arc<Turns>,
     /// The last calls of each session; the loop question reads it.
-    recent_calls: Mutex<HashMap<SessionId, row::Row>>,
+    recent_calls: Mutex<HashMap<SessionKey, row::Row>>,
     tasks: TaskTracker,
     /// Parent of every call's stop token.
     stop_all: CancellationToken,
@@ -328,6 +328,34 @@ impl Engine {
         Ok(self.origin_of(id).await?.map(|origin| origin.workspace))
     }
 
+    /// Returns the calls of a name in the workspaces that somebody sees. It is more than one only where clients that do not
+    /// see each other's workspaces chose the same.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn named(&self, id: &CallId, sees: impl Fn(&str) -> bool) -> Result<Vec<CallId>, StoreError> {
+        let name = CallId::from(id.name());
+        let mut found = self.store.namesakes(&name).await?;
+        let places = self.places.iter().map(|place| name.within(place.workspace.name()));
+        let live: Vec<CallId> = {
+            let live = lock(&self.live);
+            places.filter(|id| live.contains_key(id)).collect()
+        };
+        found.extend(live);
+        found.push(name);
+        found.sort();
+        found.dedup();
+        let mut seen = Vec::new();
+        for one in found {
+            let workspace = self.workspace_of(&one).await?;
+            let is_meant = |workspace: &String| id.workspace().is_none_or(|meant| meant == workspace);
+            if workspace.is_some_and(|workspace| sees(&workspace) && is_meant(&workspace)) {
+                seen.push(one);
+            }
+        }
+        Ok(seen)
+    }
+
     /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.
     fn shown(&self, mut record: CallRecord) -> CallRecord {
         self.redactor.string(&mut record.input_json);
@@ -401,58 +429,52 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn todos(&self, session: &SessionId) -> Result<Vec<Todo>, StoreError> {
+    pub async fn todos(&self, session: &SessionKey) -> Result<Vec<Todo>, StoreError> {
         let list = self.store.fact(session, Todo::FACT).await?;
         Ok(list
             .and_then(|list| serde_json::from_value(list).ok())
             .unwrap_or_default())
     }
 
-    /// Ends a session: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.
+    /// Ends a session of a workspace: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn end_session(&self, session: &SessionId) -> Result<usize, StoreError> {
+    pub async fn end_session(&self, session: &SessionKey) -> Result<usize, StoreError> {
         let calls: Vec<Arc<LiveCall>> = lock(&self.live)
             .values()
-            .filter(|call| call.record().origin.session == *session)
+            .filter(|call| call.record().origin.is_of(session))
             .cloned()
             .collect();
         for call in &calls {
             call.stop(EndReason::Cancelled);
         }
-        let mut workspaces: Vec<String> = Vec::new();
         for call in &calls {
             let _ = call.watch().wait_for(|progress| progress.ended).await;
-            let workspace = call.record().origin.workspace.clone();
-            if !workspaces.contains(&workspace) {
-                workspaces.push(workspace);
-            }
         }
         self.end_left_in(session).await?;
-        self.store.forget(session).await?;
+        let forgotten = self.store.forget(session).await?;
         self.broker.end_session(session).await?;
         lock(&self.recent_calls).remove(session);
-        if workspaces.is_empty() {
-            let filter = CallFilter {
-                session: Some(session.clone()),
-                ..CallFilter::default()
-            };
-            let latest = self
-                .store
-                .list_calls(&filter, &PageRequest { size: 1, after: None })
-                .await?;
-            workspaces.extend(latest.items.into_iter().map(|call| call.origin.workspace));
-        }
-        for workspace in workspaces {
+        if forgotten > 0 || !calls.is_empty() || self.newest_call(session).await?.is_some() {
             self.store.record(ServiceEvent {
-                workspace,
-                session: Some(session.clone()),
+                workspace: session.workspace.clone(),
+                session: Some(session.session.clone()),
                 time: Timestamp::now(),
                 kind: ServiceEventKind::SessionEnded,
             });
         }
         Ok(calls.len())
+    }
+
+    async fn newest_call(&self, session: &SessionKey) -> Result<Option<CallRecord>, StoreError> {
+        let filter = CallFilter {
+            workspace: Some(session.workspace.clone()),
+            session: Some(session.session.clone()),
+            ..CallFilter::default()
+        };
+        let page = PageRequest { size: 1, after: None };
+        Ok(self.store.list_calls(&filter, &page).await?.items.into_iter().next())
     }
 
     /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until

@@ -458,7 +458,7 @@ impl CallPort for Port {
     }
 
     async fn fact(&self, key: &str) -> Option<Value> {
-        match self.store.fact(&self.record.origin.session, key).await {
+        match self.store.fact(&self.record.origin.session_key(), key).await {
             Ok(fact) => fact,
             Err(error) => {
                 tracing::error!(call = %self.record.id, error = &error as &dyn std::error::Error, "a fact could not be read");
@@ -468,7 +468,7 @@ impl CallPort for Port {
     }
 
     fn remember(&self, key: &str, value: Value) {
-        self.store.remember(&self.record.origin.session, key, value);
+        self.store.remember(&self.record.origin.session_key(), key, value);
     }
 
     fn file_edited(&self, path: &Path) {
@@ -484,11 +484,11 @@ impl CallPort for Port {
     }
 
     fn replace_todos(&self, todos: Vec<Todo>) {
-        let session = &self.record.origin.session;
-        self.store.remember(session, Todo::FACT, json!(todos));
+        let session = self.record.origin.session_key();
+        self.store.remember(&session, Todo::FACT, json!(todos));
         self.store.record(ServiceEvent {
-            workspace: self.record.origin.workspace.clone(),
-            session: Some(session.clone()),
+            workspace: session.workspace,
+            session: Some(session.session),
             time: Timestamp::now(),
             kind: ServiceEventKind::TodosUpdated {
                 todos,
@@ -511,8 +511,12 @@ impl CallPort for Port {
     async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
         let internal = |error: StoreError| ToolError::Internal(Box::new(error));
         let workspace = &self.record.origin.workspace;
-        let record = self.store.get(call).await.map_err(internal)?;
-        let Some(record) = record.filter(|record| record.origin.workspace == *workspace) else {
+        let named = self.engine.named(call, |one| one == workspace).await;
+        let record = match named.map_err(internal)?.first() {
+            Some(id) => self.store.get(id).await.map_err(internal)?,
+            None => None,
+        };
+        let Some(record) = record else {
             return Err(ToolError::failed(format!(
                 "There is no call {call} in the workspace {workspace}, or it is too long ago to be reverted."
             )));
@@ -522,7 +526,7 @@ impl CallPort for Port {
                 "The call {call} has not ended. Wait for its end, or cancel it first."
             )));
         }
-        let changes = self.store.changes(call).await.map_err(internal)?;
+        let changes = self.store.changes(&record.id).await.map_err(internal)?;
         if changes.is_empty() {
             return Err(ToolError::failed(format!(
                 "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \

@@ -55,7 +55,7 @@ impl Drop for Reservation {
         }
         self.engine.forget(&self.live.id);
         // It may have been counted as a call of its session; the store knows better.
-        lock(&self.engine.recent_calls).remove(&self.live.record().origin.session);
+        lock(&self.engine.recent_calls).remove(&self.live.record().origin.session_key());
         // Wakes whoever attached to it meanwhile.
         self.live.abandon();
     }

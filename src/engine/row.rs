@@ -8,7 +8,7 @@
 
 use super::live::lock;
 use super::{Engine, SESSIONS_REMEMBERED};
-use crate::call::{Ask, CallId, CallRecord, SessionId};
+use crate::call::{Ask, CallId, CallRecord, SessionKey};
 use crate::permission::broker::{DOOM_LOOP, Rights};
 use crate::store::{CallFilter, PageRequest};
 
@@ -90,11 +90,12 @@ impl Engine {
         let Some(step) = Step::of(record) else {
             return false;
         };
-        let known = lock(&self.recent_calls).contains_key(&record.origin.session);
+        let session = record.origin.session_key();
+        let known = lock(&self.recent_calls).contains_key(&session);
         let stored = if known {
             Row::default()
         } else {
-            self.last_calls(&record.origin.session).await
+            self.last_calls(&session).await
         };
         let in_a_row = {
             let mut sessions = lock(&self.recent_calls);
@@ -104,16 +105,17 @@ impl Engine {
                     sessions.remove(&any);
                 }
             }
-            let row = sessions.entry(record.origin.session.clone()).or_insert(stored);
+            let row = sessions.entry(session).or_insert(stored);
             row.push(step)
         };
         let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
         in_a_row && !self.broker.judge(&record.origin, rights, &ask).is_allowed_by_rule()
     }
 
-    async fn last_calls(&self, session: &SessionId) -> Row {
+    async fn last_calls(&self, session: &SessionKey) -> Row {
         let filter = CallFilter {
-            session: Some(session.clone()),
+            workspace: Some(session.workspace.clone()),
+            session: Some(session.session.clone()),
             ..Default::default()
         };
         let page = PageRequest {
@@ -128,7 +130,7 @@ impl Engine {
                 }
             }
             Err(error) => {
-                tracing::error!(%session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
+                tracing::error!(session = %session.session, error = &error as &dyn std::error::Error, "the last calls of a session could not be read");
             }
         }
         row

@@ -108,9 +108,11 @@ impl Turns {
 }
 
 fn who(origin: &Origin) -> Who {
+    // The same id in another workspace is another session, which takes nothing of this one's share.
+    let session = format!("{}\0{}", origin.workspace, origin.session);
     Who {
         workspace: origin.workspace.as_str().into(),
-        session: origin.session.as_str().into(),
+        session: session.into(),
         principal: origin.payer().into(),
     }
 }

@@ -6,6 +6,7 @@ use futures_util::stream;
 use tonic::{Request, Response, Status};
 
 use super::Shared;
+use super::auth::Caller;
 use super::convert::{int, unsigned};
 use super::events::ResponseStream;
 use super::proto::audit_service_server::AuditService;
@@ -63,6 +64,14 @@ impl Reader {
     }
 }
 
+/// Refuses a caller who may not see all workspaces: the audit is one chain, and a part of it cannot be verified.
+fn check_whole(caller: &Caller) -> Result<(), Status> {
+    match caller.is_limited() {
+        true => Err(status::limited("the audit is one chain over all workspaces")),
+        false => Ok(()),
+    }
+}
+
 fn removed_meanwhile() -> Status {
     Status::aborted("records were removed while they were read; try again")
 }
@@ -86,6 +95,8 @@ impl AuditService for Audits {
         &self,
         request: Request<ExportAuditRequest>,
     ) -> Result<Response<Self::ExportAuditStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        check_whole(&caller)?;
         let request = request.into_inner();
         let store = self.0.engine.store().clone();
         let end = store.audit_end().await.map_err(status::store)?;
@@ -127,8 +138,10 @@ impl AuditService for Audits {
 
     async fn get_audit_head(
         &self,
-        _request: Request<GetAuditHeadRequest>,
+        request: Request<GetAuditHeadRequest>,
     ) -> Result<Response<GetAuditHeadResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        check_whole(&caller)?;
         let end = self.0.engine.store().audit_end().await.map_err(status::store)?;
         Ok(Response::new(GetAuditHeadResponse { head: Some(head(&end)) }))
     }

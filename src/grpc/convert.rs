@@ -39,6 +39,14 @@ pub(crate) fn call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
     Ok(call::CallId::from(id))
 }
 
+/// Reads the id of a call that is there; `~` and a workspace after it tell calls of the same id apart.
+pub(crate) fn known_call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
+    match id.split_once('~') {
+        None => call_id(field, id),
+        Some((id, workspace)) => Ok(call_id(field, id)?.within(workspace)),
+    }
+}
+
 /// Reads a short text that names something.
 pub(crate) fn name(field: &str, text: String) -> Result<String, Status> {
     if text.len() > MAX_NAME {

@@ -35,13 +35,14 @@ use tonic::codegen::http::{Method, Request, Response, StatusCode};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::arrival::{Tracer, Untraced, traced};
-use self::auth::{Authenticator, GateLayer, Tls};
+use self::auth::{Authenticator, Caller, GateLayer, Tls};
 use self::burst::Bursts;
 use self::console::ConsoleLayer;
 use self::mcp::McpLayer;
@@ -54,7 +55,7 @@ use self::proto::permission_service_server::PermissionServiceServer;
 use self::proto::session_service_server::SessionServiceServer;
 use self::proto::tool_service_server::ToolServiceServer;
 use self::traffic::Traffic;
-use crate::call::Timestamp;
+use crate::call::{CallId, Timestamp};
 use crate::engine::Engine;
 use crate::hosted::Hosts;
 use crate::telemetry::Telemetry;
@@ -104,6 +105,35 @@ pub struct Shared {
     pub closing: CancellationToken,
     /// What is told of RPCs.
     pub telemetry: Telemetry,
+}
+
+impl Shared {
+    /// Finds a call that a caller names; one that it may not see is not there.
+    async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
+        let is_only_one = self.engine.places().len() == 1 && id.workspace().is_none();
+        if is_only_one && !caller.is_limited() {
+            return Ok(id.clone());
+        }
+        let named = self.engine.named(id, |workspace| caller.sees(workspace)).await;
+        let mut named = named.map_err(status::store)?.into_iter();
+        match (named.next(), named.next()) {
+            (Some(id), None) => Ok(id),
+            (None, _) => Err(status::not_found("call", id.name())),
+            (Some(_), Some(_)) => Err(status::ambiguous_call(id.name())),
+        }
+    }
+
+    /// Finds a call to filter by; one that is not there has nothing.
+    async fn filtered_call(&self, caller: &Caller, id: String) -> Result<Option<CallId>, Status> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let id = convert::known_call_id("call_id", &id)?;
+        match self.call(caller, &id).await {
+            Err(status) if status.code() == Code::NotFound => Ok(Some(id)),
+            found => found.map(Some),
+        }
+    }
 }
 
 /// What the service tells of a language server.

@@ -183,9 +183,7 @@ impl OutputService for StoredOutputs {
             workspace: non_empty(request.workspace),
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),
-            call: non_empty(request.call_id)
-                .map(|id| convert::call_id("call_id", &id))
-                .transpose()?,
+            call: self.0.filtered_call(&caller, request.call_id).await?,
         };
         let page = PageRequest {
             size: page_size(request.page_size, 50, MAX_OUTPUTS)?,

@@ -215,9 +215,7 @@ impl PermissionService for Permissions {
         if states.is_empty() {
             states.push(PromptState::Open);
         }
-        let call = non_empty(request.call_id)
-            .map(|id| convert::call_id("call_id", &id))
-            .transpose()?;
+        let call = self.0.filtered_call(&caller, request.call_id).await?;
         let filter = StoredFilter {
             owner: None,
             workspace: interest.workspace,

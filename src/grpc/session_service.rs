@@ -16,7 +16,7 @@ use super::proto::session_service_server::SessionService;
 use super::proto::*;
 use super::values::to_struct;
 use super::{Shared, status};
-use crate::call::{self, ServiceEvent, ServiceEventKind, Timestamp};
+use crate::call::{self, ServiceEvent, ServiceEventKind, SessionKey, Timestamp};
 use crate::engine::DrainNotice;
 use crate::store::{CallFilter, PageRequest, PromptFilter};
 
@@ -158,24 +158,13 @@ fn to_event(sequence: u64, event: ServiceEvent) -> Event {
 }
 
 impl Sessions {
-    /// Refuses to touch a session that works in a workspace, too, that the caller may not see.
-    async fn check_whole(&self, caller: &Caller, id: &call::SessionId) -> Result<(), Status> {
+    /// Returns the workspaces of a request: the one that it names, or all that its caller may see.
+    fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
+        if !named.is_empty() {
+            return Ok(vec![caller.place(&self.0.engine, named)?.workspace.name().to_owned()]);
+        }
         let names = self.0.engine.places().iter().map(|place| place.workspace.name());
-        let hidden: Vec<String> = names.filter(|name| !caller.sees(name)).map(str::to_owned).collect();
-        if hidden.is_empty() {
-            return Ok(());
-        }
-        let filter = CallFilter {
-            session: Some(id.clone()),
-            workspaces: hidden,
-            ..Default::default()
-        };
-        let page = PageRequest { size: 1, after: None };
-        let calls = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
-        match calls.items.is_empty() {
-            true => Ok(()),
-            false => Err(status::not_found("session", id.as_str())),
-        }
+        Ok(names.filter(|name| caller.sees(name)).map(str::to_owned).collect())
     }
 }
 
@@ -183,11 +172,13 @@ impl Sessions {
 impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
-        let id = convert::session_id("session_id", request.into_inner().session_id)?;
+        let request = request.into_inner();
+        let id = convert::session_id("session_id", request.session_id)?;
+        let workspaces = self.workspaces(&caller, &request.workspace)?;
         let engine = &self.0.engine;
         let filter = CallFilter {
             session: Some(id.clone()),
-            workspaces: caller.workspaces(),
+            workspaces: workspaces.clone(),
             ..Default::default()
         };
         let page = PageRequest {
@@ -197,7 +188,7 @@ impl SessionService for Sessions {
         let calls = engine.list(&filter, &page).await.map_err(status::store)?.items;
         let filter = PromptFilter {
             sessions: vec![id.clone()],
-            workspaces: caller.workspaces(),
+            workspaces: workspaces.clone(),
             states: vec![call::PromptState::Open],
             ..Default::default()
         };
@@ -214,7 +205,12 @@ impl SessionService for Sessions {
             .filter(in_use)
             .map(Grant::from)
             .collect();
-        let todos = engine.todos(&id).await.map_err(status::store)?;
+        let newest = calls.first().map(|call| &call.origin.workspace);
+        let todos = match newest.or(workspaces.first()) {
+            Some(workspace) => engine.todos(&SessionKey::new(workspace, &id)).await,
+            None => Ok(Vec::new()),
+        };
+        let todos = todos.map_err(status::store)?;
         let session = Session {
             session_id: id.to_string(),
             open_prompts: prompts.into_iter().map(Prompt::from).collect(),
@@ -227,9 +223,13 @@ impl SessionService for Sessions {
 
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
-        let id = convert::session_id("session_id", request.into_inner().session_id)?;
-        self.check_whole(&caller, &id).await?;
-        let cancelled = self.0.engine.end_session(&id).await.map_err(status::store)?;
+        let request = request.into_inner();
+        let id = convert::session_id("session_id", request.session_id)?;
+        let mut cancelled = 0;
+        for workspace in self.workspaces(&caller, &request.workspace)? {
+            let key = SessionKey::new(&workspace, &id);
+            cancelled += self.0.engine.end_session(&key).await.map_err(status::store)?;
+        }
         Ok(Response::new(EndSessionResponse {
             cancelled_calls: int32(cancelled),
         }))

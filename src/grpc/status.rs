@@ -154,6 +154,18 @@ pub(crate) fn of_a_call(name: &str) -> Status {
     scope_missing(name, text)
 }
 
+/// What is about all workspaces is not for a caller who may see only some.
+pub(crate) fn limited(problem: &str) -> Status {
+    let problem = format!("{problem}, and the caller is limited to some");
+    Status::with_error_details(Code::PermissionDenied, problem, details("WORKSPACES_LIMITED"))
+}
+
+/// Calls of several workspaces have the id.
+pub(crate) fn ambiguous_call(id: &str) -> Status {
+    let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
+    precondition("AMBIGUOUS_CALL_ID", id, problem)
+}
+
 /// Whoever asked does not answer.
 pub(crate) fn self_approval() -> Status {
     Status::with_error_details(Code::PermissionDenied, SELF_APPROVAL, details("SELF_APPROVAL"))

@@ -12,8 +12,8 @@ use super::proto::tool_service_server::ToolService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::call::{CallId, CallRecord, Definition};
-use crate::engine::{Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, digest_of};
+use crate::call::{CallId, CallRecord, Definition, ToolCall};
+use crate::engine::{AdmitError, Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, Started, digest_of};
 use crate::store::{CallFilter, PageRequest};
 use crate::tool::{Offer, dialect};
 
@@ -50,14 +50,42 @@ impl Tools {
             return Err(status::not_found("workspace", &call.origin.workspace));
         }
         if let Some(parent) = &call.origin.parent {
-            self.check_sight(caller, parent).await?;
+            call.origin.parent = Some(self.0.call(caller, parent).await?);
         }
-        let started = engine.start(call).await.map_err(status::admit)?;
+        let started = self.start(caller, call).await?;
         let cursor = engine
             .watch(&started.id, 0, mode, self.0.heartbeat)
             .await
             .map_err(status::watch)?;
         Ok((started.id, cursor, started.attached))
+    }
+
+    /// Starts a call. Who does not see the workspace of another call of the same id is not told of it, nor hindered.
+    async fn start(&self, caller: &Caller, mut call: ToolCall) -> Result<Started, Status> {
+        let engine = &self.0.engine;
+        if !caller.is_limited() {
+            return engine.start(call).await.map_err(status::admit);
+        }
+        if self.is_taken_out_of_sight(caller, &call.id).await? {
+            call.id = call.id.within(&call.origin.workspace);
+        }
+        let again = ToolCall {
+            id: call.id.within(&call.origin.workspace),
+            ..call.clone()
+        };
+        let id = call.id.clone();
+        match engine.start(call).await {
+            // Somebody else was quicker.
+            Err(AdmitError::IdTaken(_)) if self.is_taken_out_of_sight(caller, &id).await? => {
+                engine.start(again).await.map_err(status::admit)
+            }
+            started => started.map_err(status::admit),
+        }
+    }
+
+    async fn is_taken_out_of_sight(&self, caller: &Caller, id: &CallId) -> Result<bool, Status> {
+        let workspace = self.0.engine.workspace_of(id).await.map_err(status::store)?;
+        Ok(workspace.is_some_and(|workspace| !caller.sees(&workspace)))
     }
 
     async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
@@ -83,11 +111,11 @@ impl Tools {
         let parent = match request.parent_call_id.as_str() {
             _ if caller.within().is_some() => caller.within().cloned(),
             "" => None,
-            id => Some(convert::call_id("parent_call_id", id)?),
+            id => {
+                let id = convert::known_call_id("parent_call_id", id)?;
+                Some(self.0.call(caller, &id).await?)
+            }
         };
-        if let Some(parent) = &parent {
-            self.check_sight(caller, parent).await?;
-        }
         let engine = &self.0.engine;
         let rights = engine.rights_below(place, agent, parent.as_ref()).await;
         let rights = rights.map_err(status::store)?;
@@ -183,8 +211,8 @@ impl ToolService for Tools {
         let deadline = deadline(request.metadata());
         let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
-        let id = convert::call_id("call_id", &request.call_id)?;
-        self.check_sight(&caller, &id).await?;
+        let id = convert::known_call_id("call_id", &request.call_id)?;
+        let id = self.0.call(&caller, &id).await?;
         let mode = output_mode(request.output)?;
         let after = unsigned("after_sequence", request.after_sequence)?;
         let engine = &self.0.engine;
@@ -205,8 +233,8 @@ impl ToolService for Tools {
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
-        let id = convert::call_id("call_id", &request.get_ref().call_id)?;
-        self.check_sight(&caller, &id).await?;
+        let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
+        let id = self.0.call(&caller, &id).await?;
         let mut call = self.find(&id).await?;
         if let Some(input) = self.0.engine.input_state(&id) {
             call.accepts_input = call.ending.is_none() && !input.closed;
@@ -247,8 +275,8 @@ impl ToolService for Tools {
 
     async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
-        let id = convert::call_id("call_id", &request.get_ref().call_id)?;
-        self.check_sight(&caller, &id).await?;
+        let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
+        let id = self.0.call(&caller, &id).await?;
         let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
         let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
         if !record.state.is_terminal() && self.0.engine.is_draining() {
@@ -266,8 +294,8 @@ impl ToolService for Tools {
     async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
         let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
-        let id = convert::call_id("call_id", &request.call_id)?;
-        self.check_sight(&caller, &id).await?;
+        let id = convert::known_call_id("call_id", &request.call_id)?;
+        let id = self.0.call(&caller, &id).await?;
         let offset = unsigned("offset", request.offset)?;
         if request.data.len() > MAX_WAITING_INPUT {
             return Err(bad_field("data", format!("more than {MAX_WAITING_INPUT} bytes")));
@@ -290,8 +318,8 @@ impl ToolService for Tools {
         let deadline = deadline(request.metadata());
         let caller = Caller::of(request.extensions())?;
         let request = request.into_inner();
-        let reverted = convert::call_id("call_id", &request.call_id)?;
-        self.check_sight(&caller, &reverted).await?;
+        let reverted = convert::known_call_id("call_id", &request.call_id)?;
+        let reverted = self.0.call(&caller, &reverted).await?;
         let workspace = self.record(&reverted).await?.origin.workspace;
         let call = WireCall::from(request);
         let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
@@ -317,18 +345,6 @@ impl Tools {
     async fn left_by(&self, id: &CallId) -> Vec<BackgroundProcess> {
         let left = self.0.engine.left_by(id).await;
         left.into_iter().map(BackgroundProcess::from).collect()
-    }
-
-    /// Refuses what a caller may not see, as if it were not there.
-    async fn check_sight(&self, caller: &Caller, id: &CallId) -> Result<(), Status> {
-        if !caller.is_limited() {
-            return Ok(());
-        }
-        let workspace = self.0.engine.workspace_of(id).await.map_err(status::store)?;
-        match workspace.filter(|workspace| caller.sees(workspace)) {
-            Some(_) => Ok(()),
-            None => Err(status::not_found("call", id.as_str())),
-        }
     }
 
     async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {

@@ -60,6 +60,7 @@ fn hello(name: &str, principal: &str, tools: &[&str], token: &str) -> Hello {
         workspace: "w".to_owned(),
         principal: principal.to_owned(),
         may_reply: true,
+        may_hook: true,
         tools: tools.iter().map(lent).collect(),
         subagents: None,
         hooks: Vec::new(),

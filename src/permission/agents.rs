@@ -96,7 +96,7 @@ pub struct Agent {
 pub struct Folders<'a> {
     /// Where stored outputs are, which every agent may read.
     pub output_dir: &'a Path,
-    /// The data directory; plans outside a repository are written below it.
+    /// The workspace's folder in the data directory; plans outside a repository are written below it.
     pub data_dir: &'a Path,
     /// The folders of skills outside the workspace: what a skill speaks of may be read.
     pub skills: &'a [PathBuf],

@@ -234,7 +234,10 @@ impl Broker {
         let Some(limit) = self.policy.max_open_per_session else {
             return Ok(());
         };
-        let is_of_session = |waiting: &&Waiting| waiting.prompt.session == prompt.session;
+        let is_of_session = |waiting: &&Waiting| {
+            let other = &waiting.prompt;
+            other.session == prompt.session && other.workspace == prompt.workspace
+        };
         if state.waiting.values().filter(is_of_session).count() >= limit {
             let key = "limits.max_open_prompts_per_session";
             return Err(Refusal::TooManyPrompts { key, limit });

@@ -9,6 +9,7 @@ mod by_name;
 mod cascade;
 pub mod exchange;
 mod grants;
+pub mod hints;
 pub mod judgement;
 mod presence;
 pub mod rules;

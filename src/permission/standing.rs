@@ -9,7 +9,7 @@ use super::Refusal;
 use super::broker::{Broker, Question, Rights, Verdict};
 use super::grants::Standing;
 use super::judgement::{self, Judgement};
-use crate::call::{Ask, Grant, GrantId, GrantReach, Origin, SessionId, Timestamp};
+use crate::call::{Ask, Grant, GrantId, GrantReach, Origin, SessionKey, Timestamp};
 use crate::store::StoreError;
 
 impl Broker {
@@ -110,8 +110,12 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed; some approvals may stand.
-    pub async fn end_session(self: &Arc<Self>, session: &SessionId) -> Result<(), StoreError> {
-        let of_session = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == *session;
+    pub async fn end_session(self: &Arc<Self>, session: &SessionKey) -> Result<(), StoreError> {
+        let of_session = |grant: &Grant| {
+            grant.scope.reach == GrantReach::Session
+                && grant.session == session.session
+                && grant.workspace == session.workspace
+        };
         for grant in self.grants(None).into_iter().filter(of_session) {
             self.revoke(&grant.id, "").await?;
         }

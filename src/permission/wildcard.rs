@@ -6,8 +6,8 @@
 /// Says whether `pattern` matches the whole of `input`.
 ///
 /// `*` stands for any run of characters, `/` and newlines included; `?` for exactly one character; everything else for
-/// itself, except that `\` and `/` are the same. A pattern that ends in a space and a star also matches without
-/// that tail.
+/// itself, `\` too: it neither escapes what follows nor stands for a slash, because the shell runs `rm build\er` as
+/// `rm builder`. A pattern that ends in a space and a star also matches without that tail.
 pub fn matches(input: &str, pattern: &str) -> bool {
     glob(input.as_bytes(), pattern.as_bytes())
         || pattern
@@ -30,7 +30,7 @@ fn glob(input: &[u8], pattern: &[u8]) -> bool {
                 at += character_length(input[at]);
                 next += 1;
             }
-            Some(&literal) if slash(literal) == slash(input[at]) => {
+            Some(&literal) if literal == input[at] => {
                 at += 1;
                 next += 1;
             }
@@ -53,10 +53,6 @@ fn character_length(lead: u8) -> usize {
         0xc0.. => 2,
         _ => 1,
     }
-}
-
-fn slash(byte: u8) -> u8 {
-    if byte == b'\\' { b'/' } else { byte }
 }
 
 #[cfg(test)]
@@ -133,9 +129,13 @@ mod tests {
             ("a", "a|b", false),
             ("{a}", "{a}", true),
             ("Git x", "git *", false),
-            ("a\\b", "a/b", true),
-            ("a/b", "a\\b", true),
-            ("a/*", "a\\*", true),
+            ("a\\b", "a\\b", true),
+            ("a\\b", "a/b", false),
+            ("a/b", "a\\b", false),
+            ("a/*", "a\\*", false),
+            ("a\\x", "a\\*", true),
+            ("*", "\\*", false),
+            ("rm build\\er", "rm build/*", false),
         ]);
     }
 
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_definition(input in "[ab é/]{0,10}", pattern in "[ab é/*?]{0,7}") {
+        fn agrees_with_the_definition(input in r"[ab é/\\]{0,10}", pattern in r"[ab é/\\*?]{0,7}") {
             let (characters, definition): (Vec<char>, Vec<char>) = (input.chars().collect(), pattern.chars().collect());
             prop_assert_eq!(matches(&input, &pattern), naive(&characters, &definition));
         }

@@ -126,6 +126,8 @@ pub struct Demand {
     pub workspace: PathBuf,
     /// Folders elsewhere that were approved.
     pub approved: Vec<PathBuf>,
+    /// What it may read although it is hidden from others.
+    pub readable: Vec<PathBuf>,
 }
 
 impl Demand {

@@ -9,23 +9,109 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 pub(super) fn of(secret: &str) -> Vec<String> {
     let quoted = serde_json::to_string(secret).unwrap_or_default();
     let debug = format!("{secret:?}");
-    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut forms = vec![
         unquoted(&quoted),
         unquoted(&debug),
         // A log in JSON quotes what was quoted before.
         unquoted(&serde_json::to_string(&unquoted(&quoted)).unwrap_or_default()),
         unquoted(&serde_json::to_string(&unquoted(&debug)).unwrap_or_default()),
-        hex.to_ascii_uppercase(),
-        hex,
         percent(secret, |byte| format!("%{byte:02X}")),
         percent(secret, |byte| format!("%{byte:02x}")),
     ];
+    for json in [unquoted(&quoted), secret.to_owned()] {
+        for upper in [false, true] {
+            let ascii = utf16(&json, upper, |letter| !letter.is_ascii());
+            // Some writers of JSON escape slashes, too.
+            forms.push(ascii.replace('/', "\\/"));
+            forms.push(ascii);
+        }
+    }
+    forms.extend([false, true].map(|upper| utf16(secret, upper, |_| true)));
+    forms.extend(shell(secret));
+    forms.extend(wrapped(secret));
+    kept(forms, secret)
+}
+
+/// Returns the forms that programs write in lines of a fixed length.
+pub(super) fn wrapped(secret: &str) -> Vec<String> {
+    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut forms = vec![hex.to_ascii_uppercase(), hex];
     forms.extend((0..3).flat_map(|offset| base64(secret.as_bytes(), offset)));
+    kept(forms, secret)
+}
+
+fn kept(mut forms: Vec<String>, secret: &str) -> Vec<String> {
     forms.sort();
     forms.dedup();
     forms.retain(|form| form != secret && form.len() >= super::MIN_SECRET_BYTES);
     forms
+}
+
+/// Writes letters as `\uXXXX`, two of them where one takes two units.
+fn utf16(text: &str, upper: bool, is_escaped: impl Fn(char) -> bool) -> String {
+    let mut units = [0; 2];
+    let one = |letter: char| match is_escaped(letter) {
+        true => letter
+            .encode_utf16(&mut units)
+            .iter()
+            .map(|unit| escape_unit(*unit, upper))
+            .collect(),
+        false => letter.to_string(),
+    };
+    text.chars().map(one).collect()
+}
+
+fn escape_unit(unit: u16, upper: bool) -> String {
+    match upper {
+        true => format!("\\u{unit:04X}"),
+        false => format!("\\u{unit:04x}"),
+    }
+}
+
+/// Returns how shells and their helpers quote a word: `printf %q`, `${x@Q}`, `set -x`, Python's `shlex`.
+fn shell(secret: &str) -> Vec<String> {
+    let plain = |letter: char| letter.is_alphanumeric() || !letter.is_ascii() || "_@%+=:./-".contains(letter);
+    let backslashed = |also: &str| -> String {
+        let one = |letter: char| match plain(letter) || also.contains(letter) {
+            true => letter.to_string(),
+            false => format!("\\{letter}"),
+        };
+        secret.chars().map(one).collect()
+    };
+    let ansi = |bytes: bool| -> String {
+        let one = |letter: char| match letter {
+            '\'' | '\\' => format!("\\{letter}"),
+            '\u{7}' => "\\a".to_owned(),
+            '\u{8}' => "\\b".to_owned(),
+            '\t' => "\\t".to_owned(),
+            '\n' => "\\n".to_owned(),
+            '\u{b}' => "\\v".to_owned(),
+            '\u{c}' => "\\f".to_owned(),
+            '\r' => "\\r".to_owned(),
+            '\u{1b}' => "\\E".to_owned(),
+            letter if letter.is_ascii_control() || (bytes && !letter.is_ascii()) => {
+                let mut buffer = [0; 4];
+                letter
+                    .encode_utf8(&mut buffer)
+                    .bytes()
+                    .map(|byte| format!("\\{byte:03o}"))
+                    .collect()
+            }
+            letter => letter.to_string(),
+        };
+        secret.chars().map(one).collect()
+    };
+    vec![
+        // `~` and `#` are quoted where a word begins, `,` by some versions only.
+        backslashed(""),
+        backslashed("~#"),
+        backslashed(","),
+        backslashed("~#,"),
+        ansi(false),
+        ansi(true),
+        secret.replace('\'', "'\\''"),
+        secret.replace('\'', "'\"'\"'"),
+    ]
 }
 
 fn unquoted(text: &str) -> String {

@@ -55,6 +55,57 @@ fn base64_at_every_offset() {
 }
 
 #[test]
+fn base64_in_lines() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let secret = "a secret value of some length";
+    let redactor = redactor(&[secret], &[]);
+    for (width, end) in [(76, "\n"), (64, "\r\n"), (60, "\n"), (4, "\n")] {
+        for before in 0..100 {
+            let text = format!("{}{secret}{}", "x".repeat(before), "y".repeat(100));
+            let encoded = [
+                STANDARD.encode(&text),
+                text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+            ];
+            for encoded in encoded {
+                let lines: Vec<&str> = encoded
+                    .as_bytes()
+                    .chunks(width)
+                    .map(|line| std::str::from_utf8(line).unwrap())
+                    .collect();
+                let text = lines.join(end);
+                let shown = redactor.text(&text);
+                assert!(shown.contains(MARK), "{before} {width}: {shown}");
+                let mut stream = redactor.stream().unwrap();
+                let mut pieces: Vec<u8> = text.as_bytes().chunks(7).flat_map(|piece| stream.push(piece)).collect();
+                pieces.extend(stream.finish());
+                assert_eq!(String::from_utf8(pieces).unwrap(), shown, "{before} {width}");
+            }
+        }
+    }
+}
+
+#[test]
+fn quoted_by_shells_and_in_ascii() {
+    let secret = "a b'c$d/é\u{1f600},\n~e#";
+    let redactor = redactor(&[secret], &[]);
+    for text in [
+        r#"a b'c$d/\u00e9\ud83d\ude00,\n~e#"#,
+        r#"a b'c$d/\u00E9\uD83D\uDE00,\n~e#"#,
+        r#"a b'c$d\/\u00e9\ud83d\ude00,\n~e#"#,
+        r#"\u0061\u0020\u0062\u0027\u0063\u0024\u0064\u002f\u00e9\ud83d\ude00\u002c\u000a\u007e\u0065\u0023"#,
+        "$'a b\\'c$d/é\u{1f600},\\n~e#'",
+        "$'a b\\'c$d/\\303\\251\\360\\237\\230\\200,\\n~e#'",
+        "'a b'\\''c$d/é\u{1f600},\n~e#'",
+        "'a b'\"'\"'c$d/é\u{1f600},\n~e#'",
+    ] {
+        assert!(redactor.text(text).contains(MARK), "{text}");
+    }
+    let redactor = super::tests::redactor(&["it's $5 & (more)"], &[]);
+    assert_eq!(redactor.text(r"x=it\'s\ \$5\ \&\ \(more\)"), "x=[redacted]");
+}
+
+#[test]
 fn nothing_to_look_for_costs_nothing() {
     let redactor = Redactor::default();
     assert!(redactor.is_empty() && redactor.stream().is_none());

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::audit::{Fact, Head};
 use crate::call::{
     Approval, CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId,
-    OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, Timestamp,
+    OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp,
 };
 
 /// Why a store could not do what it was asked.
@@ -100,6 +100,10 @@ pub trait CallLog: Send + Sync + 'static {
 
     /// Returns the record of a call.
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError>;
+
+    /// Returns the calls that have a name within a workspace, because a call of another one had it first: see
+    /// [`CallId::within`].
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError>;
 
     /// Returns at most `limit` events with a number above `after`, in order.
     async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError>;
@@ -299,21 +303,21 @@ pub trait Prompts: Send + Sync + 'static {
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
 }
 
-/// Facts of sessions that outlive a call.
+/// Facts of sessions that outlive a call. A session of the same id in another workspace has its own.
 #[async_trait]
 pub trait SessionFacts: Send + Sync + 'static {
     /// Returns one fact.
-    async fn fact(&self, session: &SessionId, key: &str) -> Result<Option<Value>, StoreError>;
+    async fn fact(&self, session: &SessionKey, key: &str) -> Result<Option<Value>, StoreError>;
 
     /// Returns every fact of a session.
-    async fn facts(&self, session: &SessionId) -> Result<Facts, StoreError>;
+    async fn facts(&self, session: &SessionKey) -> Result<Facts, StoreError>;
 
     /// Queues a fact for storing: it replaces the one of the same key, is seen by every `fact` that begins after this
     /// returns, and is durable before any `CallLog::append` that begins after this returns.
-    fn remember(&self, session: &SessionId, key: &str, value: Value);
+    fn remember(&self, session: &SessionKey, key: &str, value: Value);
 
     /// Deletes the facts of a session. Returns how many.
-    async fn forget(&self, session: &SessionId) -> Result<usize, StoreError>;
+    async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError>;
 }
 
 /// The journal of what happened in all workspaces, numbered from 1 without gaps within the store.

@@ -34,7 +34,7 @@ const NOUNS: [&str; 32] = [
 /// Where plans are.
 #[derive(Debug)]
 pub struct Plans {
-    /// For workspaces that are no git checkouts.
+    /// For a workspace that is no git checkout.
     folder: PathBuf,
     /// Held while a session's plan is named, so that two calls at once agree on it.
     naming: Mutex<()>,
@@ -57,10 +57,10 @@ struct Name {
 }
 
 impl Plans {
-    /// Keeps the plans of workspaces that are no git checkouts in the service's own folder.
-    pub fn new(data_dir: &Path) -> Self {
+    /// Keeps the plans of a workspace that is no git checkout in `folder`, the workspace's in the data directory.
+    pub fn new(folder: &Path) -> Self {
         Self {
-            folder: data_dir.join("plans"),
+            folder: folder.join("plans"),
             naming: Mutex::default(),
         }
     }

@@ -6,6 +6,7 @@
 mod approval;
 pub mod background;
 mod confine;
+mod hooked;
 mod report;
 
 use std::ffi::OsString;
@@ -63,6 +64,7 @@ impl Shell {
         }
         let Approved { workdir, outside } = approved;
         let environment = ctx.shell_environment(&workdir.shown).await?;
+        hooked::approve(&environment, input, ctx).await?;
         Ok(Prepared {
             confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, ctx),
             launch: Launch {

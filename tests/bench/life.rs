@@ -212,6 +212,7 @@ pub(crate) async fn crowd(plan: Plan) -> Result<Vec<Row>> {
     let ended = sessions
         .end_session(EndSessionRequest {
             session_id: "bench".to_owned(),
+            ..Default::default()
         })
         .await?
         .into_inner();

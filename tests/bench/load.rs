@@ -265,7 +265,12 @@ async fn end(service: &Service, calls: usize) -> Result<()> {
     let mut sessions = SessionServiceClient::new(service.connect().await?);
     for first in (0..calls).step_by(GROUP) {
         let session_id = session(first);
-        sessions.end_session(EndSessionRequest { session_id }).await?;
+        sessions
+            .end_session(EndSessionRequest {
+                session_id,
+                ..Default::default()
+            })
+            .await?;
     }
     Ok(())
 }

@@ -99,7 +99,15 @@ impl Happenings {
 /// Returns the stored list of tasks of a session.
 pub(crate) async fn stored_todos(connection: &Connection, session_id: String) -> Result<Value> {
     let method = "toolgate.v1.SessionService/GetSession";
-    let response: GetSessionResponse = connection.unary(method, GetSessionRequest { session_id }).await?;
+    let response: GetSessionResponse = connection
+        .unary(
+            method,
+            GetSessionRequest {
+                session_id,
+                ..Default::default()
+            },
+        )
+        .await?;
     Ok(todos(
         &response.session.context("`GetSession` without a session")?.todos,
     ))

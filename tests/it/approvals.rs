@@ -111,6 +111,7 @@ fn a_grant_reaches_as_far_as_its_scope() {
         assert_eq!(counts, [2, 2], "uses are counted across restarts");
         let end = EndSessionRequest {
             session_id: "one".to_owned(),
+            ..Default::default()
         };
         server.sessions().end_session(end).await.unwrap();
         assert!(asked(&server, "one", "printf x").await.is_some());

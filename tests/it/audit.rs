@@ -549,7 +549,7 @@ fn secrets_are_shown_to_nobody() {
             seen[1]
         );
         let mut files = Vec::new();
-        files_with(&server.folder().join("data/tool-output"), SECRET, &mut files);
+        files_with(&server.output_folder(), SECRET, &mut files);
         assert!(files.is_empty(), "{files:?}");
     });
 }

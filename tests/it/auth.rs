@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* each service has its own folder and listens on a free port of this machine.
 
+mod apart;
 mod approvals;
 mod audit;
 mod group;

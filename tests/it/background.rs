@@ -376,6 +376,7 @@ fn it_ends_when_it_is_cancelled_and_with_its_session() {
         assert_eq!(server.get(&second).await.state(), CallState::Running);
         let request = EndSessionRequest {
             session_id: "two".to_owned(),
+            ..Default::default()
         };
         let ended = server.sessions().end_session(request).await.unwrap().into_inner();
         assert_eq!(ended.cancelled_calls, 1);

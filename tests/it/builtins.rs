@@ -113,11 +113,7 @@ fn examples_do_nothing_that_is_denied() {
         let hiding = server(json!({ "*": "deny" }), &shell).await;
         let tools = builtins().await;
         for server in [&denying, &hiding] {
-            let watched = [
-                server.work(),
-                server.folder().join("home"),
-                server.folder().join("data/tool-output"),
-            ];
+            let watched = [server.work(), server.folder().join("home"), server.output_folder()];
             let before = files(&watched);
             for (tool, definition) in &tools {
                 let name = tool.name();
@@ -140,7 +136,10 @@ fn examples_do_nothing_that_is_denied() {
                 }
                 assert_eq!(files(&watched), before, "{name} writes");
                 assert!(!started.exists(), "{name} starts something");
-                let request = GetSessionRequest { session_id: session };
+                let request = GetSessionRequest {
+                    session_id: session,
+                    ..Default::default()
+                };
                 let session = server.sessions().get_session(request).await.unwrap().into_inner();
                 assert!(session.session.unwrap().todos.is_empty(), "{name} changes the todos");
             }

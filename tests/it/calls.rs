@@ -395,8 +395,8 @@ fn unknown_names_and_bad_numbers_on_every_rpc() {
         refuses!(outputs.search_output(SearchOutputRequest { pattern: "(a{999}){999}".to_owned(), ..search.clone() }) => field);
         refuses!(outputs.search_output(SearchOutputRequest { before_context: -1, ..search.clone() }) => field);
         refuses!(outputs.search_output(SearchOutputRequest { max_matches: 1001, ..search }) => field);
-        refuses!(sessions.get_session(GetSessionRequest { session_id: String::new() }) => field);
-        refuses!(sessions.end_session(EndSessionRequest { session_id: "x".repeat(300) }) => field);
+        refuses!(sessions.get_session(GetSessionRequest { session_id: String::new(), ..Default::default() }) => field);
+        refuses!(sessions.end_session(EndSessionRequest { session_id: "x".repeat(300), ..Default::default() }) => field);
         let watch = |after| WatchEventsRequest {
             after_sequence: Some(after),
             ..Default::default()
@@ -624,6 +624,7 @@ fn the_journal_tells_what_happened_in_order() {
         server.execute(in_session("s", kept("w", write))).await.unwrap();
         let end = EndSessionRequest {
             session_id: "s".to_owned(),
+            ..Default::default()
         };
         server.sessions().end_session(end).await.unwrap();
         let mut events = Vec::new();

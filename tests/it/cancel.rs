@@ -229,6 +229,7 @@ fn the_end_of_a_session_ends_its_calls() {
         let other = started(&server, in_session("other", kept("c", bash("echo ready; sleep 86206")))).await;
         let request = EndSessionRequest {
             session_id: "mine".to_owned(),
+            ..Default::default()
         };
         let ended = server.sessions().end_session(request).await.unwrap().into_inner();
         assert_eq!(ended.cancelled_calls, 2);
@@ -238,6 +239,7 @@ fn the_end_of_a_session_ends_its_calls() {
         }
         let request = GetSessionRequest {
             session_id: "mine".to_owned(),
+            ..Default::default()
         };
         let session = server
             .sessions()

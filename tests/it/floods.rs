@@ -116,7 +116,7 @@ fn the_bound_for_everything_stops_one_call_and_not_the_next() {
         assert_eq!(output_of(&events).len(), 588_895, "{:?}", end_of(&events));
         fs::write(&held, "").unwrap();
         while first.message().await.unwrap().is_some() {}
-        let path = fs::read_dir(server.folder().join("data/tool-output")).unwrap();
+        let path = fs::read_dir(server.output_folder()).unwrap();
         let total: u64 = path.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
         assert!(total <= bound as u64);
         assert_eq!(output_of(&server.watch("holder", 0).await.unwrap()).len(), holds);

@@ -52,6 +52,7 @@ async fn start(server: &Server, request: ExecuteToolRequest) -> (Streaming<Execu
 async fn session(server: &Server, id: &str) -> Session {
     let request = GetSessionRequest {
         session_id: id.to_owned(),
+        ..Default::default()
     };
     let response = server.sessions().get_session(request).await.unwrap();
     response.into_inner().session.unwrap()
@@ -65,6 +66,7 @@ async fn todos(server: &Server, id: &str) -> Vec<String> {
 async fn end_session(server: &Server, id: &str) {
     let request = EndSessionRequest {
         session_id: id.to_owned(),
+        ..Default::default()
     };
     server.sessions().end_session(request).await.unwrap();
 }

@@ -7,7 +7,7 @@ mod traffic;
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tonic::Code;
 use tonic_types::ErrorDetails;
 

@@ -353,7 +353,10 @@ fn nothing_outlives_its_call_by_changing_its_limits() {
                         server.cancel(&id).await;
                     }
                     "session" => {
-                        let request = EndSessionRequest { session_id: id };
+                        let request = EndSessionRequest {
+                            session_id: id,
+                            ..EndSessionRequest::default()
+                        };
                         server.sessions().end_session(request).await.unwrap();
                     }
                     "stop" => {

@@ -329,6 +329,7 @@ fn jobs_left_behind_are_shown_and_end_with_their_call_or_session() {
         assert_eq!(alive("8670002").len(), 3, "another call's jobs go on");
         let end = |session: &str| EndSessionRequest {
             session_id: session.to_owned(),
+            ..Default::default()
         };
         server.sessions().end_session(end("other")).await.unwrap();
         assert_eq!(alive("8670002").len(), 3, "another session's jobs go on");

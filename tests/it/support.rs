@@ -241,6 +241,11 @@ impl Server {
         self.folder.path().join("work")
     }
 
+    /// Where the outputs of the workspace are.
+    pub(crate) fn output_folder(&self) -> PathBuf {
+        self.folder.path().join("data/workspaces/default/tool-output")
+    }
+
     /// Everything that the server logged, over all its runs.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()

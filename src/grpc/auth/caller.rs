@@ -15,11 +15,12 @@ use crate::grpc::proto::Scope;
 use crate::grpc::status;
 
 /// The scopes that exist, as they are written.
-const NAMES: [(&str, Scope); 6] = [
+const NAMES: [(&str, Scope); 7] = [
     ("calls.execute", Scope::CallsExecute),
     ("calls.read", Scope::CallsRead),
     ("prompts.reply", Scope::PromptsReply),
     ("tools.host", Scope::ToolsHost),
+    ("tools.hook", Scope::ToolsHook),
     ("outputs.read", Scope::OutputsRead),
     ("admin", Scope::Admin),
 ];

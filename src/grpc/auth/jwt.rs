@@ -176,6 +176,10 @@ pub(super) fn check(
     let claims = decode::<Map<String, Value>>(token, &key.key, &validation)
         .map_err(|error| rejected(error.kind()))?
         .claims;
+    // The library takes a list in which the issuer is one of several; a token has one (RFC 7519, 4.1.1).
+    if claims.get("iss").and_then(Value::as_str) != Some(settings.issuer.as_str()) {
+        return Err(Rejected::Bad("its issuer is not accepted"));
+    }
     caller(&claims, settings)
 }
 

@@ -57,6 +57,7 @@ pub(super) fn hello(caller: &Caller, workspace: &str, hello: HostHello) -> Resul
         workspace: workspace.to_owned(),
         principal: caller.principal().id(),
         may_reply: caller.may(Scope::PromptsReply),
+        may_hook: caller.may(Scope::ToolsHook),
         tools: hello.tools.into_iter().map(lent_tool).collect::<Result<_, _>>()?,
         subagents: hello.runs_subagents.then_some(subagents),
         hooks: names("hello.hooks", hello.hooks)?,

@@ -24,7 +24,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 
-use crate::call::SessionId;
+use crate::call::{SessionId, SessionKey};
 use crate::engine::Engine;
 
 /// Sessions at once; beyond that the one that has been left alone for longest makes room.
@@ -185,8 +185,11 @@ impl Sessions {
         session.gone.cancel();
         let (engine, name) = (self.engine.clone(), engine_session(id));
         self.tasks.spawn(async move {
-            if let Err(error) = engine.end_session(&name).await {
-                tracing::error!(session = %name, error = &error as &dyn std::error::Error, "a session could not be ended");
+            for place in engine.places() {
+                let key = SessionKey::new(place.workspace.name(), &name);
+                if let Err(error) = engine.end_session(&key).await {
+                    tracing::error!(session = %name, error = &error as &dyn std::error::Error, "a session could not be ended");
+                }
             }
         });
     }

@@ -86,7 +86,7 @@ pub(super) fn build(demand: &Demand, places: &Places, temporary: &Path) -> Resul
         stamps: Stamps::default(),
         listed: 0,
     };
-    builder.add_readable(places)?;
+    builder.add_readable(demand, places)?;
     builder.add_writable(demand, places, temporary)?;
     let Builder { ruleset, stamps, .. } = builder;
     let descriptor: Option<OwnedFd> = ruleset.into();
@@ -105,7 +105,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn add_readable(&mut self, places: &Places) -> Result<(), SandboxError> {
+    fn add_readable(&mut self, demand: &Demand, places: &Places) -> Result<(), SandboxError> {
         let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
         // Names are no secret, and a root folder that cannot be listed breaks more than it protects.
         self.allow(Path::new("/"), AccessFs::ReadDir.into())?;
@@ -114,7 +114,7 @@ impl Builder<'_> {
                 self.spread(&entry, read)?;
             }
         }
-        for readable in &places.readable {
+        for readable in places.readable.iter().chain(&demand.readable) {
             self.allow_if_there(readable, read)?;
         }
         Ok(())

@@ -62,6 +62,7 @@ impl Fixture {
             network: false,
             workspace: self.folder.path().join("work"),
             approved: Vec::new(),
+            readable: Vec::new(),
         }
     }
 

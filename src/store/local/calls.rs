@@ -229,6 +229,16 @@ fn get(db: &Connection, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
     json.map(|json| decode("a call", &json)).transpose()
 }
 
+fn namesakes(db: &Connection, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+    db.prepare_cached("SELECT id FROM calls WHERE id > ? AND id < ?")
+        .and_then(|mut statement| {
+            let (from, to) = id.range_within();
+            let id = |row: &rusqlite::Row<'_>| row.get::<_, String>(0).map(CallId::new);
+            statement.query_map([from, to], id)?.collect()
+        })
+        .doing(db, "look for calls of a name")
+}
+
 fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
     let rows: Vec<(i64, String)> = db
         .prepare_cached(
@@ -338,6 +348,11 @@ impl CallLog for LocalStore {
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
         let id = id.clone();
         self.readers.read(move |db| get(db, &id)).await
+    }
+
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| namesakes(db, &id)).await
     }
 
     async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::LocalStore;
 use super::error::{Doing, decode};
 use super::writer::Operation;
-use crate::call::{Facts, SessionId};
+use crate::call::{Facts, SessionKey};
 use crate::store::{SessionFacts, StoreError};
 
 /// Facts that are not committed yet.
@@ -25,7 +25,7 @@ pub(super) struct Overlay {
 
 #[derive(Default)]
 struct Queued {
-    sessions: HashMap<SessionId, HashMap<String, (u64, Value)>>,
+    sessions: HashMap<SessionKey, HashMap<String, (u64, Value)>>,
     count: u64,
 }
 
@@ -34,7 +34,7 @@ impl Overlay {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get(&self, session: &SessionId, key: &str) -> Option<Value> {
+    fn get(&self, session: &SessionKey, key: &str) -> Option<Value> {
         self.queued()
             .sessions
             .get(session)?
@@ -42,13 +42,13 @@ impl Overlay {
             .map(|(_, value)| value.clone())
     }
 
-    fn session(&self, session: &SessionId) -> Facts {
+    fn session(&self, session: &SessionKey) -> Facts {
         let queued = self.queued();
         let facts = queued.sessions.get(session).into_iter().flatten();
         facts.map(|(key, (_, value))| (key.clone(), value.clone())).collect()
     }
 
-    fn remove(&self, session: &SessionId, key: &str, number: u64) {
+    fn remove(&self, session: &SessionKey, key: &str, number: u64) {
         let mut queued = self.queued();
         let Some(facts) = queued.sessions.get_mut(session) else {
             return;
@@ -65,7 +65,7 @@ impl Overlay {
 /// One fact on its way.
 struct Remembered {
     overlay: Arc<Overlay>,
-    session: SessionId,
+    session: SessionKey,
     key: String,
     json: String,
     number: u64,
@@ -74,17 +74,24 @@ struct Remembered {
 impl Operation for Remembered {
     fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
         db.prepare_cached(
-            "INSERT INTO facts (session, key, value) VALUES (?, ?, ?)
-             ON CONFLICT (session, key) DO UPDATE SET value = excluded.value",
+            "INSERT INTO facts (workspace, session, key, value) VALUES (?, ?, ?, ?)
+             ON CONFLICT (workspace, session, key) DO UPDATE SET value = excluded.value",
         )
-        .and_then(|mut statement| statement.execute(params![self.session.as_str(), self.key, self.json]))
+        .and_then(|mut statement| {
+            statement.execute(params![
+                self.session.workspace,
+                self.session.session.as_str(),
+                self.key,
+                self.json
+            ])
+        })
         .map(drop)
         .doing(db, "store a session's fact")
     }
 
     fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
         if let Err(error) = outcome {
-            tracing::error!(%error, session = %self.session, key = self.key, "a session's fact is lost");
+            tracing::error!(%error, workspace = self.session.workspace, session = %self.session.session, key = self.key, "a session's fact is lost");
         }
         self.overlay.remove(&self.session, &self.key, self.number);
     }
@@ -94,24 +101,26 @@ impl Operation for Remembered {
     }
 }
 
-fn fact(db: &Connection, session: &SessionId, key: &str) -> Result<Option<Value>, StoreError> {
+fn fact(db: &Connection, session: &SessionKey, key: &str) -> Result<Option<Value>, StoreError> {
     let json: Option<String> = db
-        .prepare_cached("SELECT value FROM facts WHERE session = ? AND key = ?")
+        .prepare_cached("SELECT value FROM facts WHERE workspace = ? AND session = ? AND key = ?")
         .and_then(|mut statement| {
             statement
-                .query_row([session.as_str(), key], |row| row.get(0))
+                .query_row([&session.workspace, session.session.as_str(), key], |row| row.get(0))
                 .optional()
         })
         .doing(db, "read a session's fact")?;
     json.map(|json| decode("a fact", &json)).transpose()
 }
 
-fn facts(db: &Connection, session: &SessionId) -> Result<Facts, StoreError> {
+fn facts(db: &Connection, session: &SessionKey) -> Result<Facts, StoreError> {
     let rows: Vec<(String, String)> = db
-        .prepare_cached("SELECT key, value FROM facts WHERE session = ?")
+        .prepare_cached("SELECT key, value FROM facts WHERE workspace = ? AND session = ?")
         .and_then(|mut statement| {
             statement
-                .query_map([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .query_map([&session.workspace, session.session.as_str()], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
                 .collect()
         })
         .doing(db, "read a session's facts")?;
@@ -122,7 +131,7 @@ fn facts(db: &Connection, session: &SessionId) -> Result<Facts, StoreError> {
 
 #[async_trait]
 impl SessionFacts for LocalStore {
-    async fn fact(&self, session: &SessionId, key: &str) -> Result<Option<Value>, StoreError> {
+    async fn fact(&self, session: &SessionKey, key: &str) -> Result<Option<Value>, StoreError> {
         if let Some(value) = self.overlay.get(session, key) {
             return Ok(Some(value));
         }
@@ -130,7 +139,7 @@ impl SessionFacts for LocalStore {
         self.readers.read(move |db| fact(db, &session, &key)).await
     }
 
-    async fn facts(&self, session: &SessionId) -> Result<Facts, StoreError> {
+    async fn facts(&self, session: &SessionKey) -> Result<Facts, StoreError> {
         let queued = self.overlay.session(session);
         let session = session.clone();
         let mut all = self.readers.read(move |db| facts(db, &session)).await?;
@@ -138,7 +147,7 @@ impl SessionFacts for LocalStore {
         Ok(all)
     }
 
-    fn remember(&self, session: &SessionId, key: &str, value: Value) {
+    fn remember(&self, session: &SessionKey, key: &str, value: Value) {
         let json = value.to_string();
         // Held while the fact is queued, so that the overlay and the queue agree on the order of two of the same key.
         let mut queued = self.overlay.queued();
@@ -164,11 +173,11 @@ impl SessionFacts for LocalStore {
         }
     }
 
-    async fn forget(&self, session: &SessionId) -> Result<usize, StoreError> {
+    async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError> {
         let session = session.clone();
         let delete = move |db: &Connection| {
-            db.prepare_cached("DELETE FROM facts WHERE session = ?")
-                .and_then(|mut statement| statement.execute([session.as_str()]))
+            db.prepare_cached("DELETE FROM facts WHERE workspace = ? AND session = ?")
+                .and_then(|mut statement| statement.execute([&session.workspace, session.session.as_str()]))
                 .doing(db, "forget a session's facts")
         };
         self.writer.ask(delete).await

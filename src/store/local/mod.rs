@@ -3,7 +3,7 @@
 //! ```text
 //! toolgate.db           calls, events, prompts, grants, facts, journal, rows of outputs, changes, the audit
 //! blobs/<aa>/<sha256>   contents of files before and after a change, named by their digest
-//! tool-output/          one file for each output, readable by the owner only
+//! workspaces/<workspace>/tool-output/    one file for each output, readable by the owner only
 //! instances/<id>.lock   locked while that run of the service lives
 //! ```
 //!
@@ -21,6 +21,7 @@ mod calls;
 mod changes;
 mod error;
 mod facts;
+mod folders;
 mod instances;
 mod journal;
 mod outputs;
@@ -47,6 +48,8 @@ pub use self::audit::AuditFile;
 use self::blobs::Blobs;
 use self::error::{Doing as _, io};
 use self::facts::Overlay;
+use self::folders::Folders;
+pub use self::folders::{output_folder, workspace_folder};
 use self::instances::Instances;
 use self::outputs::Spool;
 use self::readers::{Readers, blocking};
@@ -95,9 +98,10 @@ impl LocalStore {
         let data_dir = folder(data_dir.to_owned())?;
         let data_dir = fs::canonicalize(&data_dir).map_err(|error| io("find", &data_dir, error))?;
         let instances = Arc::new(Instances::new(folder(data_dir.join("instances"))?));
-        let outputs = folder(data_dir.join("tool-output"))?;
+        let outputs = folder(data_dir.join(folders::WORKSPACES))?;
         fs::set_permissions(&outputs, Permissions::from_mode(0o700))
             .map_err(|error| io("set the permissions of", &outputs, error))?;
+        let folders = Folders::new(data_dir.clone());
         let contents = folder(data_dir.join("blobs"))?;
         let space = Arc::new(Space::new(limits, outputs.clone(), contents.clone()));
         let blobs = Arc::new(Blobs::new(contents, Arc::clone(&space)));
@@ -108,7 +112,8 @@ impl LocalStore {
         let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
         audit::begin(&db, &recorder, &instance)?;
-        let spool = Arc::new(Spool::new(outputs, instance, Arc::clone(&instances), space.clone()));
+        let spool = Arc::new(Spool::new(folders, instance, Arc::clone(&instances), space.clone()));
+        outputs::move_apart(&db, &spool, &data_dir)?;
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
         let writer = Arc::new(Writer::start(db, held)?);
@@ -126,6 +131,16 @@ impl LocalStore {
             space,
             last,
         })
+    }
+
+    /// Makes the folders of these workspaces' outputs, so that they are there before anything is stored.
+    ///
+    /// # Errors
+    /// A folder cannot be made.
+    pub fn prepare_outputs<'n>(&self, workspaces: impl IntoIterator<Item = &'n str>) -> Result<(), StoreError> {
+        workspaces
+            .into_iter()
+            .try_for_each(|workspace| self.spool.make_folder(workspace).map(drop))
     }
 
     /// Counts and times from now on what is written and what is refused.

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::LocalStore;
 use super::error::{Doing, failed, signed, unsigned};
+use super::folders::{Folders, workspace_folder};
 use super::instances::Instances;
 use super::query::Query;
 use super::readers::{Readers, blocking};
@@ -26,12 +27,14 @@ use crate::store::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, Page, PageRequest, StoreError,
 };
 
+const PLANS: &str = "plans";
+
 /// One read brings no more into memory, whatever is asked for.
 const MAX_READ: usize = 16 * 1024 * 1024;
 
-/// The spool folder of one run of the service.
+/// The spool folders of one run of the service.
 pub(super) struct Spool {
-    pub(super) folder: PathBuf,
+    folders: Folders,
     pub(super) instance: InstanceId,
     pub(super) instances: Arc<Instances>,
     pub(super) space: Arc<Space>,
@@ -41,9 +44,9 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    pub(super) fn new(folder: PathBuf, instance: InstanceId, instances: Arc<Instances>, space: Arc<Space>) -> Self {
+    pub(super) fn new(folders: Folders, instance: InstanceId, instances: Arc<Instances>, space: Arc<Space>) -> Self {
         Self {
-            folder,
+            folders,
             instance,
             instances,
             space,
@@ -65,8 +68,18 @@ impl Spool {
         self.space.output_ended();
     }
 
-    pub(super) fn path(&self, id: &str) -> PathBuf {
-        self.folder.join(id)
+    pub(super) fn path(&self, owner: &OutputOwner, id: &OutputId) -> PathBuf {
+        self.folders.of(&owner.workspace).join(id.as_str())
+    }
+
+    /// Makes the folder of a workspace's outputs, unless it is there.
+    pub(super) fn make_folder(&self, workspace: &str) -> Result<PathBuf, StoreError> {
+        self.folders.make(workspace)
+    }
+
+    /// Returns the folders that there are.
+    pub(super) fn folders(&self) -> Result<Vec<PathBuf>, StoreError> {
+        self.folders.all()
     }
 
     /// Says whether a run that lives is still writing this output.
@@ -74,9 +87,14 @@ impl Spool {
         !stored.complete && (stored.instance == self.instance.as_str() || self.instances.is_alive(&stored.instance))
     }
 
+    /// Says whether another run that lives is writing this output.
+    fn is_written_elsewhere(&self, stored: &Stored) -> bool {
+        !stored.complete && stored.instance != self.instance.as_str() && self.instances.is_alive(&stored.instance)
+    }
+
     /// Completes a stored row by what its file says; nothing if the file is gone. Blocks.
     fn info(&self, stored: Stored) -> Result<Option<OutputInfo>, StoreError> {
-        let path = self.path(stored.id.as_str());
+        let path = self.path(&stored.owner, &stored.id);
         let length = spool::file_length(&path)?;
         Ok(length.map(|length| OutputInfo {
             id: stored.id,
@@ -95,7 +113,7 @@ impl Spool {
 pub(super) struct Stored {
     pub(super) id: OutputId,
     pub(super) instance: String,
-    owner: OutputOwner,
+    pub(super) owner: OutputOwner,
     created: Timestamp,
     pub(super) complete: bool,
     bytes: Option<u64>,
@@ -179,14 +197,46 @@ fn complete(db: &Connection, info: &OutputInfo) -> Result<(), StoreError> {
 pub(super) fn recover(db: &Connection, spool: &Spool) -> Result<(), StoreError> {
     let open = Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE complete = 0"));
     for stored in open.rows(db, "", usize::MAX, Stored::read)? {
-        if stored.instance != spool.instance.as_str() && spool.instances.is_alive(&stored.instance) {
+        if spool.is_written_elsewhere(&stored) {
             continue;
         }
-        let length = spool::file_length(&spool.path(stored.id.as_str()))?.unwrap_or(0);
+        let length = spool::file_length(&spool.path(&stored.owner, &stored.id))?.unwrap_or(0);
         db.prepare_cached("UPDATE outputs SET complete = 1, bytes = ? WHERE id = ?")
             .and_then(|mut statement| statement.execute(params![signed(length), stored.id.as_str()]))
             .doing(db, "complete an output's row")?;
     }
+    Ok(())
+}
+
+/// Returns the files that sessions outside git checkouts keep their plans in, with their workspaces.
+fn plans(db: &Connection) -> Result<Vec<(String, String)>, StoreError> {
+    db.prepare_cached(
+        "SELECT workspace, json_extract(value, '$.created') || '-' || json_extract(value, '$.slug') || '.md'
+         FROM facts WHERE key = 'plan'",
+    )
+    .and_then(|mut statement| statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
+    .doing(db, "list the plans of sessions")
+}
+
+/// Moves outputs and plans that an earlier version kept all in one folder to those of their workspaces. What a run of that version
+/// still writes stays until a later start; what belongs to nobody stays for good.
+pub(super) fn move_apart(db: &Connection, spool: &Spool, data_dir: &Path) -> Result<(), StoreError> {
+    let Some(old) = Folders::shared(data_dir) else {
+        return Ok(());
+    };
+    for (workspace, plan) in plans(db)? {
+        let (from, to) = (data_dir.join(PLANS), workspace_folder(data_dir, &workspace).join(PLANS));
+        super::folder(to.clone())?;
+        spool::move_file(&from.join(&plan), &to.join(&plan))?;
+    }
+    for stored in Stored::all(db)? {
+        if spool.is_written_elsewhere(&stored) {
+            continue;
+        }
+        spool.make_folder(&stored.owner.workspace)?;
+        spool::move_file(&old.join(stored.id.as_str()), &spool.path(&stored.owner, &stored.id))?;
+    }
+    Folders::drop_shared(&old);
     Ok(())
 }
 
@@ -327,7 +377,7 @@ impl Outputs for LocalStore {
     async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError> {
         let created = Timestamp::now();
         let id = self.spool.names.next(created);
-        let path = self.spool.path(id.as_str());
+        let path = self.spool.path(&owner, &id);
         let shown = path.display().to_string();
         let space = Arc::clone(&self.spool.space);
         let live = Arc::new(Live::new(id.clone(), owner, path, created, space));
@@ -370,7 +420,7 @@ impl Outputs for LocalStore {
             None => {
                 let (id, spool) = (id.clone(), Arc::clone(&self.spool));
                 let read = move |db: &Connection| match Stored::get(db, &id)? {
-                    Some(stored) => read_stored(&spool.path(id.as_str()), &stored, offset, max),
+                    Some(stored) => read_stored(&spool.path(&stored.owner, &stored.id), &stored, offset, max),
                     None => Ok(None),
                 };
                 self.readers.read(read).await
@@ -410,7 +460,7 @@ impl Outputs for LocalStore {
         }
         let id = id.clone();
         let deleted = self.writer.ask(move |db| delete_row(db, &id)).await?;
-        let path = spool.path(stored.id.as_str());
+        let path = spool.path(&stored.owner, &stored.id);
         let remove = move || {
             let length = spool::file_length(&path)?;
             spool::remove_file(&path)?;

@@ -13,10 +13,11 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::error::{Doing, failed, io, limit};
 use crate::store::StoreError;
 
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("schema.sql"),
     include_str!("changes.sql"),
     include_str!("audit.sql"),
+    include_str!("apart.sql"),
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
@@ -101,4 +102,93 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
         .pragma_update(None, "user_version", limit(MIGRATIONS.len()))
         .map_err(sql)?;
     transaction.commit().map_err(sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::call::{InstanceId, OutputId, SessionId, SessionKey};
+    use crate::store::local::{LocalStore, output_folder, workspace_folder};
+    use crate::store::{Outputs as _, SessionFacts as _};
+
+    /// The version that told sessions apart by their ids only, and kept all outputs in one folder.
+    const SHARED: usize = 3;
+
+    #[tokio::test]
+    async fn what_was_shared_goes_to_its_workspace() {
+        let folder = TempDir::new().expect("a folder");
+        let data = folder.path().canonicalize().expect("a path");
+        let db = Connection::open(data.join("toolgate.db")).expect("a database");
+        for migration in &MIGRATIONS[..SHARED] {
+            db.execute_batch(migration).expect("its tables");
+        }
+        db.pragma_update(None, "user_version", limit(SHARED))
+            .expect("a version");
+        let call =
+            "INSERT INTO calls (id, owner, workspace, session, tool, state, created, last_sequence, record, ended)
+                    VALUES (?, 'i', ?, ?, 't', 'completed', 0, 1, '{}', 0)";
+        for (id, workspace, session) in [("1", "a", "s"), ("2", "b", "s"), ("3", "b", "t")] {
+            db.execute(call, [id, workspace, session]).expect("a call");
+        }
+        let plan = r#"{"created": 7, "slug": "calm-sea"}"#;
+        let fact = "INSERT INTO facts (session, key, value) VALUES (?, ?, ?)";
+        for (session, key, value) in [
+            ("s", "todos", "[1]"),
+            ("t", "todos", "[2]"),
+            ("t", "plan", plan),
+            ("sub", "subagent", r#""b""#),
+            ("sub", "todos", "[3]"),
+            ("nobody's", "todos", "[4]"),
+        ] {
+            db.execute(fact, [session, key, value]).expect("a fact");
+        }
+        let ids = ["tool_000000000001aaaaaaaaaaaaaa", "tool_000000000002bbbbbbbbbbbbbb"];
+        fs::create_dir_all(data.join("tool-output")).expect("the folder of all");
+        fs::create_dir_all(data.join("plans")).expect("the plans of all");
+        fs::write(data.join("plans/7-calm-sea.md"), "plan").expect("a plan");
+        for (id, workspace) in ids.into_iter().zip(["a", "b"]) {
+            let output = "INSERT INTO outputs (id, instance, call, session, workspace, created, complete, bytes)
+                          VALUES (?, 'i', '1', 's', ?, 0, 1, 1)";
+            db.execute(output, [id, workspace]).expect("an output");
+            fs::write(data.join("tool-output").join(id), workspace).expect("its file");
+        }
+        drop(db);
+
+        let store = LocalStore::open(&data, InstanceId::generate()).expect("it opens");
+        let fact = async |workspace: &str, session: &str| {
+            let key = SessionKey::new(workspace, &SessionId::from(session));
+            store.fact(&key, "todos").await.expect("it is read")
+        };
+        let check: [(&str, &str, Option<Value>); 8] = [
+            ("a", "s", Some(json!([1]))),
+            ("b", "s", None),
+            ("b", "t", Some(json!([2]))),
+            ("a", "t", None),
+            ("b", "sub", Some(json!([3]))),
+            ("a", "sub", None),
+            ("a", "nobody's", None),
+            ("b", "nobody's", None),
+        ];
+        for (workspace, session, expected) in check {
+            assert_eq!(fact(workspace, session).await, expected, "{session} in {workspace}");
+        }
+        assert!(!data.join("tool-output").exists());
+        for (id, workspace) in ids.into_iter().zip(["a", "b"]) {
+            let info = store
+                .look(&OutputId::from(id))
+                .await
+                .expect("it is read")
+                .expect("it is there");
+            assert_eq!(info.path, output_folder(&data, workspace).join(id).to_string_lossy());
+            assert_eq!(fs::read_to_string(&info.path).expect("its file"), workspace);
+        }
+        let plan = workspace_folder(&data, "b").join("plans/7-calm-sea.md");
+        assert_eq!(fs::read_to_string(plan).expect("the plan"), "plan");
+        store.close().await.expect("it closes");
+    }
 }

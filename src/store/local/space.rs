@@ -92,7 +92,7 @@ impl Space {
 
     fn used(&self) -> &Used {
         self.used.get_or_init(|| Used {
-            outputs: AtomicU64::new(bytes_in(&self.outputs, 0)),
+            outputs: AtomicU64::new(bytes_in(&self.outputs, 2)),
             blobs: AtomicU64::new(bytes_in(&self.blobs, 1)),
         })
     }
@@ -176,7 +176,7 @@ impl Space {
     /// Counts anew. Blocks.
     pub(super) fn recount(&self) {
         let used = self.used();
-        used.outputs.store(bytes_in(&self.outputs, 0), Ordering::Release);
+        used.outputs.store(bytes_in(&self.outputs, 2), Ordering::Release);
         used.blobs.store(bytes_in(&self.blobs, 1), Ordering::Release);
     }
 

@@ -75,6 +75,14 @@ pub(super) fn is_name(text: &str) -> bool {
         && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// Moves a file to another folder of the same disk; nothing if it is not there. Blocks.
+pub(super) fn move_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("move the output", from, error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// An output that this process writes.
 pub(super) struct Live {
     pub(super) id: OutputId,
@@ -169,12 +177,17 @@ impl Live {
         }
         let file = match content.file.take() {
             Some(file) => file,
-            None => OpenOptions::new()
-                .append(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&self.path)
-                .map_err(|error| io("create the output", &self.path, error))?,
+            None => {
+                if let Some(folder) = self.path.parent() {
+                    super::folder(folder.to_path_buf())?;
+                }
+                let made = OpenOptions::new()
+                    .append(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&self.path);
+                made.map_err(|error| io("create the output", &self.path, error))?
+            }
         };
         Ok(content.file.insert(file))
     }

@@ -1,10 +1,11 @@
-//! Cleaning of the spool folder: by the time of the last write, then by the total size.
+//! Cleaning of the spool folders: by the time of the last write, then by the total size.
 //!
 //! *Invariant:* only regular files whose name is an output's are touched, and none that a living run writes. One file
 //! that cannot be deleted does not keep the others.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::io;
@@ -26,6 +27,7 @@ pub(super) struct Swept {
 
 struct Found {
     id: OutputId,
+    path: PathBuf,
     written: Timestamp,
     bytes: u64,
 }
@@ -36,7 +38,10 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
     let busy = |id: &OutputId| spool.live(id).is_some() || rows.get(id).is_some_and(|row| spool.is_being_written(row));
     let now = Timestamp::now();
     let awaits_row = |found: &Found| !rows.contains_key(&found.id) && found.written.after(ROW_MAY_FOLLOW) > now;
-    let mut found = list(spool)?;
+    let mut found = Vec::new();
+    for folder in spool.folders()? {
+        list(&folder, &mut found)?;
+    }
     found.sort_by(|a, b| (a.written, a.id.as_str()).cmp(&(b.written, b.id.as_str())));
 
     let mut present: HashSet<OutputId> = found.iter().map(|found| found.id.clone()).collect();
@@ -49,8 +54,8 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
         if !goes || busy(&found.id) || awaits_row(&found) {
             continue;
         }
-        let Found { id, bytes, .. } = found;
-        match spool::remove_file(&spool.path(id.as_str())) {
+        let Found { id, path, bytes, .. } = found;
+        match spool::remove_file(&path) {
             Ok(()) => {
                 total -= bytes;
                 files += 1;
@@ -64,11 +69,10 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
     Ok(Swept { files, rows })
 }
 
-fn list(spool: &Spool) -> Result<Vec<Found>, StoreError> {
+fn list(folder: &Path, found: &mut Vec<Found>) -> Result<(), StoreError> {
     let what = "list the outputs in";
-    let mut found = Vec::new();
-    for entry in fs::read_dir(&spool.folder).map_err(|error| io(what, &spool.folder, error))? {
-        let entry = entry.map_err(|error| io(what, &spool.folder, error))?;
+    for entry in fs::read_dir(folder).map_err(|error| io(what, folder, error))? {
+        let entry = entry.map_err(|error| io(what, folder, error))?;
         let Some(id) = entry
             .file_name()
             .to_str()
@@ -82,10 +86,11 @@ fn list(spool: &Spool) -> Result<Vec<Found>, StoreError> {
         if let (true, Ok(written)) = (metadata.is_file(), metadata.modified()) {
             found.push(Found {
                 id,
+                path: entry.path(),
                 written: Timestamp::from(written),
                 bytes: metadata.len(),
             });
         }
     }
-    Ok(found)
+    Ok(())
 }

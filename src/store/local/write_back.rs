@@ -123,7 +123,7 @@ mod tests {
         let (_, WriteBack { db: beside, .. }) = LogLength::of(&db).expect("another connection");
         let reader = schema::open_reader(&path).expect("a reader");
         let write = |number: i64| {
-            let sql = "INSERT INTO facts (session, key, value) VALUES ('s', ?, '0')";
+            let sql = "INSERT INTO facts (workspace, session, key, value) VALUES ('w', 's', ?, '0')";
             db.execute(sql, [number.to_string()]).expect("a fact");
         };
         let read = || {
@@ -163,7 +163,7 @@ mod tests {
                 .expect("a snapshot");
             for number in 0..TRANSACTIONS {
                 // Writing what is there already would append nothing.
-                let sql = "REPLACE INTO facts (session, key, value) VALUES ('s', 'k', ?)";
+                let sql = "REPLACE INTO facts (workspace, session, key, value) VALUES ('w', 's', 'k', ?)";
                 db.execute(sql, [number.to_string()]).expect("a fact");
                 length.grow();
             }

@@ -48,15 +48,23 @@ pub struct Confine {
     sandbox: Arc<Sandbox>,
     general: Confining,
     agents: BTreeMap<String, Confining>,
+    /// Where the outputs of each workspace are; its own are all that a command may read of them.
+    outputs: BTreeMap<String, PathBuf>,
 }
 
 impl Confine {
-    /// Makes it; `general` is for agents that are not named.
-    pub fn new(sandbox: Arc<Sandbox>, general: Confining, agents: BTreeMap<String, Confining>) -> Self {
+    /// Makes it; `general` is for agents that are not named, `outputs` by the names of workspaces.
+    pub fn new(
+        sandbox: Arc<Sandbox>,
+        general: Confining,
+        agents: BTreeMap<String, Confining>,
+        outputs: BTreeMap<String, PathBuf>,
+    ) -> Self {
         Self {
             sandbox,
             general,
             agents,
+            outputs,
         }
     }
 
@@ -71,6 +79,7 @@ impl Confine {
                 // What counts as inside for the rules: the whole checkout.
                 workspace: ctx.workspace.worktree().to_path_buf(),
                 approved: approved.to_vec(),
+                readable: self.outputs.get(ctx.workspace.name()).cloned().into_iter().collect(),
             },
             network,
             directory: workdir.to_path_buf(),

@@ -107,7 +107,7 @@ fn who_may_not_answer_answers_by_no_hook() {
         let settings = with_tokens(&folder);
         folder.put(
             "tokens",
-            &format!("{TOKENS}lender lender-lender-lender-l tools.host a\n"),
+            &format!("{TOKENS}lender lender-lender-lender-l tools.host,tools.hook a\n"),
         );
         let service = folder.start(&settings).await.unwrap();
         let channel = service.connect().await;
@@ -119,6 +119,28 @@ fn who_may_not_answer_answers_by_no_hook() {
             .map(|it| (it.name.as_str(), it.reason.as_str()))
             .collect();
         assert_eq!(refused, [("permission.ask", "it takes the scope prompts.reply")]);
+        // A person is asked, and nobody else.
+        ask(&channel, ALICE, "a", "asked", "").await;
+        drop(host);
+        service.stop().await;
+    });
+}
+
+#[test]
+fn hooks_take_a_scope_of_their_own() {
+    test(async {
+        let folder = Folder::new();
+        let settings = with_tokens(&folder);
+        folder.put(
+            "tokens",
+            &format!("{TOKENS}lender lender-lender-lender-l tools.host,prompts.reply a\n"),
+        );
+        let service = folder.start(&settings).await.unwrap();
+        let channel = service.connect().await;
+        let host = Answering::open(&channel, "lender-lender-lender-l").await;
+        let refused = &host.welcome.refused;
+        assert_eq!((refused.len(), refused[0].name.as_str()), (1, "permission.ask"));
+        assert_eq!(refused[0].reason, "it takes the scope tools.hook");
         // A person is asked, and nobody else.
         ask(&channel, ALICE, "a", "asked", "").await;
         drop(host);

@@ -190,10 +190,21 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
 
         let end = EndSessionRequest {
             session_id: in_b.session_id.clone(),
+            ..Default::default()
         };
-        hidden(sessions(&channel, ANNA).end_session(end).await.map(drop));
+        // The session of that name in her own workspace, which is none of the other.
+        let ended = sessions(&channel, ANNA).end_session(end).await.unwrap().into_inner();
+        assert_eq!(ended.cancelled_calls, 0);
+        let waits = tools(&channel, BEN)
+            .get_call(GetCallRequest {
+                call_id: call_id("in-b"),
+            })
+            .await;
+        let waits = waits.unwrap().into_inner().call.unwrap();
+        assert_eq!(waits.state(), CallState::Waiting);
         let get = GetSessionRequest {
             session_id: in_b.session_id.clone(),
+            ..Default::default()
         };
         let session = sessions(&channel, ANNA)
             .get_session(get)

@@ -106,6 +106,11 @@ fn only_what_the_issuer_signed_for_us_and_now() {
         };
         no(list(stranger.sign(json!({}))).await, "signature");
         no(list(issuer.sign(json!({"iss": "https://other"}))).await, "issuer");
+        no(list(issuer.sign(json!({"iss": ["https://issuer"]}))).await, "issuer");
+        no(
+            list(issuer.sign(json!({"iss": ["https://other", "https://issuer"]}))).await,
+            "issuer",
+        );
         no(list(issuer.sign(json!({"iss": null}))).await, "exp, iss and aud");
         no(list(issuer.sign(json!({"aud": "other"}))).await, "somebody else");
         no(list(issuer.sign(json!({"aud": null}))).await, "exp, iss and aud");

@@ -96,6 +96,7 @@ impl Place {
             network: false,
             workspace: work.clone(),
             approved: Vec::new(),
+            readable: Vec::new(),
         };
         let launch = Launch {
             call: way.name.clone(),

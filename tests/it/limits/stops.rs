@@ -29,6 +29,7 @@ fn who_waits_can_be_cancelled_and_leaves_no_trace() {
         never_started(&call, FailureReason::Cancelled);
         let session = EndSessionRequest {
             session_id: "of-a-session".to_owned(),
+            ..Default::default()
         };
         server.sessions().end_session(session).await.unwrap();
         never_started(&server.get("of-a-session").await, FailureReason::Cancelled);
@@ -48,6 +49,27 @@ fn who_waits_can_be_cancelled_and_leaves_no_trace() {
         for id in ["cancelled", "of-a-session", "gone"] {
             assert!(!server.work().join(id).exists(), "{id} ran");
             check_log(0, &server.watch(id, 0).await.unwrap());
+        }
+    });
+}
+
+#[test]
+fn inputs_with_many_keys_hold_up_nobody() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut large = Vec::new();
+        for index in 0..8 {
+            let fields = (0..60_000).map(|key| (format!("key{key}"), json!(key)));
+            let request = kept(&format!("large-{index}"), request("todoread", fields.collect()));
+            let mut tools = server.tools();
+            large.push(tokio::spawn(async move { run(&mut tools, run_request(request)).await }));
+        }
+        // Answered while they are looked at, and so is the signal.
+        completed(&server.run("todoread", json!({})).await);
+        server.stop().await;
+        for call in large {
+            // Those that came before the end ran or were refused; none was left hanging.
+            let _ = call.await.unwrap();
         }
     });
 }

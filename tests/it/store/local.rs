@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
 use toolgate::audit::Recorder;
-use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, Timestamp};
-use toolgate::store::local::{LocalStore, SpaceLimits};
+use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
+use toolgate::store::local::{LocalStore, SpaceLimits, output_folder};
 use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
 use super::{Fixture, create, end, record};
@@ -94,7 +94,9 @@ async fn files_are_the_owners() {
     assert_eq!(fs::read(&output).unwrap(), b"text");
     for (path, expected) in [
         (output.clone(), 0o600),
-        (data.join("tool-output"), 0o700),
+        (data.join("workspaces/main/tool-output"), 0o700),
+        (data.join("workspaces/main"), 0o700),
+        (data.join("workspaces"), 0o700),
         (data.join("toolgate.db"), 0o600),
         (data.join("toolgate.db-wal"), 0o600),
         (data.clone(), 0o700),
@@ -114,7 +116,7 @@ async fn an_output_never_written_has_no_file() {
     writer.append(Bytes::new()).await.unwrap();
     assert!(!Path::new(writer.path()).exists());
     drop(writer);
-    assert_eq!(fs::read_dir(folder.path().join("tool-output")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path().join("workspaces")).unwrap().count(), 0);
 }
 
 #[tokio::test]
@@ -124,11 +126,12 @@ async fn a_closed_store_says_so() {
     let store = LocalStore::open(folder.path(), instance.clone()).unwrap();
     store.close().await.unwrap();
     store.close().await.unwrap();
-    store.remember(&SessionId::from("s"), "key", serde_json::json!(1));
+    let session = SessionKey::new("w", &SessionId::from("s"));
+    store.remember(&session, "key", serde_json::json!(1));
     for result in [
         store.get(&CallId::from("c")).await.map(drop),
         store.adopt_orphans(&instance).await.map(drop),
-        store.fact(&SessionId::from("s"), "key").await.map(drop),
+        store.fact(&session, "key").await.map(drop),
     ] {
         assert!(matches!(result, Err(StoreError::Failed { .. })), "{result:?}");
     }
@@ -238,7 +241,8 @@ async fn a_damaged_record_is_an_error() {
 async fn sweeping_touches_outputs_only() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
-    let outputs = folder.path().canonicalize().unwrap().join("tool-output");
+    store.prepare_outputs(["main"]).unwrap();
+    let outputs = output_folder(&folder.path().canonicalize().unwrap(), "main");
     let target = folder.path().join("target");
     fs::write(&target, "text").unwrap();
     let name = |end: &str| outputs.join(format!("tool_0123456789abABCDEFGHIJKL{end}"));
@@ -288,6 +292,7 @@ async fn sweeping_touches_outputs_only() {
 async fn a_name_that_is_taken_is_not_written_through() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();
+    store.prepare_outputs(["main"]).unwrap();
     let mut writer = Outputs::create_output(&store, owner()).await.unwrap();
     let target = folder.path().join("target");
     symlink(&target, writer.path()).unwrap();

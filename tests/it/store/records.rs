@@ -1,7 +1,7 @@
 //! Session facts and the journal.
 
 use serde_json::{Value, json};
-use toolgate::call::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, Timestamp};
+use toolgate::call::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
 use toolgate::store::Store;
 
 use super::{Fixture, create, grow, hostile, record};
@@ -24,10 +24,14 @@ async fn reached(store: &dyn Store, number: u64) {
     store.last().wait_for(|last| *last >= number).await.unwrap();
 }
 
+fn session(id: &str) -> SessionKey {
+    SessionKey::new("w", &SessionId::from(id))
+}
+
 pub(crate) async fn facts_are_seen_at_once(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    let (session, other) = (SessionId::from("a"), SessionId::from("b"));
+    let (session, other) = (session("a"), session("b"));
     assert_eq!(store.fact(&session, "key").await.unwrap(), None);
     assert_eq!(store.facts(&session).await.unwrap(), Facts::new());
     let mut expected = Facts::new();
@@ -51,7 +55,7 @@ pub(crate) async fn facts_are_seen_at_once(fixture: &dyn Fixture) {
 pub(crate) async fn the_last_fact_wins(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    let session = SessionId::from("a");
+    let session = session("a");
     for number in 0..5_000 {
         store.remember(&session, "key", json!({ "number": number }));
     }
@@ -70,7 +74,7 @@ pub(crate) async fn facts_before_appends(fixture: &dyn Fixture) {
     let (instance, second) = (InstanceId::generate(), InstanceId::generate());
     let store = fixture.open(&instance).await;
     let elsewhere = fixture.open(&second).await;
-    let session = SessionId::from("a");
+    let session = session("a");
     let mut call = create(&*store, record("c", &instance)).await;
     for number in 0..50_u64 {
         store.remember(&session, "key", json!(number));
@@ -85,7 +89,7 @@ pub(crate) async fn facts_before_appends(fixture: &dyn Fixture) {
 pub(crate) async fn forgetting(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
-    let (session, other) = (SessionId::from("a"), SessionId::from("b"));
+    let (session, other) = (session("a"), session("b"));
     store.remember(&session, "one", Value::Null);
     store.remember(&session, "two", json!("2"));
     store.remember(&other, "one", json!(1));
@@ -99,15 +103,32 @@ pub(crate) async fn forgetting(fixture: &dyn Fixture) {
     assert_eq!(store.fact(&session, "one").await.unwrap(), Some(json!(3)));
 }
 
+pub(crate) async fn facts_of_workspaces(fixture: &dyn Fixture) {
+    let instance = InstanceId::generate();
+    let store = fixture.open(&instance).await;
+    let [here, there] = ["here", "there"].map(|workspace| SessionKey::new(workspace, &SessionId::from("s")));
+    store.remember(&here, "key", json!(1));
+    assert_eq!(store.fact(&there, "key").await.unwrap(), None);
+    store.remember(&there, "key", json!(2));
+    create(&*store, record("c", &instance)).await;
+    assert_eq!(store.fact(&here, "key").await.unwrap(), Some(json!(1)));
+    assert_eq!(
+        store.facts(&there).await.unwrap(),
+        Facts::from([("key".to_owned(), json!(2))])
+    );
+    assert_eq!(store.forget(&here).await.unwrap(), 1);
+    assert_eq!(store.fact(&there, "key").await.unwrap(), Some(json!(2)));
+}
+
 pub(crate) async fn hostile_facts(fixture: &dyn Fixture) {
     let instance = InstanceId::generate();
     let store = fixture.open(&instance).await;
     for text in hostile() {
-        store.remember(&SessionId::from(text.as_str()), &text, json!({ text.clone(): text }));
+        store.remember(&session(text.as_str()), &text, json!({ text.clone(): text }));
     }
     create(&*store, record("c", &instance)).await;
     for text in hostile() {
-        let session = SessionId::from(text.as_str());
+        let session = session(text.as_str());
         let expected = json!({ text.clone(): text });
         assert_eq!(store.fact(&session, &text).await.unwrap(), Some(expected.clone()));
         assert_eq!(store.facts(&session).await.unwrap(), Facts::from([(text, expected)]));

@@ -367,7 +367,7 @@ type HostHello struct {
 	// The agents that it can run; none for all.
 	Subagents []string `protobuf:"bytes,5,rep,name=subagents,proto3" json:"subagents,omitempty"`
 	// The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-	// `permission.ask`.
+	// `permission.ask`. They take the scope `tools.hook`.
 	Hooks []string `protobuf:"bytes,6,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	// The token of an earlier Welcome, to go on; empty for a new host. An unknown one, or one whose grace is over, makes a
 	// new host.
@@ -1685,6 +1685,9 @@ func (x *HostRunSubagent) GetResent() bool {
 // - `shell.env`: the command does not run;
 // - `tool.definition`: the definition stays as it was before. All hooks together have 10 seconds for one list;
 // - `permission.ask`: the hook counts as absent, and a person is asked.
+//
+// Hooks take the scope `tools.hook`. The variables of `shell.env` are judged as assignments in the command are: one that
+// decides what runs, `BASH_ENV` for instance, is asked for, unless the rules allow every command.
 //
 // A hook for `permission.ask` takes the scope `prompts.reply` as well, and is left out where the host's principal could
 // not answer itself: for calls made in its own name, unless `permission.self_approval` lets it, and where two must agree.

@@ -33,8 +33,10 @@ const (
 //   - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
 //
 // A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
-// them out. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-// `prompts.reply`, `tools.host`, `outputs.read` and `admin`.
+// them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
+// see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
+// AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
+// `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
 type Scope int32
 
 const (
@@ -52,6 +54,8 @@ const (
 	Scope_SCOPE_OUTPUTS_READ Scope = 5
 	// Delete stored outputs, export the audit and see the service's own settings.
 	Scope_SCOPE_ADMIN Scope = 6
+	// Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused.
+	Scope_SCOPE_TOOLS_HOOK Scope = 7
 )
 
 // Enum value maps for Scope.
@@ -64,6 +68,7 @@ var (
 		4: "SCOPE_TOOLS_HOST",
 		5: "SCOPE_OUTPUTS_READ",
 		6: "SCOPE_ADMIN",
+		7: "SCOPE_TOOLS_HOOK",
 	}
 	Scope_value = map[string]int32{
 		"SCOPE_UNSPECIFIED":   0,
@@ -73,6 +78,7 @@ var (
 		"SCOPE_TOOLS_HOST":    4,
 		"SCOPE_OUTPUTS_READ":  5,
 		"SCOPE_ADMIN":         6,
+		"SCOPE_TOOLS_HOOK":    7,
 	}
 )
 
@@ -126,7 +132,7 @@ var File_toolgate_v1_options_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x19toolgate/v1/options.proto\x12\vtoolgate.v1\x1a google/protobuf/descriptor.proto*\xa5\x01\n" +
+	"\x19toolgate/v1/options.proto\x12\vtoolgate.v1\x1a google/protobuf/descriptor.proto*\xbb\x01\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SCOPE_CALLS_EXECUTE\x10\x01\x12\x14\n" +
@@ -134,7 +140,8 @@ const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\x13SCOPE_PROMPTS_REPLY\x10\x03\x12\x14\n" +
 	"\x10SCOPE_TOOLS_HOST\x10\x04\x12\x16\n" +
 	"\x12SCOPE_OUTPUTS_READ\x10\x05\x12\x0f\n" +
-	"\vSCOPE_ADMIN\x10\x06:J\n" +
+	"\vSCOPE_ADMIN\x10\x06\x12\x14\n" +
+	"\x10SCOPE_TOOLS_HOOK\x10\a:J\n" +
 	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xf7\x8a\x03 \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeB\xb0\x01\n" +
 	"\x0fcom.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
 

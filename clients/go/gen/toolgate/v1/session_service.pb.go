@@ -29,7 +29,10 @@ const (
 type GetSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
+	// todos are then those of the workspace of its latest call.
+	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -67,6 +70,13 @@ func (*GetSessionRequest) Descriptor() ([]byte, []int) {
 func (x *GetSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GetSessionRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
 	}
 	return ""
 }
@@ -276,7 +286,9 @@ func (x *Todo) GetId() string {
 type EndSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The workspace; empty for all that the caller may see.
+	Workspace     string `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +326,13 @@ func (*EndSessionRequest) Descriptor() ([]byte, []int) {
 func (x *EndSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
+	}
+	return ""
+}
+
+func (x *EndSessionRequest) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
 	}
 	return ""
 }
@@ -1235,10 +1254,11 @@ var File_toolgate_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"!toolgate/v1/session_service.proto\x12\vtoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"2\n" +
+	"!toolgate/v1/session_service.proto\x12\vtoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"P\n" +
 	"\x11GetSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"D\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\"D\n" +
 	"\x12GetSessionResponse\x12.\n" +
 	"\asession\x18\x01 \x01(\v2\x14.toolgate.v1.SessionR\asession\"\xeb\x01\n" +
 	"\aSession\x12\x1d\n" +
@@ -1253,10 +1273,11 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1a\n" +
 	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x13\n" +
 	"\x02id\x18\x04 \x01(\tH\x00R\x02id\x88\x01\x01B\x05\n" +
-	"\x03_id\"2\n" +
+	"\x03_id\"P\n" +
 	"\x11EndSessionRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\"=\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1c\n" +
+	"\tworkspace\x18\x02 \x01(\tR\tworkspace\"=\n" +
 	"\x12EndSessionResponse\x12'\n" +
 	"\x0fcancelled_calls\x18\x01 \x01(\x05R\x0ecancelledCalls\"\x90\x01\n" +
 	"\x12WatchEventsRequest\x12\x1c\n" +

@@ -32,16 +32,17 @@ const (
 //
 // Shows sessions, ends them, and streams what happens in a workspace.
 //
-// A session begins with its first call; there is nothing to create.
+// A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+// two workspaces share nothing.
 type SessionServiceClient interface {
 	// Returns what a session owns. A session without anything is not an error.
 	//
-	// INVALID_ARGUMENT: no session named. May be retried.
+	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
 	// forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 	//
-	// INVALID_ARGUMENT: no session named. May be retried.
+	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
 	// Streams what happens, from any event on.
 	//
@@ -103,16 +104,17 @@ type SessionService_WatchEventsClient = grpc.ServerStreamingClient[WatchEventsRe
 //
 // Shows sessions, ends them, and streams what happens in a workspace.
 //
-// A session begins with its first call; there is nothing to create.
+// A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+// two workspaces share nothing.
 type SessionServiceServer interface {
 	// Returns what a session owns. A session without anything is not an error.
 	//
-	// INVALID_ARGUMENT: no session named. May be retried.
+	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
 	// forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 	//
-	// INVALID_ARGUMENT: no session named. May be retried.
+	// INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
 	EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
 	// Streams what happens, from any event on.
 	//

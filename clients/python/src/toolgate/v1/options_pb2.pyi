@@ -38,6 +38,8 @@ class _ScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Scope.ValueType
     """Read and search stored outputs."""
     SCOPE_ADMIN: _Scope.ValueType  # 6
     """Delete stored outputs, export the audit and see the service's own settings."""
+    SCOPE_TOOLS_HOOK: _Scope.ValueType  # 7
+    """Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
 
 class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     """A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -49,8 +51,10 @@ class Scope(_Scope, metaclass=_ScopeEnumTypeWrapper):
     - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
 
     A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
-    them out. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
-    `prompts.reply`, `tools.host`, `outputs.read` and `admin`.
+    them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
+    see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
+    AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
+    `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
     """
 
 SCOPE_UNSPECIFIED: Scope.ValueType  # 0
@@ -67,6 +71,8 @@ SCOPE_OUTPUTS_READ: Scope.ValueType  # 5
 """Read and search stored outputs."""
 SCOPE_ADMIN: Scope.ValueType  # 6
 """Delete stored outputs, export the audit and see the service's own settings."""
+SCOPE_TOOLS_HOOK: Scope.ValueType  # 7
+"""Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused."""
 Global___Scope: _TypeAlias = Scope  # noqa: Y015
 
 SCOPE_FIELD_NUMBER: _builtins.int

@@ -29,7 +29,7 @@ from toolgate.v1 import options_pb2 as toolgate_dot_v1_dot_options__pb2
 from toolgate.v1 import prompt_pb2 as toolgate_dot_v1_dot_prompt__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"\'\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session\"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo\"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id\"\'\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"k\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"8\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\"\xd7\x04\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x42\x07\n\x05\x65vent\"X\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t\"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState\"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"\x0e\n\x0cSessionEnded\"\"\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32\x94\x02\n\x0eSessionService\x12S\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x04\xb8\xd7\x18\x02\x12S\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x04\xb8\xd7\x18\x01\x12X\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x04\xb8\xd7\x18\x02\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!toolgate/v1/session_service.proto\x12\x0btoolgate.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\":\n\x11GetSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.toolgate.v1.Session\"\xb7\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\'\n\x0crecent_calls\x18\x02 \x03(\x0b\x32\x11.toolgate.v1.Call\x12)\n\x0copen_prompts\x18\x03 \x03(\x0b\x32\x13.toolgate.v1.Prompt\x12\"\n\x06grants\x18\x04 \x03(\x0b\x32\x12.toolgate.v1.Grant\x12 \n\x05todos\x18\x05 \x03(\x0b\x32\x11.toolgate.v1.Todo\"Q\n\x04Todo\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x10\n\x08priority\x18\x03 \x01(\t\x12\x0f\n\x02id\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x05\n\x03_id\":\n\x11\x45ndSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tworkspace\x18\x02 \x01(\t\"-\n\x12\x45ndSessionResponse\x12\x17\n\x0f\x63\x61ncelled_calls\x18\x01 \x01(\x05\"k\n\x12WatchEventsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x1b\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x11\n\x0f_after_sequence\"8\n\x13WatchEventsResponse\x12!\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.toolgate.v1.Event\"\xd7\x04\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\x12\n\nsession_id\x18\x04 \x01(\t\x12;\n\x12\x63\x61ll_state_changed\x18\x05 \x01(\x0b\x32\x1d.toolgate.v1.CallStateChangedH\x00\x12.\n\x0b\x66ile_edited\x18\x06 \x01(\x0b\x32\x17.toolgate.v1.FileEditedH\x00\x12\x32\n\rprompt_opened\x18\x07 \x01(\x0b\x32\x19.toolgate.v1.PromptOpenedH\x00\x12\x30\n\x0cprompt_ended\x18\x08 \x01(\x0b\x32\x18.toolgate.v1.PromptEndedH\x00\x12\x32\n\rsession_ended\x18\t \x01(\x0b\x32\x19.toolgate.v1.SessionEndedH\x00\x12\x30\n\theartbeat\x18\n \x01(\x0b\x32\x1b.toolgate.v1.EventHeartbeatH\x00\x12\x32\n\rtodos_updated\x18\x0b \x01(\x0b\x32\x19.toolgate.v1.TodosUpdatedH\x00\x12\x32\n\rtools_changed\x18\x0c \x01(\x0b\x32\x19.toolgate.v1.ToolsChangedH\x00\x12\x41\n\x15\x63\x61ll_metadata_changed\x18\r \x01(\x0b\x32 .toolgate.v1.CallMetadataChangedH\x00\x42\x07\n\x05\x65vent\"X\n\x10\x43\x61llStateChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.toolgate.v1.CallState\"+\n\nFileEdited\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"q\n\x13\x43\x61llMetadataChanged\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04tool\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\"?\n\x0cToolsChanged\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x03(\t\x12\x0f\n\x07removed\x18\x02 \x03(\t\x12\x0f\n\x07\x63hanged\x18\x03 \x03(\t\"2\n\x0cPromptOpened\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"Z\n\x0bPromptEnded\x12\x11\n\tprompt_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.toolgate.v1.PromptState\"A\n\x0cTodosUpdated\x12 \n\x05todos\x18\x01 \x03(\x0b\x32\x11.toolgate.v1.Todo\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\"\x0e\n\x0cSessionEnded\"\"\n\x0e\x45ventHeartbeat\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32\x94\x02\n\x0eSessionService\x12S\n\nGetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x04\xb8\xd7\x18\x02\x12S\n\nEndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x04\xb8\xd7\x18\x01\x12X\n\x0bWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x04\xb8\xd7\x18\x02\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,41 +43,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['WatchEvents']._serialized_options = b'\270\327\030\002'
   _globals['_GETSESSIONREQUEST']._serialized_start=190
-  _globals['_GETSESSIONREQUEST']._serialized_end=229
-  _globals['_GETSESSIONRESPONSE']._serialized_start=231
-  _globals['_GETSESSIONRESPONSE']._serialized_end=290
-  _globals['_SESSION']._serialized_start=293
-  _globals['_SESSION']._serialized_end=476
-  _globals['_TODO']._serialized_start=478
-  _globals['_TODO']._serialized_end=559
-  _globals['_ENDSESSIONREQUEST']._serialized_start=561
-  _globals['_ENDSESSIONREQUEST']._serialized_end=600
-  _globals['_ENDSESSIONRESPONSE']._serialized_start=602
-  _globals['_ENDSESSIONRESPONSE']._serialized_end=647
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=649
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=756
-  _globals['_WATCHEVENTSRESPONSE']._serialized_start=758
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=814
-  _globals['_EVENT']._serialized_start=817
-  _globals['_EVENT']._serialized_end=1416
-  _globals['_CALLSTATECHANGED']._serialized_start=1418
-  _globals['_CALLSTATECHANGED']._serialized_end=1506
-  _globals['_FILEEDITED']._serialized_start=1508
-  _globals['_FILEEDITED']._serialized_end=1551
-  _globals['_CALLMETADATACHANGED']._serialized_start=1553
-  _globals['_CALLMETADATACHANGED']._serialized_end=1666
-  _globals['_TOOLSCHANGED']._serialized_start=1668
-  _globals['_TOOLSCHANGED']._serialized_end=1731
-  _globals['_PROMPTOPENED']._serialized_start=1733
-  _globals['_PROMPTOPENED']._serialized_end=1783
-  _globals['_PROMPTENDED']._serialized_start=1785
-  _globals['_PROMPTENDED']._serialized_end=1875
-  _globals['_TODOSUPDATED']._serialized_start=1877
-  _globals['_TODOSUPDATED']._serialized_end=1942
-  _globals['_SESSIONENDED']._serialized_start=1944
-  _globals['_SESSIONENDED']._serialized_end=1958
-  _globals['_EVENTHEARTBEAT']._serialized_start=1960
-  _globals['_EVENTHEARTBEAT']._serialized_end=1994
-  _globals['_SESSIONSERVICE']._serialized_start=1997
-  _globals['_SESSIONSERVICE']._serialized_end=2273
+  _globals['_GETSESSIONREQUEST']._serialized_end=248
+  _globals['_GETSESSIONRESPONSE']._serialized_start=250
+  _globals['_GETSESSIONRESPONSE']._serialized_end=309
+  _globals['_SESSION']._serialized_start=312
+  _globals['_SESSION']._serialized_end=495
+  _globals['_TODO']._serialized_start=497
+  _globals['_TODO']._serialized_end=578
+  _globals['_ENDSESSIONREQUEST']._serialized_start=580
+  _globals['_ENDSESSIONREQUEST']._serialized_end=638
+  _globals['_ENDSESSIONRESPONSE']._serialized_start=640
+  _globals['_ENDSESSIONRESPONSE']._serialized_end=685
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=687
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=794
+  _globals['_WATCHEVENTSRESPONSE']._serialized_start=796
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=852
+  _globals['_EVENT']._serialized_start=855
+  _globals['_EVENT']._serialized_end=1454
+  _globals['_CALLSTATECHANGED']._serialized_start=1456
+  _globals['_CALLSTATECHANGED']._serialized_end=1544
+  _globals['_FILEEDITED']._serialized_start=1546
+  _globals['_FILEEDITED']._serialized_end=1589
+  _globals['_CALLMETADATACHANGED']._serialized_start=1591
+  _globals['_CALLMETADATACHANGED']._serialized_end=1704
+  _globals['_TOOLSCHANGED']._serialized_start=1706
+  _globals['_TOOLSCHANGED']._serialized_end=1769
+  _globals['_PROMPTOPENED']._serialized_start=1771
+  _globals['_PROMPTOPENED']._serialized_end=1821
+  _globals['_PROMPTENDED']._serialized_start=1823
+  _globals['_PROMPTENDED']._serialized_end=1913
+  _globals['_TODOSUPDATED']._serialized_start=1915
+  _globals['_TODOSUPDATED']._serialized_end=1980
+  _globals['_SESSIONENDED']._serialized_start=1982
+  _globals['_SESSIONENDED']._serialized_end=1996
+  _globals['_EVENTHEARTBEAT']._serialized_start=1998
+  _globals['_EVENTHEARTBEAT']._serialized_end=2032
+  _globals['_SESSIONSERVICE']._serialized_start=2035
+  _globals['_SESSIONSERVICE']._serialized_end=2311
 # @@protoc_insertion_point(module_scope)

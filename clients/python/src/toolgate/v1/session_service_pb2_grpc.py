@@ -28,7 +28,8 @@ if _version_not_supported:
 class SessionServiceStub:
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     def __init__(self, channel):
@@ -57,13 +58,14 @@ class SessionServiceStub:
 class SessionServiceServicer:
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     def GetSession(self, request, context):
         """Returns what a session owns. A session without anything is not an error.
 
-        INVALID_ARGUMENT: no session named. May be retried.
+        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -73,7 +75,7 @@ class SessionServiceServicer:
         """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
         forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-        INVALID_ARGUMENT: no session named. May be retried.
+        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,7 +120,8 @@ def add_SessionServiceServicer_to_server(servicer, server):
 class SessionService:
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     @staticmethod

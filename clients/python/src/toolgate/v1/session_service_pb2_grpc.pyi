@@ -29,7 +29,8 @@ GRPC_VERSION: str
 class SessionServiceStub:
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     @_typing.overload
@@ -39,13 +40,13 @@ class SessionServiceStub:
     GetSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]
     """Returns what a session owns. A session without anything is not an error.
 
-    INVALID_ARGUMENT: no session named. May be retried.
+    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
     EndSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-    INVALID_ARGUMENT: no session named. May be retried.
+    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
     WatchEvents: _grpc.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]
     """Streams what happens, from any event on.
@@ -58,20 +59,21 @@ class SessionServiceStub:
 class SessionServiceAsyncStub(SessionServiceStub):
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.GetSessionRequest, _session_service_pb2.GetSessionResponse]  # type: ignore[assignment]
     """Returns what a session owns. A session without anything is not an error.
 
-    INVALID_ARGUMENT: no session named. May be retried.
+    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
     EndSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.EndSessionRequest, _session_service_pb2.EndSessionResponse]  # type: ignore[assignment]
     """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
     forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-    INVALID_ARGUMENT: no session named. May be retried.
+    INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
     """
     WatchEvents: _aio.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what happens, from any event on.
@@ -83,7 +85,8 @@ class SessionServiceAsyncStub(SessionServiceStub):
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Shows sessions, ends them, and streams what happens in a workspace.
 
-    A session begins with its first call; there is nothing to create.
+    A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+    two workspaces share nothing.
     """
 
     @_abc_1.abstractmethod
@@ -94,7 +97,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_session_service_pb2.GetSessionResponse, _abc.Awaitable[_session_service_pb2.GetSessionResponse]]:
         """Returns what a session owns. A session without anything is not an error.
 
-        INVALID_ARGUMENT: no session named. May be retried.
+        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -106,7 +109,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
         forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
 
-        INVALID_ARGUMENT: no session named. May be retried.
+        INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -212,7 +212,7 @@ export type HostHello = Message<"toolgate.v1.HostHello"> & {
 
   /**
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    *
    * @generated from field: repeated string hooks = 6;
    */
@@ -906,6 +906,9 @@ export const HostRunSubagentSchema: GenMessage<HostRunSubagent> = /*@__PURE__*/
  * - `shell.env`: the command does not run;
  * - `tool.definition`: the definition stays as it was before. All hooks together have 10 seconds for one list;
  * - `permission.ask`: the hook counts as absent, and a person is asked.
+ *
+ * Hooks take the scope `tools.hook`. The variables of `shell.env` are judged as assignments in the command are: one that
+ * decides what runs, `BASH_ENV` for instance, is asked for, unless the rules allow every command.
  *
  * A hook for `permission.ask` takes the scope `prompts.reply` as well, and is left out where the host's principal could
  * not answer itself: for calls made in its own name, unless `permission.self_approval` lets it, and where two must agree.

@@ -13,7 +13,7 @@ import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
  * Describes the file toolgate/v1/options.proto.
  */
 export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSqlAQoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBjpKCgVzY29wZRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGPeKAyABKA4yEi50b29sZ2F0ZS52MS5TY29wZVIFc2NvcGViBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("Chl0b29sZ2F0ZS92MS9vcHRpb25zLnByb3RvEgt0b29sZ2F0ZS52MSq7AQoFU2NvcGUSFQoRU0NPUEVfVU5TUEVDSUZJRUQQABIXChNTQ09QRV9DQUxMU19FWEVDVVRFEAESFAoQU0NPUEVfQ0FMTFNfUkVBRBACEhcKE1NDT1BFX1BST01QVFNfUkVQTFkQAxIUChBTQ09QRV9UT09MU19IT1NUEAQSFgoSU0NPUEVfT1VUUFVUU19SRUFEEAUSDwoLU0NPUEVfQURNSU4QBhIUChBTQ09QRV9UT09MU19IT09LEAc6SgoFc2NvcGUSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj3igMgASgOMhIudG9vbGdhdGUudjEuU2NvcGVSBXNjb3BlYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * A right that a caller needs. Each RPC names the one it needs in its method option `scope`. Without authentication
@@ -25,8 +25,10 @@ export const file_toolgate_v1_options: GenFile = /*@__PURE__*/
  * - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
  *
  * A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
- * them out. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
- * `prompts.reply`, `tools.host`, `outputs.read` and `admin`.
+ * them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
+ * see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
+ * AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
+ * `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
  *
  * @generated from enum toolgate.v1.Scope
  */
@@ -79,6 +81,13 @@ export enum Scope {
    * @generated from enum value: SCOPE_ADMIN = 6;
    */
   ADMIN = 6,
+
+  /**
+   * Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused.
+   *
+   * @generated from enum value: SCOPE_TOOLS_HOOK = 7;
+   */
+  TOOLS_HOOK = 7,
 }
 
 /**

@@ -33,6 +33,7 @@ private static final long serialVersionUID = 0L;
   }
   private EndSessionRequest() {
     sessionId_ = "";
+    workspace_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -100,6 +101,53 @@ private static final long serialVersionUID = 0L;
     }
   }
 
+  public static final int WORKSPACE_FIELD_NUMBER = 2;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object workspace_ = "";
+  /**
+   * <pre>
+   * The workspace; empty for all that the caller may see.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The workspace.
+   */
+  @java.lang.Override
+  public java.lang.String getWorkspace() {
+    java.lang.Object ref = workspace_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      workspace_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * The workspace; empty for all that the caller may see.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The bytes for workspace.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getWorkspaceBytes() {
+    java.lang.Object ref = workspace_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      workspace_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -117,12 +165,18 @@ private static final long serialVersionUID = 0L;
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(sessionId_)) {
       com.google.protobuf.GeneratedMessage.writeString(output, 1, sessionId_);
     }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(workspace_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 2, workspace_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
     int size = 0;
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(sessionId_)) {
       size += com.google.protobuf.GeneratedMessage.computeStringSize(1, sessionId_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(workspace_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(2, workspace_);
     }
     return size;
   }
@@ -150,6 +204,8 @@ private static final long serialVersionUID = 0L;
 
     if (!getSessionId()
         .equals(other.getSessionId())) return false;
+    if (!getWorkspace()
+        .equals(other.getWorkspace())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -163,6 +219,8 @@ private static final long serialVersionUID = 0L;
     hash = (19 * hash) + getDescriptor().hashCode();
     hash = (37 * hash) + SESSION_ID_FIELD_NUMBER;
     hash = (53 * hash) + getSessionId().hashCode();
+    hash = (37 * hash) + WORKSPACE_FIELD_NUMBER;
+    hash = (53 * hash) + getWorkspace().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -299,6 +357,7 @@ private static final long serialVersionUID = 0L;
       super.clear();
       bitField0_ = 0;
       sessionId_ = "";
+      workspace_ = "";
       return this;
     }
 
@@ -335,6 +394,9 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000001) != 0)) {
         result.sessionId_ = sessionId_;
       }
+      if (((from_bitField0_ & 0x00000002) != 0)) {
+        result.workspace_ = workspace_;
+      }
     }
 
     @java.lang.Override
@@ -352,6 +414,11 @@ private static final long serialVersionUID = 0L;
       if (!other.getSessionId().isEmpty()) {
         sessionId_ = other.sessionId_;
         bitField0_ |= 0x00000001;
+        onChanged();
+      }
+      if (!other.getWorkspace().isEmpty()) {
+        workspace_ = other.workspace_;
+        bitField0_ |= 0x00000002;
         onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
@@ -383,6 +450,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000001;
               break;
             } // case 10
+            case 18: {
+              workspace_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00000002;
+              break;
+            } // case 18
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -488,6 +560,98 @@ private static final long serialVersionUID = 0L;
       checkByteStringIsUtf8(value);
       sessionId_ = value;
       bitField0_ |= 0x00000001;
+      onChanged();
+      return this;
+    }
+
+    private java.lang.Object workspace_ = "";
+    /**
+     * <pre>
+     * The workspace; empty for all that the caller may see.
+     * </pre>
+     *
+     * <code>string workspace = 2 [json_name = "workspace"];</code>
+     * @return The workspace.
+     */
+    public java.lang.String getWorkspace() {
+      java.lang.Object ref = workspace_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        workspace_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * The workspace; empty for all that the caller may see.
+     * </pre>
+     *
+     * <code>string workspace = 2 [json_name = "workspace"];</code>
+     * @return The bytes for workspace.
+     */
+    public com.google.protobuf.ByteString
+        getWorkspaceBytes() {
+      java.lang.Object ref = workspace_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        workspace_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * The workspace; empty for all that the caller may see.
+     * </pre>
+     *
+     * <code>string workspace = 2 [json_name = "workspace"];</code>
+     * @param value The workspace to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWorkspace(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      workspace_ = value;
+      bitField0_ |= 0x00000002;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The workspace; empty for all that the caller may see.
+     * </pre>
+     *
+     * <code>string workspace = 2 [json_name = "workspace"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearWorkspace() {
+      workspace_ = getDefaultInstance().getWorkspace();
+      bitField0_ = (bitField0_ & ~0x00000002);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The workspace; empty for all that the caller may see.
+     * </pre>
+     *
+     * <code>string workspace = 2 [json_name = "workspace"];</code>
+     * @param value The bytes for workspace to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWorkspaceBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      workspace_ = value;
+      bitField0_ |= 0x00000002;
       onChanged();
       return this;
     }

@@ -29,4 +29,24 @@ public interface EndSessionRequestOrBuilder extends
    */
   com.google.protobuf.ByteString
       getSessionIdBytes();
+
+  /**
+   * <pre>
+   * The workspace; empty for all that the caller may see.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The workspace.
+   */
+  java.lang.String getWorkspace();
+  /**
+   * <pre>
+   * The workspace; empty for all that the caller may see.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The bytes for workspace.
+   */
+  com.google.protobuf.ByteString
+      getWorkspaceBytes();
 }

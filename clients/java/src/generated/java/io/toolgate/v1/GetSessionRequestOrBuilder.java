@@ -29,4 +29,26 @@ public interface GetSessionRequestOrBuilder extends
    */
   com.google.protobuf.ByteString
       getSessionIdBytes();
+
+  /**
+   * <pre>
+   * The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
+   * todos are then those of the workspace of its latest call.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The workspace.
+   */
+  java.lang.String getWorkspace();
+  /**
+   * <pre>
+   * The workspace: a session of the same id in another one is another session. Empty for all that the caller may see; the
+   * todos are then those of the workspace of its latest call.
+   * </pre>
+   *
+   * <code>string workspace = 2 [json_name = "workspace"];</code>
+   * @return The bytes for workspace.
+   */
+  com.google.protobuf.ByteString
+      getWorkspaceBytes();
 }

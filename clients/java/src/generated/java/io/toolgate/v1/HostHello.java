@@ -292,7 +292,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -305,7 +305,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -317,7 +317,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -330,7 +330,7 @@ private static final long serialVersionUID = 0L;
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1613,7 +1613,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1627,7 +1627,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1639,7 +1639,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1652,7 +1652,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1666,7 +1666,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1686,7 +1686,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1705,7 +1705,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1724,7 +1724,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -1740,7 +1740,7 @@ private static final long serialVersionUID = 0L;
     /**
      * <pre>
      * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-     * `permission.ask`.
+     * `permission.ask`. They take the scope `tools.hook`.
      * </pre>
      *
      * <code>repeated string hooks = 6 [json_name = "hooks"];</code>

@@ -150,7 +150,7 @@ public interface HostHelloOrBuilder extends
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -161,7 +161,7 @@ public interface HostHelloOrBuilder extends
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -171,7 +171,7 @@ public interface HostHelloOrBuilder extends
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>
@@ -182,7 +182,7 @@ public interface HostHelloOrBuilder extends
   /**
    * <pre>
    * The hooks that it wants, by name: `tool.execute.before`, `tool.execute.after`, `tool.definition`, `shell.env`,
-   * `permission.ask`.
+   * `permission.ask`. They take the scope `tools.hook`.
    * </pre>
    *
    * <code>repeated string hooks = 6 [json_name = "hooks"];</code>

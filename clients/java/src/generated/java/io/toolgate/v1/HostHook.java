@@ -18,6 +18,9 @@ package io.toolgate.v1;
  * - `tool.definition`: the definition stays as it was before. All hooks together have 10 seconds for one list;
  * - `permission.ask`: the hook counts as absent, and a person is asked.
  *
+ * Hooks take the scope `tools.hook`. The variables of `shell.env` are judged as assignments in the command are: one that
+ * decides what runs, `BASH_ENV` for instance, is asked for, unless the rules allow every command.
+ *
  * A hook for `permission.ask` takes the scope `prompts.reply` as well, and is left out where the host's principal could
  * not answer itself: for calls made in its own name, unless `permission.self_approval` lets it, and where two must agree.
  * </pre>
@@ -485,6 +488,9 @@ private static final long serialVersionUID = 0L;
    * - `shell.env`: the command does not run;
    * - `tool.definition`: the definition stays as it was before. All hooks together have 10 seconds for one list;
    * - `permission.ask`: the hook counts as absent, and a person is asked.
+   *
+   * Hooks take the scope `tools.hook`. The variables of `shell.env` are judged as assignments in the command are: one that
+   * decides what runs, `BASH_ENV` for instance, is asked for, unless the rules allow every command.
    *
    * A hook for `permission.ask` takes the scope `prompts.reply` as well, and is left out where the host's principal could
    * not answer itself: for calls made in its own name, unless `permission.self_approval` lets it, and where two must agree.

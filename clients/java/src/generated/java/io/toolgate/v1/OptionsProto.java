@@ -52,16 +52,17 @@ public final class OptionsProto extends com.google.protobuf.GeneratedFile {
   static {
     java.lang.String[] descriptorData = {
       "\n\031toolgate/v1/options.proto\022\013toolgate.v1" +
-      "\032 google/protobuf/descriptor.proto*\245\001\n\005S" +
+      "\032 google/protobuf/descriptor.proto*\273\001\n\005S" +
       "cope\022\025\n\021SCOPE_UNSPECIFIED\020\000\022\027\n\023SCOPE_CAL" +
       "LS_EXECUTE\020\001\022\024\n\020SCOPE_CALLS_READ\020\002\022\027\n\023SC" +
       "OPE_PROMPTS_REPLY\020\003\022\024\n\020SCOPE_TOOLS_HOST\020" +
       "\004\022\026\n\022SCOPE_OUTPUTS_READ\020\005\022\017\n\013SCOPE_ADMIN" +
-      "\020\006:J\n\005scope\022\036.google.protobuf.MethodOpti" +
-      "ons\030\367\212\003 \001(\0162\022.toolgate.v1.ScopeR\005scopeBk" +
-      "\n\016io.toolgate.v1B\014OptionsProtoP\001\242\002\003TXX\252\002" +
-      "\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1" +
-      "\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
+      "\020\006\022\024\n\020SCOPE_TOOLS_HOOK\020\007:J\n\005scope\022\036.goog" +
+      "le.protobuf.MethodOptions\030\367\212\003 \001(\0162\022.tool" +
+      "gate.v1.ScopeR\005scopeBk\n\016io.toolgate.v1B\014" +
+      "OptionsProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Too" +
+      "lgate\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Too" +
+      "lgate::V1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

@@ -16,8 +16,10 @@ package io.toolgate.v1;
  * - PERMISSION_DENIED, reason SCOPE_MISSING: the caller has not the scope that `scope` in the metadata of ErrorInfo names.
  *
  * A caller that is limited to some workspaces sees nothing of others: they are NOT_FOUND, and lists and streams leave
- * them out. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
- * `prompts.reply`, `tools.host`, `outputs.read` and `admin`.
+ * them out. What is about all of them, the audit, is PERMISSION_DENIED for it, reason WORKSPACES_LIMITED. Callers that do not
+ * see each other's workspaces may use the same call id. Who sees both and names it gets FAILED_PRECONDITION, reason
+ * AMBIGUOUS_CALL_ID, and writes `~` and the workspace behind it. Health needs no credentials; reflection needs any. Scopes are written `calls.execute`, `calls.read`,
+ * `prompts.reply`, `tools.host`, `tools.hook`, `outputs.read` and `admin`.
  * </pre>
  *
  * Protobuf enum {@code toolgate.v1.Scope}
@@ -81,6 +83,14 @@ public enum Scope
    * <code>SCOPE_ADMIN = 6;</code>
    */
   SCOPE_ADMIN(6),
+  /**
+   * <pre>
+   * Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused.
+   * </pre>
+   *
+   * <code>SCOPE_TOOLS_HOOK = 7;</code>
+   */
+  SCOPE_TOOLS_HOOK(7),
   UNRECOGNIZED(-1),
   ;
 
@@ -149,6 +159,14 @@ public enum Scope
    * <code>SCOPE_ADMIN = 6;</code>
    */
   public static final int SCOPE_ADMIN_VALUE = 6;
+  /**
+   * <pre>
+   * Take part in calls of others by hooks. No RPC needs it: a host without it lends tools, and its hooks are refused.
+   * </pre>
+   *
+   * <code>SCOPE_TOOLS_HOOK = 7;</code>
+   */
+  public static final int SCOPE_TOOLS_HOOK_VALUE = 7;
 
 
   public final int getNumber() {
@@ -182,6 +200,7 @@ public enum Scope
       case 4: return SCOPE_TOOLS_HOST;
       case 5: return SCOPE_OUTPUTS_READ;
       case 6: return SCOPE_ADMIN;
+      case 7: return SCOPE_TOOLS_HOOK;
       default: return null;
     }
   }

@@ -5,7 +5,8 @@ import static io.grpc.MethodDescriptor.generateFullMethodName;
 /**
  * <pre>
  * Shows sessions, ends them, and streams what happens in a workspace.
- * A session begins with its first call; there is nothing to create.
+ * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+ * two workspaces share nothing.
  * </pre>
  */
 @io.grpc.stub.annotations.GrpcGenerated
@@ -171,7 +172,8 @@ public final class SessionServiceGrpc {
   /**
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public interface AsyncService {
@@ -179,7 +181,7 @@ public final class SessionServiceGrpc {
     /**
      * <pre>
      * Returns what a session owns. A session without anything is not an error.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     default void getSession(io.toolgate.v1.GetSessionRequest request,
@@ -191,7 +193,7 @@ public final class SessionServiceGrpc {
      * <pre>
      * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
      * forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     default void endSession(io.toolgate.v1.EndSessionRequest request,
@@ -216,7 +218,8 @@ public final class SessionServiceGrpc {
    * Base class for the server implementation of the service SessionService.
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public static abstract class SessionServiceImplBase
@@ -231,7 +234,8 @@ public final class SessionServiceGrpc {
    * A stub to allow clients to do asynchronous rpc calls to service SessionService.
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public static final class SessionServiceStub
@@ -250,7 +254,7 @@ public final class SessionServiceGrpc {
     /**
      * <pre>
      * Returns what a session owns. A session without anything is not an error.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public void getSession(io.toolgate.v1.GetSessionRequest request,
@@ -263,7 +267,7 @@ public final class SessionServiceGrpc {
      * <pre>
      * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
      * forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public void endSession(io.toolgate.v1.EndSessionRequest request,
@@ -290,7 +294,8 @@ public final class SessionServiceGrpc {
    * A stub to allow clients to do synchronous rpc calls to service SessionService.
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public static final class SessionServiceBlockingV2Stub
@@ -309,7 +314,7 @@ public final class SessionServiceGrpc {
     /**
      * <pre>
      * Returns what a session owns. A session without anything is not an error.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public io.toolgate.v1.GetSessionResponse getSession(io.toolgate.v1.GetSessionRequest request) throws io.grpc.StatusException {
@@ -321,7 +326,7 @@ public final class SessionServiceGrpc {
      * <pre>
      * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
      * forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public io.toolgate.v1.EndSessionResponse endSession(io.toolgate.v1.EndSessionRequest request) throws io.grpc.StatusException {
@@ -348,7 +353,8 @@ public final class SessionServiceGrpc {
    * A stub to allow clients to do limited synchronous rpc calls to service SessionService.
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public static final class SessionServiceBlockingStub
@@ -367,7 +373,7 @@ public final class SessionServiceGrpc {
     /**
      * <pre>
      * Returns what a session owns. A session without anything is not an error.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public io.toolgate.v1.GetSessionResponse getSession(io.toolgate.v1.GetSessionRequest request) {
@@ -379,7 +385,7 @@ public final class SessionServiceGrpc {
      * <pre>
      * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
      * forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public io.toolgate.v1.EndSessionResponse endSession(io.toolgate.v1.EndSessionRequest request) {
@@ -405,7 +411,8 @@ public final class SessionServiceGrpc {
    * A stub to allow clients to do ListenableFuture-style rpc calls to service SessionService.
    * <pre>
    * Shows sessions, ends them, and streams what happens in a workspace.
-   * A session begins with its first call; there is nothing to create.
+   * A session begins with its first call; there is nothing to create. It belongs to a workspace: sessions of the same id in
+   * two workspaces share nothing.
    * </pre>
    */
   public static final class SessionServiceFutureStub
@@ -424,7 +431,7 @@ public final class SessionServiceGrpc {
     /**
      * <pre>
      * Returns what a session owns. A session without anything is not an error.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.toolgate.v1.GetSessionResponse> getSession(
@@ -437,7 +444,7 @@ public final class SessionServiceGrpc {
      * <pre>
      * Cancels the session's calls, ends what its earlier calls left running in the background, withdraws their prompts and
      * forgets what the session has kept: which files it has read, its todos, where its plan is. Records stay.
-     * INVALID_ARGUMENT: no session named. May be retried.
+     * INVALID_ARGUMENT: no session named. NOT_FOUND: no such workspace. May be retried.
      * </pre>
      */
     public com.google.common.util.concurrent.ListenableFuture<io.toolgate.v1.EndSessionResponse> endSession(

@@ -129,75 +129,77 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
       "lgate.v1\032\034google/protobuf/struct.proto\032\037" +
       "google/protobuf/timestamp.proto\032\026toolgat" +
       "e/v1/call.proto\032\031toolgate/v1/options.pro" +
-      "to\032\030toolgate/v1/prompt.proto\"2\n\021GetSessi" +
+      "to\032\030toolgate/v1/prompt.proto\"P\n\021GetSessi" +
       "onRequest\022\035\n\nsession_id\030\001 \001(\tR\tsessionId" +
-      "\"D\n\022GetSessionResponse\022.\n\007session\030\001 \001(\0132" +
-      "\024.toolgate.v1.SessionR\007session\"\353\001\n\007Sessi" +
-      "on\022\035\n\nsession_id\030\001 \001(\tR\tsessionId\0224\n\014rec" +
-      "ent_calls\030\002 \003(\0132\021.toolgate.v1.CallR\013rece" +
-      "ntCalls\0226\n\014open_prompts\030\003 \003(\0132\023.toolgate" +
-      ".v1.PromptR\013openPrompts\022*\n\006grants\030\004 \003(\0132" +
-      "\022.toolgate.v1.GrantR\006grants\022\'\n\005todos\030\005 \003" +
-      "(\0132\021.toolgate.v1.TodoR\005todos\"p\n\004Todo\022\030\n\007" +
-      "content\030\001 \001(\tR\007content\022\026\n\006status\030\002 \001(\tR\006" +
-      "status\022\032\n\010priority\030\003 \001(\tR\010priority\022\023\n\002id" +
-      "\030\004 \001(\tH\000R\002id\210\001\001B\005\n\003_id\"2\n\021EndSessionRequ" +
-      "est\022\035\n\nsession_id\030\001 \001(\tR\tsessionId\"=\n\022En" +
-      "dSessionResponse\022\'\n\017cancelled_calls\030\001 \001(" +
-      "\005R\016cancelledCalls\"\220\001\n\022WatchEventsRequest" +
-      "\022\034\n\tworkspace\030\001 \001(\tR\tworkspace\022\035\n\nsessio" +
-      "n_id\030\002 \001(\tR\tsessionId\022*\n\016after_sequence\030" +
-      "\003 \001(\003H\000R\rafterSequence\210\001\001B\021\n\017_after_sequ" +
-      "ence\"?\n\023WatchEventsResponse\022(\n\005event\030\001 \001" +
-      "(\0132\022.toolgate.v1.EventR\005event\"\200\006\n\005Event\022" +
-      "\032\n\010sequence\030\001 \001(\003R\010sequence\022.\n\004time\030\002 \001(" +
-      "\0132\032.google.protobuf.TimestampR\004time\022\034\n\tw" +
-      "orkspace\030\003 \001(\tR\tworkspace\022\035\n\nsession_id\030" +
-      "\004 \001(\tR\tsessionId\022M\n\022call_state_changed\030\005" +
-      " \001(\0132\035.toolgate.v1.CallStateChangedH\000R\020c" +
-      "allStateChanged\022:\n\013file_edited\030\006 \001(\0132\027.t" +
-      "oolgate.v1.FileEditedH\000R\nfileEdited\022@\n\rp" +
-      "rompt_opened\030\007 \001(\0132\031.toolgate.v1.PromptO" +
-      "penedH\000R\014promptOpened\022=\n\014prompt_ended\030\010 " +
-      "\001(\0132\030.toolgate.v1.PromptEndedH\000R\013promptE" +
-      "nded\022@\n\rsession_ended\030\t \001(\0132\031.toolgate.v" +
-      "1.SessionEndedH\000R\014sessionEnded\022;\n\theartb" +
-      "eat\030\n \001(\0132\033.toolgate.v1.EventHeartbeatH\000" +
-      "R\theartbeat\022@\n\rtodos_updated\030\013 \001(\0132\031.too" +
-      "lgate.v1.TodosUpdatedH\000R\014todosUpdated\022@\n" +
-      "\rtools_changed\030\014 \001(\0132\031.toolgate.v1.Tools" +
-      "ChangedH\000R\014toolsChanged\022V\n\025call_metadata" +
-      "_changed\030\r \001(\0132 .toolgate.v1.CallMetadat" +
-      "aChangedH\000R\023callMetadataChangedB\007\n\005event" +
-      "\"m\n\020CallStateChanged\022\027\n\007call_id\030\001 \001(\tR\006c" +
-      "allId\022\022\n\004tool\030\002 \001(\tR\004tool\022,\n\005state\030\003 \001(\016" +
-      "2\026.toolgate.v1.CallStateR\005state\"9\n\nFileE" +
-      "dited\022\022\n\004path\030\001 \001(\tR\004path\022\027\n\007call_id\030\002 \001" +
-      "(\tR\006callId\"\223\001\n\023CallMetadataChanged\022\027\n\007ca" +
-      "ll_id\030\001 \001(\tR\006callId\022\022\n\004tool\030\002 \001(\tR\004tool\022" +
-      "\032\n\010sequence\030\003 \001(\003R\010sequence\0223\n\010metadata\030" +
-      "\004 \001(\0132\027.google.protobuf.StructR\010metadata" +
-      "\"X\n\014ToolsChanged\022\024\n\005added\030\001 \003(\tR\005added\022\030" +
-      "\n\007removed\030\002 \003(\tR\007removed\022\030\n\007changed\030\003 \003(" +
-      "\tR\007changed\"D\n\014PromptOpened\022\033\n\tprompt_id\030" +
-      "\001 \001(\tR\010promptId\022\027\n\007call_id\030\002 \001(\tR\006callId" +
-      "\"s\n\013PromptEnded\022\033\n\tprompt_id\030\001 \001(\tR\010prom" +
-      "ptId\022\027\n\007call_id\030\002 \001(\tR\006callId\022.\n\005state\030\003" +
-      " \001(\0162\030.toolgate.v1.PromptStateR\005state\"P\n" +
-      "\014TodosUpdated\022\'\n\005todos\030\001 \003(\0132\021.toolgate." +
-      "v1.TodoR\005todos\022\027\n\007call_id\030\002 \001(\tR\006callId\"" +
-      "\016\n\014SessionEnded\",\n\016EventHeartbeat\022\032\n\010dra" +
-      "ining\030\001 \001(\010R\010draining2\224\002\n\016SessionService" +
-      "\022S\n\nGetSession\022\036.toolgate.v1.GetSessionR" +
-      "equest\032\037.toolgate.v1.GetSessionResponse\"" +
-      "\004\270\327\030\002\022S\n\nEndSession\022\036.toolgate.v1.EndSes" +
-      "sionRequest\032\037.toolgate.v1.EndSessionResp" +
-      "onse\"\004\270\327\030\001\022X\n\013WatchEvents\022\037.toolgate.v1." +
-      "WatchEventsRequest\032 .toolgate.v1.WatchEv" +
-      "entsResponse\"\004\270\327\030\0020\001Br\n\016io.toolgate.v1B\023" +
-      "SessionServiceProtoP\001\242\002\003TXX\252\002\013Toolgate.V" +
-      "1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetadat" +
-      "a\352\002\014Toolgate::V1b\006proto3"
+      "\022\034\n\tworkspace\030\002 \001(\tR\tworkspace\"D\n\022GetSes" +
+      "sionResponse\022.\n\007session\030\001 \001(\0132\024.toolgate" +
+      ".v1.SessionR\007session\"\353\001\n\007Session\022\035\n\nsess" +
+      "ion_id\030\001 \001(\tR\tsessionId\0224\n\014recent_calls\030" +
+      "\002 \003(\0132\021.toolgate.v1.CallR\013recentCalls\0226\n" +
+      "\014open_prompts\030\003 \003(\0132\023.toolgate.v1.Prompt" +
+      "R\013openPrompts\022*\n\006grants\030\004 \003(\0132\022.toolgate" +
+      ".v1.GrantR\006grants\022\'\n\005todos\030\005 \003(\0132\021.toolg" +
+      "ate.v1.TodoR\005todos\"p\n\004Todo\022\030\n\007content\030\001 " +
+      "\001(\tR\007content\022\026\n\006status\030\002 \001(\tR\006status\022\032\n\010" +
+      "priority\030\003 \001(\tR\010priority\022\023\n\002id\030\004 \001(\tH\000R\002" +
+      "id\210\001\001B\005\n\003_id\"P\n\021EndSessionRequest\022\035\n\nses" +
+      "sion_id\030\001 \001(\tR\tsessionId\022\034\n\tworkspace\030\002 " +
+      "\001(\tR\tworkspace\"=\n\022EndSessionResponse\022\'\n\017" +
+      "cancelled_calls\030\001 \001(\005R\016cancelledCalls\"\220\001" +
+      "\n\022WatchEventsRequest\022\034\n\tworkspace\030\001 \001(\tR" +
+      "\tworkspace\022\035\n\nsession_id\030\002 \001(\tR\tsessionI" +
+      "d\022*\n\016after_sequence\030\003 \001(\003H\000R\rafterSequen" +
+      "ce\210\001\001B\021\n\017_after_sequence\"?\n\023WatchEventsR" +
+      "esponse\022(\n\005event\030\001 \001(\0132\022.toolgate.v1.Eve" +
+      "ntR\005event\"\200\006\n\005Event\022\032\n\010sequence\030\001 \001(\003R\010s" +
+      "equence\022.\n\004time\030\002 \001(\0132\032.google.protobuf." +
+      "TimestampR\004time\022\034\n\tworkspace\030\003 \001(\tR\twork" +
+      "space\022\035\n\nsession_id\030\004 \001(\tR\tsessionId\022M\n\022" +
+      "call_state_changed\030\005 \001(\0132\035.toolgate.v1.C" +
+      "allStateChangedH\000R\020callStateChanged\022:\n\013f" +
+      "ile_edited\030\006 \001(\0132\027.toolgate.v1.FileEdite" +
+      "dH\000R\nfileEdited\022@\n\rprompt_opened\030\007 \001(\0132\031" +
+      ".toolgate.v1.PromptOpenedH\000R\014promptOpene" +
+      "d\022=\n\014prompt_ended\030\010 \001(\0132\030.toolgate.v1.Pr" +
+      "omptEndedH\000R\013promptEnded\022@\n\rsession_ende" +
+      "d\030\t \001(\0132\031.toolgate.v1.SessionEndedH\000R\014se" +
+      "ssionEnded\022;\n\theartbeat\030\n \001(\0132\033.toolgate" +
+      ".v1.EventHeartbeatH\000R\theartbeat\022@\n\rtodos" +
+      "_updated\030\013 \001(\0132\031.toolgate.v1.TodosUpdate" +
+      "dH\000R\014todosUpdated\022@\n\rtools_changed\030\014 \001(\013" +
+      "2\031.toolgate.v1.ToolsChangedH\000R\014toolsChan" +
+      "ged\022V\n\025call_metadata_changed\030\r \001(\0132 .too" +
+      "lgate.v1.CallMetadataChangedH\000R\023callMeta" +
+      "dataChangedB\007\n\005event\"m\n\020CallStateChanged" +
+      "\022\027\n\007call_id\030\001 \001(\tR\006callId\022\022\n\004tool\030\002 \001(\tR" +
+      "\004tool\022,\n\005state\030\003 \001(\0162\026.toolgate.v1.CallS" +
+      "tateR\005state\"9\n\nFileEdited\022\022\n\004path\030\001 \001(\tR" +
+      "\004path\022\027\n\007call_id\030\002 \001(\tR\006callId\"\223\001\n\023CallM" +
+      "etadataChanged\022\027\n\007call_id\030\001 \001(\tR\006callId\022" +
+      "\022\n\004tool\030\002 \001(\tR\004tool\022\032\n\010sequence\030\003 \001(\003R\010s" +
+      "equence\0223\n\010metadata\030\004 \001(\0132\027.google.proto" +
+      "buf.StructR\010metadata\"X\n\014ToolsChanged\022\024\n\005" +
+      "added\030\001 \003(\tR\005added\022\030\n\007removed\030\002 \003(\tR\007rem" +
+      "oved\022\030\n\007changed\030\003 \003(\tR\007changed\"D\n\014Prompt" +
+      "Opened\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\022\027\n\007c" +
+      "all_id\030\002 \001(\tR\006callId\"s\n\013PromptEnded\022\033\n\tp" +
+      "rompt_id\030\001 \001(\tR\010promptId\022\027\n\007call_id\030\002 \001(" +
+      "\tR\006callId\022.\n\005state\030\003 \001(\0162\030.toolgate.v1.P" +
+      "romptStateR\005state\"P\n\014TodosUpdated\022\'\n\005tod" +
+      "os\030\001 \003(\0132\021.toolgate.v1.TodoR\005todos\022\027\n\007ca" +
+      "ll_id\030\002 \001(\tR\006callId\"\016\n\014SessionEnded\",\n\016E" +
+      "ventHeartbeat\022\032\n\010draining\030\001 \001(\010R\010drainin" +
+      "g2\224\002\n\016SessionService\022S\n\nGetSession\022\036.too" +
+      "lgate.v1.GetSessionRequest\032\037.toolgate.v1" +
+      ".GetSessionResponse\"\004\270\327\030\002\022S\n\nEndSession\022" +
+      "\036.toolgate.v1.EndSessionRequest\032\037.toolga" +
+      "te.v1.EndSessionResponse\"\004\270\327\030\001\022X\n\013WatchE" +
+      "vents\022\037.toolgate.v1.WatchEventsRequest\032 " +
+      ".toolgate.v1.WatchEventsResponse\"\004\270\327\030\0020\001" +
+      "Br\n\016io.toolgate.v1B\023SessionServiceProtoP" +
+      "\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027To" +
+      "olgate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006pr" +
+      "oto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -213,7 +215,7 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
     internal_static_toolgate_v1_GetSessionRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_GetSessionRequest_descriptor,
-        new java.lang.String[] { "SessionId", });
+        new java.lang.String[] { "SessionId", "Workspace", });
     internal_static_toolgate_v1_GetSessionResponse_descriptor =
       getDescriptor().getMessageType(1);
     internal_static_toolgate_v1_GetSessionResponse_fieldAccessorTable = new
@@ -237,7 +239,7 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
     internal_static_toolgate_v1_EndSessionRequest_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_EndSessionRequest_descriptor,
-        new java.lang.String[] { "SessionId", });
+        new java.lang.String[] { "SessionId", "Workspace", });
     internal_static_toolgate_v1_EndSessionResponse_descriptor =
       getDescriptor().getMessageType(5);
     internal_static_toolgate_v1_EndSessionResponse_fieldAccessorTable = new
