@@ -65,8 +65,11 @@ fn mask(key: &str, value: &mut Value) {
     match value {
         Value::Object(map) if !is_secret => map.iter_mut().for_each(|(key, value)| mask(key, value)),
         Value::Array(items) if !is_secret => items.iter_mut().for_each(|item| mask("", item)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_secret => {}
-        secret => hide(secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            if is_secret {
+                hide(value);
+            }
+        }
     }
 }
 
