@@ -1,7 +1,7 @@
 //! The tools' configuration as it may be shown: where a secret comes from, never the secret.
 //!
 //! *Invariant:* what is shown of a text with marks is made of the text as it was written, so that nothing of what was
-//! inserted can be in it.
+//! inserted can be in it, but below two keys that hold no secrets.
 
 use serde_json::Value;
 
@@ -19,6 +19,10 @@ const SECRET_BLOCKS: [&str; 3] = ["headers", "environment", "env"];
 /// Keys of secrets, in lower case and without `_` and `-`.
 const SECRET_KEYS: [&str; 6] = ["apikey", "token", "secret", "password", "authorization", "credential"];
 
+/// What is inserted below these keys is shown: a name for people and paths of files (`config/substitution/env-and-file` of the
+/// conformance cases). Everything else may be a secret.
+const NO_SECRETS: [&str; 2] = ["username", "instructions"];
+
 /// Returns what a text with marks means, with the marks in the place of what they stand for. `value` is what it means with
 /// everything inserted.
 pub(super) fn without_inserted(text: &str, value: &JsonMap) -> JsonMap {
@@ -27,7 +31,15 @@ pub(super) fn without_inserted(text: &str, value: &JsonMap) -> JsonMap {
         .and_then(|map| checks::normalise(map).ok());
     let is_written = |key: &&String| text.contains(&Value::from(key.as_str()).to_string());
     match shown {
-        Some(shown) => without_secrets(shown),
+        Some(shown) => {
+            let mut shown = without_secrets(shown);
+            for key in NO_SECRETS {
+                if let (Some(shown), Some(value)) = (shown.get_mut(key), value.get(key)) {
+                    *shown = value.clone();
+                }
+            }
+            shown
+        }
         // Without what was inserted, the text is no configuration.
         None => value
             .keys()
@@ -65,8 +77,11 @@ fn mask(key: &str, value: &mut Value) {
     match value {
         Value::Object(map) if !is_secret => map.iter_mut().for_each(|(key, value)| mask(key, value)),
         Value::Array(items) if !is_secret => items.iter_mut().for_each(|item| mask("", item)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) if !is_secret => {}
-        secret => hide(secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            if is_secret {
+                hide(value);
+            }
+        }
     }
 }
 
@@ -111,6 +126,15 @@ mod tests {
             r#"{"model": "{file:{env:FOLDER}/model}", "permission": "ask"}"#,
             r#"{"model": "s3cr3t", "permission": "ask"}"#,
             r#"{"model":"{file:{env:FOLDER} (hidden)/model}","permission":{"*":"ask"}}"#,
+        );
+    }
+
+    #[test]
+    fn a_name_and_paths_are_shown() {
+        check(
+            r#"{"username": "{env:USER}", "instructions": ["{file:x}"], "theme": "{env:USER}"}"#,
+            r#"{"username": "bob", "instructions": ["a.md"], "theme": "bob"}"#,
+            r#"{"username":"bob","instructions":["a.md"],"theme":"{env:USER} (hidden)"}"#,
         );
     }
 

@@ -12,15 +12,15 @@ pub(super) struct Joined {
 impl Joined {
     /// Joins the lines of a text; none if there is nothing to join.
     pub(super) fn of(text: &[u8]) -> Option<Self> {
-        Self::joined(text, false)
+        Self::join(text, false)
     }
 
     /// As [`Self::of`], for a text that goes on: a line end at its end may turn out to be one to be left out.
     pub(super) fn of_end(text: &[u8]) -> Option<Self> {
-        Self::joined(text, true)
+        Self::join(text, true)
     }
 
-    fn joined(text: &[u8], goes_on: bool) -> Option<Self> {
+    fn join(text: &[u8], goes_on: bool) -> Option<Self> {
         memchr::memchr(b'\n', text)?;
         let (mut bytes, mut cuts) = (Vec::with_capacity(text.len()), Vec::new());
         let (mut from, mut left_out) = (0, 0);
