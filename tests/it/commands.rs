@@ -3,8 +3,12 @@
 //!
 //! *Invariant:* a way that is judged is never run here but under the kernel's confinement.
 
+mod arena;
+mod attacked;
+mod attacks;
 mod corpus;
 mod kernel;
+mod rulesets;
 
 use std::collections::HashSet;
 use std::fs;
@@ -195,4 +199,76 @@ fn ordinary_work_is_free_where_everything_is_allowed() {
     let lines = corpus::ordinary();
     let asked = lines.into_iter().filter(|line| scene.asks_for(line, &rules, None));
     report("lines are asked for", &asked.collect::<Vec<_>>());
+}
+
+#[test]
+fn scratch_judge() {
+    let out = std::path::PathBuf::from("/tmp/corpus");
+    let scene = Scene::new();
+    let work = scene.folder.path().join("work");
+    std::os::unix::fs::symlink("../outside", work.join("link")).unwrap();
+    for name in [
+        "sub/keep.txt",
+        "keep.txt",
+        "c",
+        "big",
+        "Makefile",
+        "package.json",
+        ".git/config",
+        "../outside/secret.txt",
+        "../outside/one.txt",
+        "../home/victim",
+    ] {
+        let path = work.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "1\n").unwrap();
+    }
+    let sets = rulesets::rule_sets();
+    let outside = scene.path("outside");
+    let lines: Vec<(String, String, &str)> = match std::fs::read_to_string("/tmp/corpus/lines.txt") {
+        Ok(text) => text
+            .lines()
+            .map(|l| (l.replace('⏎', "\n"), String::new(), ":"))
+            .collect(),
+        Err(_) => attacks::attacks()
+            .into_iter()
+            .map(|a| (a.line, format!("{:?}", a.effect), a.plain))
+            .collect(),
+    };
+    let mut text = String::new();
+    let mut n = 0;
+    for (line, effect, plain) in &lines {
+        let made = line.replace("OUTSIDE", &outside).replace("PORT", "45678");
+        let asked = asks(&made, &scene.workspace);
+        let unclear: Vec<_> = asked
+            .iter()
+            .flat_map(|a| a.parts.iter())
+            .filter_map(|p| p.unclear.clone())
+            .collect();
+        for set in &sets {
+            let rights = Rights {
+                rules: set.rules.as_slice().into(),
+                ancestors: Vec::new(),
+                requesters: [].into(),
+                worktree: Path::new(scene.workspace.worktree()).into(),
+            };
+            let ok = |asks: &[Ask]| {
+                asks.iter()
+                    .all(|ask| matches!(judge(ask, &rights, &[]), Judgement::Allow { .. }))
+            };
+            let set_all = !set
+                .rules
+                .iter()
+                .any(|r| r.permission == "bash" && r.action != Action::Allow);
+            if ok(&asked) && (*plain == ":" || !ok(&asks(&plain.replace("OUTSIDE", &outside), &scene.workspace))) {
+                if set_all && !unclear.is_empty() {
+                    continue;
+                }
+                n += 1;
+                text.push_str(&format!("{}\t{}\t{effect}\n", set.name, line.replace('\n', "⏎")));
+            }
+        }
+    }
+    println!("{} lines, {n} unasked", lines.len());
+    fs::write(out.join("unasked.txt"), text).unwrap();
 }
