@@ -7,8 +7,11 @@ mod arena;
 mod attacked;
 mod attacks;
 mod corpus;
+mod fuzz;
+mod fuzzed;
 mod kernel;
 mod rulesets;
+mod trial;
 
 use std::collections::HashSet;
 use std::fs;
