@@ -56,6 +56,9 @@ pub struct AskPart {
     /// a rule for everything does not hold one back whose text another rule allows.
     #[serde(default)]
     pub variants: Vec<String>,
+    /// Those of the variants that mean the very same, so that a rule or a grant that names one allows the text.
+    #[serde(default)]
+    pub equivalents: Vec<String>,
     /// What of the request's `always` patterns comes from this part.
     #[serde(default)]
     pub always: Vec<String>,

@@ -6,7 +6,7 @@
 use super::broker::Rights;
 use super::rules::{evaluate_in, relevant};
 use super::wildcard;
-use crate::call::{Action, Ask, PartVerdict, Rule};
+use crate::call::{Action, Ask, AskPart, PartVerdict, Rule};
 
 /// What the rules and the grants say about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,11 +43,10 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
-    let whole = (judged(&ask.patterns, &[]), None);
-    let parts = ask
-        .parts
-        .iter()
-        .map(|part| (judged(&part.patterns, &part.variants), part.unclear.as_deref()));
+    // The patterns of a request with parts are those of its parts, which know more of them.
+    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
+    let whole = (judged(whole, &[], &[]), None);
+    let parts = ask.parts.iter().map(|part| (of_part(part), part.unclear.as_deref()));
     for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
@@ -81,7 +80,11 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
 
 /// Says whether a rule denies a permission for one pattern, whatever is granted.
 pub fn denies(permission: &str, pattern: &str, rights: &Rights) -> bool {
-    let pattern = Judged { pattern, text: None };
+    let pattern = Judged {
+        pattern,
+        text: None,
+        equivalents: &[],
+    };
     matches!(judge_pattern(permission, pattern, rights, &[]), Verdict::Deny { .. })
 }
 
@@ -91,13 +94,28 @@ struct Judged<'a> {
     pattern: &'a str,
     /// The text that the pattern is another way to write; none if it is judged for itself.
     text: Option<&'a str>,
+    /// What means the very same as the text.
+    equivalents: &'a [String],
 }
 
 /// Returns what is judged: the patterns, and the other ways to write the first of them.
-fn judged<'a>(patterns: &'a [String], variants: &'a [String]) -> impl Iterator<Item = Judged<'a>> {
+fn judged<'a>(patterns: &'a [String], variants: &'a [String], equivalents: &'a [String]) -> Vec<Judged<'a>> {
     let text = patterns.first().map(String::as_str);
-    let own = patterns.iter().map(|pattern| Judged { pattern, text: None });
-    own.chain(variants.iter().map(move |pattern| Judged { pattern, text }))
+    let own = patterns.iter().enumerate().map(move |(place, pattern)| Judged {
+        pattern,
+        text: None,
+        equivalents: if place == 0 { equivalents } else { &[] },
+    });
+    own.chain(variants.iter().map(move |pattern| Judged {
+        pattern,
+        text,
+        equivalents,
+    }))
+    .collect()
+}
+
+fn of_part(part: &AskPart) -> Vec<Judged<'_>> {
+    judged(&part.patterns, &part.variants, &part.equivalents)
 }
 
 /// The verdict on one pattern.
@@ -119,6 +137,7 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
     let pattern = judged.pattern;
     let mut allowing = None;
     let mut asking = None;
+    let mut settled: Option<&String> = None;
     for rules in rights.layers() {
         let (action, rule) = evaluate_in(&rights.worktree, permission, pattern, &[rules]);
         // Rules are written, and grants given, for the text. A rule for everything says nothing about another way to write it.
@@ -130,7 +149,10 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
             }
             (Action::Ask | Action::Deny, _) => false,
         };
-        if action != Action::Allow && is_for_everything(rule) && judged.text.is_some_and(is_settled) {
+        let mut others = judged.text.into_iter().chain(judged.equivalents.iter().map(String::as_str));
+        if action != Action::Allow && is_for_everything(rule) && others.any(is_settled) {
+            // Which rule or grant settled it is told with the verdict.
+            settled = settled.or_else(|| judged.equivalents.iter().find(|text| is_settled(text)));
             continue;
         }
         match action {
@@ -139,18 +161,22 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
             Action::Deny => return Verdict::Deny { rules },
         }
     }
+    let granted = |text: &str| match evaluate_in(&rights.worktree, permission, text, &[grants]) {
+        (Action::Allow, found) => found.and_then(|found| grants.iter().position(|grant| std::ptr::eq(grant, found))),
+        (Action::Ask | Action::Deny, _) => None,
+    };
     let Some(rule) = asking else {
         return Verdict::Allow {
             rule: allowing,
-            grant: None,
+            grant: settled.and_then(|text| granted(text)),
         };
     };
-    match evaluate_in(&rights.worktree, permission, pattern, &[grants]) {
-        (Action::Allow, found) => Verdict::Allow {
+    match granted(pattern) {
+        Some(grant) => Verdict::Allow {
             rule,
-            grant: found.and_then(|found| grants.iter().position(|grant| std::ptr::eq(grant, found))),
+            grant: Some(grant),
         },
-        (Action::Ask | Action::Deny, _) => Verdict::Ask { rule },
+        None => Verdict::Ask { rule },
     }
 }
 
@@ -162,8 +188,9 @@ fn is_for_everything(rule: Option<&Rule>) -> bool {
 /// Returns the rules that decide a request where no grant does, each once; of a denied request the one that denies.
 pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
     let mut deciding: Vec<Rule> = Vec::new();
-    let parts = ask.parts.iter().flat_map(|part| judged(&part.patterns, &part.variants));
-    for judged in judged(&ask.patterns, &[]).chain(parts) {
+    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
+    let parts = ask.parts.iter().flat_map(of_part);
+    for judged in judged(whole, &[], &[]).into_iter().chain(parts) {
         let rule = match judge_pattern(&ask.permission, judged, rights, &[]) {
             Verdict::Allow { rule, .. } | Verdict::Ask { rule } => rule,
             Verdict::Deny { rules } => {
@@ -218,7 +245,6 @@ mod tests {
 
     use super::*;
     use crate::call::Action::{Allow, Ask as Asks, Deny};
-    use crate::call::AskPart;
     use crate::permission::rules::{evaluate, rule};
 
     fn list(rows: &[(&str, &str, Action)]) -> Vec<Rule> {

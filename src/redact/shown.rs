@@ -52,7 +52,7 @@ impl Redactor {
         shown.parts.iter_mut().for_each(|part| self.part(part));
         let patterns = |ask: &Ask| (ask.patterns.clone(), ask.always.clone());
         let hides = |(part, shown): (&AskPart, &AskPart)| {
-            part.patterns != shown.patterns || part.variants != shown.variants || part.always != shown.always
+            part.patterns != shown.patterns || part.variants != shown.variants || part.equivalents != shown.equivalents || part.always != shown.always
         };
         if patterns(ask) != patterns(&shown) || ask.parts.iter().zip(&shown.parts).any(hides) {
             shown.always.clear();
@@ -71,6 +71,7 @@ impl Redactor {
         self.texts(&mut part.arguments);
         self.texts(&mut part.patterns);
         self.texts(&mut part.variants);
+        self.texts(&mut part.equivalents);
         self.texts(&mut part.always);
         self.texts(&mut part.paths);
     }

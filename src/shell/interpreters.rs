@@ -193,12 +193,45 @@ fn awk(words: &[Word]) -> Option<&'static str> {
     let Some(text) = program.value.as_deref() else {
         return Some(LATER);
     };
+    let reaches = ["system", "getline", "ARGV", "ENVIRON", "@", "close", "fflush"];
     let pipes = text.replace("||", "").contains('|');
-    // A word in a pattern may hold a bar; a needless question is the cheaper mistake.
-    let writes = ["> \"", ">\"", "> $", ">> "]
-        .iter()
-        .any(|redirection| text.contains(redirection));
-    (pipes || writes || text.contains("system") || text.contains("getline") || text.contains('@')).then_some(ESCAPE)
+    (pipes || reaches.iter().any(|word| text.contains(word)) || redirects(text)).then_some(ESCAPE)
+}
+
+/// Says whether an awk program may redirect what it prints. Outside of actions, and in parentheses, `>` compares; a program
+/// that prints in none of its statements redirects nothing.
+fn redirects(program: &str) -> bool {
+    let (mut braces, mut parentheses) = (0_i32, 0_i32);
+    let mut is_printing = false;
+    let mut rest = program.char_indices();
+    let mut is_literal = None;
+    while let Some((at, c)) = rest.next() {
+        if let Some(end) = is_literal {
+            if c == '\\' {
+                rest.next();
+            } else if c == end {
+                is_literal = None;
+            }
+            continue;
+        }
+        match c {
+            '"' => is_literal = Some('"'),
+            '{' => braces += 1,
+            '}' => {
+                braces -= 1;
+                is_printing = false;
+            }
+            '(' => parentheses += 1,
+            ')' => parentheses -= 1,
+            ';' | '\n' => is_printing = false,
+            'p' if program[at..].starts_with("print") => is_printing = true,
+            // Where a pattern begins and ends is not followed, so one that holds such a sign counts as well.
+            '>' if is_printing && parentheses <= 0 => return true,
+            '>' if braces > 0 && parentheses <= 0 && program.contains('/') && program.contains("print") => return true,
+            _ => {}
+        }
+    }
+    is_literal.is_some()
 }
 
 fn sed(words: &[Word]) -> Option<&'static str> {
@@ -263,6 +296,13 @@ fn is_plain_sed(script: &str) -> bool {
                 left.next();
             } else if c == end {
                 return true;
+            } else if c == '[' {
+                // A delimiter in brackets ends nothing for some programs.
+                let mut ahead = left.clone();
+                let first = ahead.next();
+                if first == Some(end) || ahead.take_while(|c| *c != ']').any(|c| c == end) && first != Some(']') {
+                    return false;
+                }
             }
         }
         false
@@ -293,7 +333,7 @@ fn is_plain_sed(script: &str) -> bool {
                     }
                 }
             }
-            'a' | 'i' | 'c' | 'r' | 'R' => while left.next_if(|c| *c != '\n').is_some() {},
+            'a' | 'i' | 'c' => while left.next_if(|c| *c != '\n').is_some() {},
             'b' | 't' | 'T' | ':' | 'q' | 'Q' | 'l' | 'L' | '#' | 'v' => {
                 while left.next_if(|c| !matches!(c, '\n' | ';' | '}')).is_some() {}
             }
@@ -305,7 +345,12 @@ fn is_plain_sed(script: &str) -> bool {
 }
 
 fn database(name: &str, words: &[Word]) -> Option<&'static str> {
-    const ESCAPES: [&str; 12] = [
+    const ESCAPES: [&str; 17] = [
+        "attach",
+        "vacuum into",
+        "readfile",
+        "fsdir",
+        "zipfile(",
         r"\!",
         "program",
         r"\o",
@@ -321,6 +366,17 @@ fn database(name: &str, words: &[Word]) -> Option<&'static str> {
     ];
     if is_question(words) {
         return None;
+    }
+    // The commands of its own shell may be shortened, so only those that are written out and look are understood.
+    const LOOKS: &str = ".tables .schema .headers .mode .indexes .databases .dump .quit .exit .timeout .width .nullvalue .show";
+    let is_odd = |word: &Word| {
+        let text = word.fixed().unwrap_or(".");
+        let command = text.trim_start().split_whitespace().next().unwrap_or_default();
+        command.starts_with('.') && !LOOKS.split_whitespace().any(|look| look == command)
+    };
+    let has_option = words.iter().any(|word| matches!(word.fixed(), Some("-init" | "--init" | "-cmd" | "--cmd")));
+    if matches!(name, "sqlite" | "duckdb") && (has_option || words.iter().skip(2).any(is_odd)) {
+        return Some(ESCAPE);
     }
     let escapes = |word: &Word| {
         let text = word.shown().to_lowercase();

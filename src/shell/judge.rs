@@ -6,12 +6,15 @@
 use std::time::Instant;
 
 use super::arity;
+use super::known;
 use super::made::{self, Made};
 use super::network;
 use super::options;
 use super::parse::{self, PATIENCE, Parsed, Simple};
 use super::paths::{self, PathUse};
+use super::programs;
 use super::unclear;
+use super::variables::Variables;
 use super::words::Word;
 use super::wrappers::{self, Inner};
 use super::{Command, Line};
@@ -32,12 +35,20 @@ const LONGEST_PATH: usize = 4096;
 struct Scene {
     deadline: Instant,
     functions: Vec<String>,
+    /// What the line makes of its variables.
+    variables: Variables,
     /// Where a `cd` before may have led to.
     from: Vec<String>,
     /// Whether a `cd` before led to where only the shell knows.
     is_lost: bool,
     /// The files that commands before have made.
     made: Made,
+    /// Whether the line is one chain of commands that each need the one before to succeed.
+    is_chained: bool,
+    /// Whether a command before made a file whose name begins with a dash.
+    has_dashes: bool,
+    /// Whether the command before prints names of files that lie where it searches.
+    is_fed: bool,
     /// What links lead to that commands before have made.
     links: Vec<PathUse>,
 }
@@ -48,10 +59,14 @@ pub(super) fn line(text: &str) -> Line {
     let mut scene = Scene {
         deadline,
         functions: parsed.functions,
+        variables: parsed.variables,
         from: Vec::new(),
         is_lost: false,
         made: Made::default(),
         links: Vec::new(),
+        is_fed: false,
+        is_chained: is_chained(text),
+        has_dashes: false,
     };
     let mut reason = parsed.unclear;
     if let Some(disguise) = unclear::disguise(text) {
@@ -74,6 +89,17 @@ pub(super) fn line(text: &str) -> Line {
             break;
         }
         commands.extend(command(simple, &mut scene));
+    }
+    // Assignments, tests and other statements are judged as well, by the whole line.
+    let is_judged = |command: &Command| !command.is_directory_change;
+    if parsed.has_statements && !commands.iter().any(is_judged) {
+        let text = text.trim().to_owned();
+        commands.push(Command {
+            patterns: vec![text.clone()],
+            forms: vec![text.clone()],
+            text,
+            ..Command::default()
+        });
     }
     Line {
         commands,
@@ -103,11 +129,23 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         if simple.canonical != simple.text && !simple.canonical.is_empty() {
             patterns.push(simple.canonical.clone());
         }
-        findings.forms.clone_from(&patterns);
+        findings.form(simple.text.clone());
+        let is_plain = simple.assignments.iter().all(unclear::is_harmless_assignment);
+        if let Some(canonical) = patterns.get(1) {
+            if is_plain {
+                findings.equivalent(canonical.clone());
+            } else {
+                findings.form(canonical.clone());
+            }
+        }
+        findings.has_plain_variables = is_plain;
         simple.extended.iter().for_each(|form| findings.form(form.clone()));
         findings.offer_words(&simple.words);
     }
     for assignment in &simple.assignments {
+        if let Some((_, value)) = assignment.text.split_once('=') {
+            findings.settings.push(Word::new(value));
+        }
         // A separator that is set for `read` alone splits what is read.
         let reads = assignment.name == "IFS" && simple.words.first().is_some_and(|word| word.is("read"));
         if !reads {
@@ -121,15 +159,30 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     if is_change {
         findings.forms.clear();
         findings.variants.clear();
+        findings.equivalents.clear();
         findings.always.clear();
     }
-    if let Some((name, words)) = run_by_shell(&simple.words).split_first()
-        && name.fixed().is_some_and(paths::is_directory_change)
-    {
-        follow(name.shown(), words, scene);
+    for words in scene.variables.resolve(&simple.words) {
+        if let Some((name, words)) = run_by_shell(&words).split_first()
+            && name.fixed().is_some_and(paths::is_directory_change)
+        {
+            follow(name.shown(), words, scene);
+        }
+    }
+    if is_change {
+        scene.is_lost |= findings.unclear.is_some();
+        findings.unclear = None;
     }
     redirects(simple, scene, &mut findings);
+    let redirect_doubt = findings.unclear.filter(|_| is_change).map(str::to_owned);
+    if findings.expands_names && scene.has_dashes {
+        findings.doubt(Some("a name that the line makes would be taken for an option"));
+    }
+    let is_dash = |used: &PathUse| used.path.trim_start_matches("./").starts_with('-');
+    scene.has_dashes |= findings.paths.iter().any(is_dash);
     through_links(is_change, scene, &mut findings);
+    let is_search = simple.words.first().is_some_and(|word| SEARCHES.split_whitespace().any(|name| word.is(name)));
+    scene.is_fed = is_search && findings.unclear.is_none() && !findings.paths.iter().any(leads_out) && !follows_links(&simple.words);
     if findings.unclear.is_some() {
         findings.always.clear();
     }
@@ -142,10 +195,12 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         patterns,
         forms: findings.forms,
         variants: findings.variants,
+        equivalents: findings.equivalents,
         always: findings.always,
         unclear: findings.unclear.map(str::to_owned).filter(|_| !is_change),
         paths: findings.paths,
         uses_network: findings.uses_network,
+        expands_names: findings.expands_names,
         is_directory_change: is_change,
     }];
     if is_change {
@@ -153,12 +208,13 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
             simple
                 .redirects
                 .iter()
-                .filter(|redirect| redirect.writes && !is_idle(&redirect.target))
+                .filter(|redirect| !is_idle(&redirect.target))
                 .map(|redirect| {
                     let text = redirect.text.trim().to_owned();
                     Command {
                         patterns: vec![text.clone()],
                         forms: vec![text.clone()],
+                        unclear: redirect_doubt.clone(),
                         text,
                         ..Command::default()
                     }
@@ -177,13 +233,39 @@ fn calls_function(words: &[Word], scene: &Scene) -> bool {
         .any(|word| scene.functions.contains(&word.source))
 }
 
+/// Says whether a path clearly leads out of the folder that it is meant from.
+fn leads_out(used: &PathUse) -> bool {
+    used.path.starts_with(['/', '~']) || used.path.split('/').any(|step| step == "..")
+}
+
+fn is_chained(text: &str) -> bool {
+    let rest = text.replace("&&", "").replace("2>&1", "");
+    !rest.contains([';', '\n', '|', '&', '(', '{', '`'])
+}
+
+/// Says whether a path with steps up stays below the working directory when it is meant from a folder in it.
+fn stays_inside(folder: &str, path: &str) -> bool {
+    let mut depth = 0_i32;
+    let is_plain = |step: &&str| !matches!(*step, "" | ".");
+    !folder.starts_with(['/', '~'])
+        && folder.split('/').chain(path.split('/')).filter(is_plain).all(|step| {
+            depth += if step == ".." { -1 } else { 1 };
+            depth >= 0
+        })
+}
+
+/// Says whether a search goes through links.
+fn follows_links(words: &[Word]) -> bool {
+    words.iter().any(|word| matches!(word.fixed(), Some("-L" | "-follow" | "--follow" | "-R")))
+}
+
 fn is_idle(target: &Word) -> bool {
     target.fixed().is_some_and(paths::is_idle_device)
 }
 
 /// A link that the line makes is no harm by itself; what is written later may be written through it.
 fn through_links(is_change: bool, scene: &mut Scene, findings: &mut Findings) {
-    if findings.writes || is_change {
+    if findings.writes || is_change || !findings.paths.is_empty() {
         findings.paths.append(&mut scene.links);
     }
     if findings.writes {
@@ -195,15 +277,18 @@ fn through_links(is_change: bool, scene: &mut Scene, findings: &mut Findings) {
 
 fn redirects(simple: &Simple, scene: &Scene, findings: &mut Findings) {
     for redirect in &simple.redirects {
-        let uses = paths::of_redirect(redirect, &scene.from);
-        findings.note(&uses, true, scene);
-        findings.paths.extend(uses);
-        if redirect.writes && redirect.target.value.is_none() {
-            findings.doubt(Some("which file it writes is only known when it runs"));
-        }
-        let is_network = |path: &str| path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/");
-        if redirect.target.value.as_deref().is_some_and(is_network) {
-            findings.doubt(Some("it opens a network connection"));
+        let targets = scene.variables.resolve(std::slice::from_ref(&redirect.target));
+        for target in targets.into_iter().flatten() {
+            let uses = paths::of_redirect(&target, redirect.writes, &scene.from);
+            findings.note(&uses, true, scene);
+            findings.paths.extend(uses);
+            if target.value.is_none() && !target.is_stream() {
+                findings.doubt(Some("which file it opens is only known when it runs"));
+            }
+            let is_network = |path: &str| path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/");
+            if target.value.as_deref().is_some_and(is_network) {
+                findings.doubt(Some("it opens a network connection"));
+            }
         }
     }
 }
@@ -211,15 +296,21 @@ fn redirects(simple: &Simple, scene: &Scene, findings: &mut Findings) {
 /// Follows a static `cd`, so that what comes behind it is looked at from there too.
 fn follow(name: &str, words: &[Word], scene: &mut Scene) {
     let target = words.iter().find(|word| !word.source.starts_with('-'));
-    scene.is_lost |= target.is_some_and(|word| word.fixed().is_none());
-    let Some(target) = target.and_then(Word::fixed).filter(|_| name != "popd") else {
+    // A folder of the working directory is known well enough by its wildcard.
+    let place = |word: &Word| {
+        let value = word.value.clone().filter(|_| !word.brace)?;
+        let is_below = !value.starts_with(['/', '~']) && !value.split('/').any(|step| step == "..");
+        (word.glob.is_none() || is_below).then_some(value)
+    };
+    scene.is_lost |= target.is_some_and(|word| place(word).is_none());
+    let Some(target) = target.and_then(place).filter(|_| name != "popd") else {
         return;
     };
     let next = if target.starts_with(['/', '~']) {
-        target.to_owned()
+        target
     } else {
         let base = scene.from.last().map(String::as_str);
-        base.map_or_else(|| target.to_owned(), |base| format!("{base}/{target}"))
+        base.map_or_else(|| target.clone(), |base| format!("{base}/{target}"))
     };
     if next.len() <= LONGEST_PATH && scene.from.len() < MAX_FOLDERS && !scene.from.contains(&next) {
         scene.from.push(next);
@@ -242,9 +333,19 @@ struct Findings {
     forms: Vec<String>,
     /// Other ways to write the same.
     variants: Vec<String>,
+    /// Those that mean the very same.
+    equivalents: Vec<String>,
+    /// Whether the variables in front of the command change nothing of what it does.
+    has_plain_variables: bool,
     always: Vec<String>,
     unclear: Option<&'static str>,
     paths: Vec<PathUse>,
+    /// Whether a word begins with a wildcard, so that a name that begins with a dash would be an option.
+    expands_names: bool,
+    /// The values of the variables in front of it.
+    settings: Vec<Word>,
+    /// Whether the files that it hands on lie where it searches.
+    is_found: bool,
     /// Whether it writes a path, links not counted.
     writes: bool,
     uses_network: bool,
@@ -259,6 +360,9 @@ impl Findings {
             self.writes = true;
             if makes {
                 self.made.add(&used.path);
+            }
+            if known::decides(&used.path) {
+                self.doubt(Some("it writes a file that decides what other commands run"));
             }
             if scene.is_lost && !used.path.starts_with(['/', '~']) {
                 self.doubt(Some("it writes below a folder that is only known when it runs"));
@@ -281,6 +385,15 @@ impl Findings {
         let is_known = self.forms.contains(&form) || self.variants.contains(&form);
         if !form.is_empty() && !is_known && self.has_room() {
             self.variants.push(form);
+        }
+    }
+
+    /// Adds another spelling that means the very same, so that a rule for it is one for the text.
+    fn equivalent(&mut self, form: String) {
+        self.spelling(form.clone(), true);
+        let is_new = !form.is_empty() && !self.equivalents.contains(&form) && !self.forms.contains(&form);
+        if is_new && self.equivalents.len() < MAX_FORMS {
+            self.equivalents.push(form);
         }
     }
 
@@ -328,10 +441,14 @@ impl Findings {
         }
     }
 
+    /// Offers the prefix of a command without its global options: what stands behind them decides what it does.
     fn offer_words(&mut self, words: &[Word]) {
         let counted = words.iter().filter(|word| word.counts);
         let sources: Vec<&str> = counted.map(|word| word.source.as_str()).collect();
-        self.offer(&sources);
+        match options::without_globals(&sources) {
+            Some(stripped) => self.offer(&stripped),
+            None => self.offer(&sources),
+        }
     }
 }
 
@@ -361,6 +478,7 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     let file = words.iter().skip(1).find(|word| !word.source.starts_with('-'));
     if (first.shown().contains('/') && is_made(findings, first))
         || (made::is_runner(&name) && file.is_some_and(|file| is_made(findings, file)))
+        || words.iter().skip(1).any(|word| scene.made.is_run_by(&name, word.shown()))
     {
         findings.doubt(Some("it runs a file that the line itself makes"));
     }
@@ -368,7 +486,7 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     let mut plain = joined.clone();
     findings.bare_form(plain.join(" "), is_same);
     // An approval of the command as it is written is one for its other spellings (`permission::judgement`).
-    if !is_same && source != Source::Implied {
+    if !is_same && source != Source::Implied && options::without_globals(&plain).is_none() {
         findings.offer(&plain);
     }
     if name != plain[0] {
@@ -380,6 +498,9 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     }
     let stripped = options::without_globals(&plain);
     if let Some(stripped) = &stripped {
+        if is_same && name == joined[0] && findings.has_plain_variables {
+            findings.equivalent(stripped.join(" "));
+        }
         findings.offered_spelling(stripped, is_same);
     }
     let stripped = stripped.unwrap_or(plain);
@@ -388,18 +509,108 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
         .for_each(|form| findings.spelling(form, is_same));
     findings.uses_network |= network::uses(&name, &stripped);
     findings.doubt(unclear::command(&name, words, &stripped));
-    let uses = paths::of_command(&name, words, &scene.from);
+    if scene.is_lost {
+        findings.doubt(Some("in which folder it runs is only known when it runs"));
+    }
+    let ways = scene.variables.resolve(words);
+    for resolved in &ways {
+        let resolved: &Vec<Word> = &resolved.iter().map(Word::unquote).collect();
+        if ways.len() > 1 || resolved.len() != words.len() || resolved.iter().zip(words).any(|(new, old)| new.source != old.source) {
+            let spelled: Vec<&str> = resolved.iter().map(Word::plain).collect();
+            findings.spelling(spelled.join(" "), is_same);
+            options::ordered(&spelled).into_iter().for_each(|form| findings.spelling(form, is_same));
+        }
+        run(&name, resolved, source, depth, scene, findings);
+    }
+}
+
+/// Looks at what a command does, with the texts of its variables put in.
+fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, findings: &mut Findings) {
+    let inner = wrappers::inner(name, words);
+    let mut uses = paths::of_command(name, words, &scene.from);
+    let found = match programs::read(name, words) {
+        Some(reading) => {
+            findings.doubt(reading.doubt);
+            uses.extend(paths::of_words(&reading.written, true, &scene.from));
+            let mut read = paths::of_words(&reading.read, false, &scene.from);
+            read.iter_mut().for_each(|used| used.is_asked = reading.shows);
+            uses.extend(read);
+            findings.expands_names |= reading.expands_names && !reading.is_tame;
+            if reading.is_open {
+                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
+            }
+            if source == Source::Template {
+                findings.doubt(template_words(&reading, scene.is_fed || findings.is_found));
+            }
+            Some(known::check(name, words, &reading))
+        }
+        None => known::check_unlisted(name, words),
+    };
+    match found {
+        Some(found) => {
+            findings.doubt(found.doubt);
+            uses.extend(paths::of_words(&found.written, true, &scene.from));
+            let mut read = paths::of_words(&found.read, false, &scene.from);
+            read.iter_mut().for_each(|used| used.is_asked = true);
+            uses.extend(read);
+            let is_open = |word: &Word| word.value.is_none() && !word.is_stream();
+            if found.read.iter().chain(&found.written).any(is_open) {
+                findings.doubt(Some("which file it uses is only known when it runs"));
+            }
+        }
+        None if !inner.is_empty() => uses.extend(own_paths(name, words, &inner, scene)),
+        None if !paths::is_directory_change(name) => {
+            if !known::is_elsewhere(name) {
+                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
+            }
+            if source == Source::Template {
+                findings.doubt(Some("its words come from its input"));
+            }
+            let is_open = |word: &Word| {
+                if word.value.is_some() && word.glob.is_some() {
+                    return word.beginning().starts_with('-');
+                }
+                let is_one = !word.splits && !word.brace && !word.prefix.is_empty() && !word.prefix.starts_with('-');
+                (word.value.is_none() || word.brace) && !is_one && !word.is_stream()
+            };
+            if words.iter().skip(1).any(is_open) {
+                findings.doubt(Some("a word of it is only known when it runs"));
+            }
+            findings.doubt(known::forwards(name, words));
+        }
+        None => {}
+    }
+    for assignment in &findings.settings {
+        uses.extend(paths::of_any_words(std::slice::from_ref(assignment), &scene.from).into_iter().filter(leads_out));
+    }
+    // Where each command must succeed before the next one runs, only the folder that a `cd` led to counts.
+    if scene.is_chained && let Some(folder) = scene.from.last() {
+        uses.retain(|used| used.path.starts_with(['/', '~']) || !stays_inside(folder, &used.path) || !leads_out(used));
+    }
+    let mut seen: Vec<PathUse> = Vec::with_capacity(uses.len());
+    for used in uses {
+        // What two ways of reading find is asked for if one of them says so.
+        match seen.iter_mut().find(|known| known.path == used.path && known.at == used.at) {
+            Some(known) => {
+                known.is_asked |= used.is_asked;
+                known.is_written |= used.is_written;
+            }
+            None => seen.push(used),
+        }
+    }
+    let uses = seen;
+    findings.is_found = matches!(name, "find" | "gfind") && !uses.iter().any(leads_out) && !follows_links(words);
     if name == "ln" {
         findings.links.extend(paths::of_link(words, &scene.from));
         uses.iter().for_each(|used| findings.made.add(&used.path));
     } else {
-        findings.note(&uses, made::is_maker(&name), scene);
+        findings.note(&uses, made::is_maker(name), scene);
     }
     findings.paths.extend(uses);
     for word in words {
         let setting = word.fixed().and_then(|text| text.split_once('='));
         // They take assignments as arguments.
-        if let Some((variable, _)) = setting.filter(|_| matches!(&*name, "env" | "sudo" | "doas" | "exec" | "time")) {
+        if let Some((variable, _)) = setting.filter(|_| matches!(name, "env" | "sudo" | "doas" | "exec" | "time")) {
             let assignment = parse::Assignment {
                 name: variable.to_owned(),
                 text: word.source.clone(),
@@ -407,8 +618,9 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
             findings.doubt(unclear::assignment(&assignment));
         }
     }
-    let inner = wrappers::inner(&name, words);
     if source == Source::Template {
+        let spelled: Vec<&str> = words.iter().map(Word::plain).collect();
+        let stripped = options::without_globals(&spelled).unwrap_or(spelled);
         template(&stripped, &inner, findings);
     }
     inside(inner, source, depth, scene, findings);
@@ -488,6 +700,32 @@ fn template(words: &[&str], inner: &[Inner], findings: &mut Findings) {
     }
 }
 
+/// Returns what a program that runs another one does with its own words.
+fn own_paths(name: &str, words: &[Word], inner: &[Inner], scene: &Scene) -> Vec<PathUse> {
+    if known::is_elsewhere(name) || paths::is_listed(name) {
+        return Vec::new();
+    }
+    let count = inner.iter().map(|inner| match inner {
+        Inner::Words(words) | Inner::Template(words) => words.len(),
+        Inner::Script(_) | Inner::Remote(_) | Inner::Implied(_) | Inner::Opaque(_) => 0,
+    });
+    let own = words.len().saturating_sub(count.max().unwrap_or(0));
+    let found = paths::of_any_words(words.get(1..own).unwrap_or_default(), &scene.from);
+    found.into_iter().filter(leads_out).collect()
+}
+
+/// Says why further words, which come from input, may do something else than the command says.
+fn template_words(reading: &programs::Reading, is_fed: bool) -> Option<&'static str> {
+    if !reading.is_tame {
+        return Some("its words come from its input");
+    }
+    // What a search finds below a folder of the workspace is not outside of it.
+    (reading.takes_files && !is_fed).then_some("which file it reads comes from its input")
+}
+
+/// Commands that print names of files below where they search.
+const SEARCHES: &str = "find fd fdfind rg ls git seq grep";
+
 /// Examines a text that a shell parses.
 fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
     if depth > MAX_DEPTH {
@@ -497,6 +735,8 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
         commands,
         assignments,
         functions,
+        variables,
+        has_statements: _,
         unclear,
     } = parse::parse(text, scene.deadline);
     if unclear.is_some() {
@@ -508,10 +748,14 @@ fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
     let inner_scene = Scene {
         deadline: scene.deadline,
         functions,
+        variables,
         from: scene.from.clone(),
         is_lost: scene.is_lost,
         made: scene.made.clone(),
         links: Vec::new(),
+        is_fed: false,
+        is_chained: is_chained(text),
+        has_dashes: false,
     };
     let known = findings.paths.len();
     for simple in &commands {

@@ -43,6 +43,26 @@ impl Made {
     }
 }
 
+impl Made {
+    /// Says whether a program that finds its file by more than its name gets one of these: a makefile in one word with its
+    /// option, a module of Python, a folder that is a program.
+    pub(super) fn is_run_by(&self, name: &str, word: &str) -> bool {
+        let is_python = name.starts_with("python") || name.starts_with("pypy");
+        let is_make = matches!(name, "make" | "gmake");
+        if word.is_empty() || !(is_python || is_make || is_runner(name)) {
+            return false;
+        }
+        let module = word.replace('.', "/");
+        self.0.iter().any(|file| {
+            let stem = file.strip_suffix(".py").filter(|_| is_python);
+            (is_make && word.ends_with(file.as_str()))
+                || stem.is_some_and(|stem| stem == word || stem == module)
+                || file.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'))
+                || (is_python && file.strip_prefix(&module).is_some_and(|rest| rest.starts_with('/')))
+        })
+    }
+}
+
 /// Takes out what names no other place.
 fn plain(path: &str) -> String {
     let start = if path.starts_with('/') { "/" } else { "" };

@@ -8,13 +8,16 @@
 pub mod arity;
 mod interpreters;
 mod judge;
+mod known;
 mod made;
 mod network;
 mod options;
 mod outputs;
 mod parse;
 mod paths;
+mod programs;
 mod unclear;
+mod variables;
 pub mod words;
 mod wrappers;
 
@@ -47,6 +50,8 @@ pub struct Command {
     /// The same command written in other ways, where no form is: without quotes, folder or global options, its flags in one
     /// order.
     pub variants: Vec<String>,
+    /// Those of the variants that mean the very same, so that a rule or a grant that names one allows the text.
+    pub equivalents: Vec<String>,
     /// The patterns that an approval may remember.
     pub always: Vec<String>,
     /// Why nobody can say what it does.
@@ -55,6 +60,8 @@ pub struct Command {
     pub paths: Vec<PathUse>,
     /// Whether it, or a command inside it, is known to use the network.
     pub uses_network: bool,
+    /// Whether a word begins with a wildcard, so that a file whose name begins with a dash would be taken for an option.
+    pub expands_names: bool,
     /// Whether it only changes the directory, so that nothing is asked for it but outside directories.
     pub is_directory_change: bool,
 }

@@ -6,16 +6,35 @@
 //!
 //! *Invariant:* every command node of the tree becomes a [`Simple`], in source order, damaged tree or not.
 
+mod arithmetic;
 mod pieces;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
+pub(super) use arithmetic::is_name;
 use pieces::Pieces;
 use tree_sitter::{Node, ParseOptions, Parser};
 
+use super::variables::Variables;
 use super::words::Word;
+
+/// The node types that the walk understands. Everything else makes the line unclear.
+const KNOWN: &str = "program list pipeline command command_name word string string_content raw_string ansi_c_string \
+    translated_string number concatenation simple_expansion expansion variable_name special_variable_name \
+    command_substitution process_substitution arithmetic_expansion variable_assignment variable_assignments array subscript \
+    declaration_command unset_command redirected_statement file_redirect heredoc_redirect herestring_redirect \
+    file_descriptor heredoc_start heredoc_body heredoc_content heredoc_end simple_heredoc_body subshell compound_statement \
+    if_statement elif_clause else_clause while_statement for_statement c_style_for_statement do_group case_statement \
+    case_item extglob_pattern function_definition negated_command test_command test_operator binary_expression \
+    unary_expression parenthesized_expression postfix_expression ternary_expression regex comment brace_expression";
+
+/// Statements that are no command and still do something.
+const STATEMENTS: &str = "variable_assignment declaration_command unset_command test_command compound_statement subshell \
+    if_statement while_statement for_statement c_style_for_statement case_statement function_definition \
+    redirected_statement arithmetic_expansion command_substitution process_substitution";
 
 /// How long one line may take to parse, with everything that is parsed inside it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
@@ -40,6 +59,20 @@ pub(super) struct Simple {
     pub(super) words: Vec<Word>,
     /// Where its output goes and its input comes from.
     pub(super) redirects: Vec<Redirect>,
+}
+
+impl Simple {
+    /// A redirection that no command belongs to.
+    fn redirection(redirect: Redirect) -> Self {
+        let text = redirect.text.trim().to_owned();
+        Self {
+            start: redirect.target.at.unwrap_or_default(),
+            canonical: text.clone(),
+            text,
+            redirects: vec![redirect],
+            ..Self::default()
+        }
+    }
 }
 
 /// A variable that is set.
@@ -67,6 +100,10 @@ pub(super) struct Parsed {
     pub(super) assignments: Vec<Assignment>,
     /// The names of functions that are defined.
     pub(super) functions: Vec<String>,
+    /// What the line makes of its variables.
+    pub(super) variables: Variables,
+    /// Whether the text holds more than commands: assignments, tests and other statements of the shell.
+    pub(super) has_statements: bool,
     /// Why the line as a whole is not understood.
     pub(super) unclear: Option<String>,
 }
@@ -97,6 +134,8 @@ pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
         starts: Vec::new(),
         loose: Vec::new(),
         quoted: Vec::new(),
+        redirects: Vec::new(),
+        taken: HashSet::new(),
     };
     if tree.root_node().has_error() {
         walk.doubt("the shell's grammar does not fit it");
@@ -128,6 +167,10 @@ struct Walk<'l> {
     starts: Vec<usize>,
     /// Redirections of statements that are no command: the statement, and what it redirects.
     loose: Vec<(Range<usize>, Vec<Redirect>)>,
+    /// All redirections, by their nodes.
+    redirects: Vec<(usize, Redirect)>,
+    /// The nodes of those that belong to a command.
+    taken: HashSet<usize>,
     /// Where text is quoted, so that a line continuation is what it looks like.
     quoted: Vec<Range<usize>>,
 }
@@ -146,7 +189,8 @@ impl<'l> Walk<'l> {
         let mut visited = 0_usize;
         while let Some((node, around)) = left.pop() {
             visited += 1;
-            if visited.is_multiple_of(1024) && Instant::now() > deadline {
+            // A command may be long, and hold others that are as long.
+            if (visited.is_multiple_of(1024) || node.kind() == "command") && Instant::now() > deadline {
                 return self.doubt("it takes too long to parse");
             }
             if self.parsed.commands.len() >= MAX_COMMANDS {
@@ -167,6 +211,15 @@ impl<'l> Walk<'l> {
 
     /// Takes down a node, and returns the redirected statement that its body belongs to.
     fn visit<'t>(&mut self, node: Node<'t>, children: &[Node<'t>], around: Option<Around<'t>>) -> Option<Around<'t>> {
+        let is_listed = |list: &str| list.split_whitespace().any(|kind| kind == node.kind());
+        if node.is_named() && !node.is_error() && !is_listed(KNOWN) {
+            self.doubt("the shell's grammar does not fit it");
+        }
+        self.parsed.has_statements |= is_listed(STATEMENTS);
+        if let Some(reason) = arithmetic::doubt(node, children, self.line) {
+            self.doubt(reason);
+        }
+        self.parsed.variables.see(node, children, self.line);
         match node.kind() {
             "command" => self.command(node, children, around),
             "redirected_statement" => return self.redirected(node, children),
@@ -186,6 +239,10 @@ impl<'l> Walk<'l> {
                 self.parsed.assignments.extend(named);
             }
             "function_definition" => self.function(node, children),
+            "file_redirect" => {
+                let redirect = self.file_redirect(node);
+                self.redirects.extend(redirect.map(|redirect| (node.id(), redirect)));
+            }
             "comment" => self.comment(node),
             "heredoc_redirect" => self.heredoc(node, children),
             "raw_string" | "ansi_c_string" | "string" | "heredoc_body" => self.quotation(node),
@@ -293,6 +350,10 @@ impl<'l> Walk<'l> {
         if is_glued {
             self.doubt("a line continuation stands inside a word");
         }
+        if words.iter().any(|word| opens_descriptor(word, &pieces.redirects, self.line)) {
+            self.doubt("a redirection in it sets a variable");
+        }
+        let redirects = self.redirects(&pieces.redirects);
         let simple = Simple {
             canonical: pieces.canonical(self.line),
             extended,
@@ -302,7 +363,7 @@ impl<'l> Walk<'l> {
                 .filter_map(|node| self.assignment(*node))
                 .collect(),
             words,
-            redirects: self.redirects(&pieces.redirects),
+            redirects,
             text,
             start: node.start_byte(),
         };
@@ -318,6 +379,20 @@ impl<'l> Walk<'l> {
         (!gap.trim().is_empty()).then(|| at..at + gap.trim().len())
     }
 
+    /// Says whether what stands there may become several words, or none: an expansion outside of quotes, or a list in them.
+    fn splits(&self, node: Node<'_>) -> bool {
+        match node.kind() {
+            "simple_expansion" | "expansion" | "command_substitution" | "arithmetic_expansion" => true,
+            "string" | "translated_string" => {
+                let text = self.text(node);
+                ["[@]", "$@", "${@", "${!"].iter().any(|list| text.contains(list))
+            }
+            "concatenation" | "command_name" => node.children(&mut node.walk()).any(|child| self.splits(child)),
+            "word" | "raw_string" | "ansi_c_string" | "number" | "process_substitution" | "brace_expression" => false,
+            _ => true,
+        }
+    }
+
     fn word(&self, span: Range<usize>, counts: bool) -> Word {
         Word {
             counts,
@@ -329,8 +404,11 @@ impl<'l> Walk<'l> {
     /// Reads words. What stands together without a gap is one word to the shell, whatever the grammar says.
     fn words(&self, nodes: &[Node<'_>]) -> (Vec<Word>, bool) {
         let mut spans: Vec<(Range<usize>, bool)> = Vec::new();
+        // For each word whether it may become several.
+        let mut splits: Vec<bool> = Vec::new();
         let mut is_glued = false;
         for node in nodes {
+            let is_split = self.splits(*node);
             let inner = if node.kind() == "command_name" {
                 node.child(0)
             } else {
@@ -343,35 +421,45 @@ impl<'l> Walk<'l> {
                 Some((span, known)) if span.end == node.start_byte() => {
                     span.end = node.end_byte();
                     *known |= counts;
+                    splits.last_mut().into_iter().for_each(|known| *known |= is_split);
                 }
                 Some((span, _)) => {
                     let gap = self.line.get(span.end..node.start_byte()).unwrap_or_default();
                     is_glued |= gap.replace("\\\n", "").is_empty();
                     spans.push((node.byte_range(), counts));
+                    splits.push(is_split);
                 }
-                None => spans.push((node.byte_range(), counts)),
+                None => {
+                    spans.push((node.byte_range(), counts));
+                    splits.push(is_split);
+                }
             }
         }
-        let word = |(span, counts)| self.word(span, counts);
-        (
-            spans
-                .into_iter()
-                .filter(|(span, _)| !span.is_empty())
-                .map(word)
-                .collect(),
-            is_glued,
-        )
+        let words = spans.into_iter().zip(splits).filter(|((span, _), _)| !span.is_empty());
+        let word = |((span, counts), splits): ((Range<usize>, bool), bool)| {
+            let word = self.word(span, counts);
+            Word {
+                splits: splits && word.value.is_none(),
+                ..word
+            }
+        };
+        (words.map(word).collect(), is_glued)
     }
 
-    fn redirects(&self, nodes: &[Node<'_>]) -> Vec<Redirect> {
+    fn redirects(&mut self, nodes: &[Node<'_>]) -> Vec<Redirect> {
         let mut found = Vec::new();
         for node in nodes {
             match node.kind() {
-                "file_redirect" => found.extend(self.file_redirect(*node)),
+                "file_redirect" => {
+                    self.taken.insert(node.id());
+                    found.extend(self.file_redirect(*node));
+                }
                 "heredoc_redirect" => {
                     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
-                    let files = children.iter().filter(|child| child.kind() == "file_redirect");
-                    found.extend(files.filter_map(|child| self.file_redirect(*child)));
+                    let files: Vec<&Node<'_>> =
+                        children.iter().filter(|child| child.kind() == "file_redirect").collect();
+                    self.taken.extend(files.iter().map(|child| child.id()));
+                    found.extend(files.into_iter().filter_map(|child| self.file_redirect(*child)));
                 }
                 _ => {}
             }
@@ -483,14 +571,14 @@ impl<'l> Walk<'l> {
                 });
                 continue;
             }
-            for redirect in redirects.into_iter().filter(|redirect| redirect.writes) {
-                self.parsed.commands.push(Simple {
-                    start: redirect.target.at.unwrap_or(span.end),
-                    text: redirect.text.trim().to_owned(),
-                    canonical: redirect.text.trim().to_owned(),
-                    redirects: vec![redirect],
-                    ..Simple::default()
-                });
+            for redirect in redirects {
+                self.parsed.commands.push(Simple::redirection(redirect));
+            }
+        }
+        // What stands nowhere that is known still opens its file, such as the one in `$(> file)`.
+        for (node, redirect) in std::mem::take(&mut self.redirects) {
+            if !self.taken.contains(&node) {
+                self.parsed.commands.push(Simple::redirection(redirect));
             }
         }
         self.parsed
@@ -518,6 +606,15 @@ fn without_read_write(line: &str) -> Cow<'_, str> {
         known.replace_range(at..at + 2, ">>");
     }
     Cow::Owned(known)
+}
+
+/// Says whether a word names the variable that a redirection right behind it sets, as in `exec {name}> file`.
+fn opens_descriptor(word: &Word, redirects: &[Node<'_>], line: &str) -> bool {
+    let is_name = word.source.starts_with('{') && word.source.ends_with('}');
+    let end = word.at.map(|at| at + word.source.len());
+    is_name
+        && end.is_some_and(|end| line.get(end..).is_some_and(|rest| rest.starts_with(['<', '>', '&'])))
+        && redirects.iter().any(|redirect| Some(redirect.start_byte()) == end)
 }
 
 /// Says whether a text holds the beginning of a substitution that no backslash makes literal.

@@ -6,7 +6,6 @@
 //! *Invariant:* text only; where a path leads is for the caller to find out.
 
 use super::outputs::{glued_target, operands, written};
-use super::parse::Redirect;
 use super::words::Word;
 
 /// A path as a command line has it.
@@ -20,6 +19,10 @@ pub struct PathUse {
     pub is_asked: bool,
     /// Whether the path is written.
     pub is_written: bool,
+    /// Whether nothing is asked where it lies in a folder of the system that everybody reads.
+    pub may_be_system: bool,
+    /// The whole path, where wildcards cut `path` short: it may match links.
+    pub pattern: Option<String>,
     /// Where in the line it stands, in bytes; what stands in a quoted script counts as where the command begins.
     pub at: Option<usize>,
 }
@@ -29,7 +32,12 @@ const PATH_COMMANDS: &str = "cd rm cp mv mkdir touch chmod chown cat pushd popd 
 
 /// Commands that only read their operands.
 const READERS: &str = "ls head tail more wc file stat du find grep rg diff cut nl od strings md5sum sha256sum readlink \
-    realpath source . bash sh python python3 node ps kubectl";
+    realpath source . bash sh zsh dash ksh python python3 node ps kubectl";
+
+/// Says whether the words of a command are looked at one by one.
+pub(super) fn is_listed(name: &str) -> bool {
+    [PATH_COMMANDS, READERS].iter().any(|list| list.split_whitespace().any(|listed| listed == name))
+}
 
 /// Says whether programs of the system lie in a folder.
 pub(super) fn is_of_programs(folder: &str) -> bool {
@@ -56,7 +64,7 @@ fn path(word: &Word) -> Option<String> {
     } else {
         path.to_owned()
     };
-    (!path.is_empty()).then_some(path)
+    (!path.is_empty() || word.glob.is_some()).then(|| if path.is_empty() { ".".to_owned() } else { path })
 }
 
 /// Returns the paths of a command.
@@ -71,6 +79,8 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
                     from: from.to_vec(),
                     is_asked,
                     is_written,
+                    may_be_system: false,
+                    pattern: pattern(&word),
                     at: word.at,
                 });
             }
@@ -94,7 +104,8 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
         }
     } else {
         if is_listed(READERS) {
-            operands(words).into_iter().for_each(|word| add(word, false, false));
+            let runs = is_listed("source . bash sh zsh dash ksh find");
+            operands(words).into_iter().for_each(|word| add(word, runs, false));
         }
         written(name, words).iter().for_each(|word| add(word, true, true));
     }
@@ -125,6 +136,8 @@ pub(super) fn of_link(words: &[Word], from: &[String]) -> Vec<PathUse> {
             from: from.to_vec(),
             is_asked: true,
             is_written: false,
+            may_be_system: false,
+            pattern: None,
             at,
         })
         .collect()
@@ -158,25 +171,76 @@ fn expand(word: &Word) -> Vec<Word> {
         .collect()
 }
 
-/// Returns the file of a redirection; none for devices that keep nothing.
-pub(super) fn of_redirect(redirect: &Redirect, from: &[String]) -> Vec<PathUse> {
-    let uses = expand(&redirect.target).into_iter().filter_map(|word| path(&word));
-    uses.filter(|path| !is_idle_device(path))
-        .map(|path| PathUse {
+/// Returns the file of a redirection, which the shell opens itself; none for devices that keep nothing.
+pub(super) fn of_redirect(target: &Word, is_written: bool, from: &[String]) -> Vec<PathUse> {
+    let mut uses = of_words(&expand(target), is_written, from);
+    uses.iter_mut().for_each(|used| used.is_asked = true);
+    uses
+}
+
+/// Returns words that are files; those that are only read are told and not asked for.
+pub(super) fn of_words(words: &[Word], is_written: bool, from: &[String]) -> Vec<PathUse> {
+    let named = words.iter().filter_map(|word| path(word).map(|path| (path, word)));
+    named
+        .filter(|(path, _)| !is_idle_device(path))
+        .map(|(path, word)| PathUse {
             path,
             from: from.to_vec(),
-            is_asked: redirect.writes,
-            is_written: redirect.writes,
-            at: redirect.target.at,
+            is_asked: is_written,
+            is_written,
+            may_be_system: !is_written,
+            pattern: pattern(word),
+            at: word.at,
         })
         .collect()
+}
+
+/// Returns the words of a program that is not understood which look like paths out of the folder that it runs in: what it
+/// does with them is not known, so it may write them.
+pub(super) fn of_any_words(words: &[Word], from: &[String]) -> Vec<PathUse> {
+    let mut found = Vec::new();
+    for word in words.iter().filter(|word| word.value.is_some()) {
+        let value = word.value.as_deref().unwrap_or_default();
+        let text = value.get(..word.glob.unwrap_or(value.len())).unwrap_or_default();
+        // A path may stand behind the letter of an option, or behind a sign.
+        let behind_letter = text.strip_prefix('-').and_then(|rest| rest.get(1..));
+        let behind_sign = text.rsplit_once(['=', ',', '@']).map(|(_, rest)| rest);
+        let mut seen = [Some(text), behind_letter, behind_sign].into_iter().flatten();
+        let leads_out = |text: &&str| {
+            let is_home = text.starts_with('~') && (word.tilde || *text != value);
+            (text.starts_with('/') && !text.starts_with("//")) || is_home || text.split('/').any(|step| step == "..")
+        };
+        if let Some(path) = seen.find(|text| leads_out(text) && !text.contains(' ')).filter(|path| !is_idle_device(path)) {
+            found.push(PathUse {
+                path: path.to_owned(),
+                from: from.to_vec(),
+                is_asked: true,
+                is_written: true,
+                may_be_system: false,
+                pattern: None,
+                at: word.at,
+            });
+        } else if word.glob.is_some() {
+            found.extend(of_words(std::slice::from_ref(word), true, from));
+        } else if !text.is_empty() && !text.starts_with('-') && !text.contains([' ', ':', '=']) {
+            // A name of the folder itself may be a link.
+            found.extend(of_words(std::slice::from_ref(word), false, from));
+            found.last_mut().into_iter().for_each(|used| used.is_asked = true);
+        }
+    }
+    found
+}
+
+/// Returns a path with its wildcards.
+fn pattern(word: &Word) -> Option<String> {
+    word.glob.and(word.value.clone()).filter(|_| !word.brace)
 }
 
 /// Says whether a file is a device that keeps nothing.
 pub(super) fn is_idle_device(path: &str) -> bool {
     matches!(
         path,
-        "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/fd/1" | "/dev/fd/2"
+        "/dev/null" | "/dev/stdin" | "/dev/random" | "/dev/urandom" | "/dev/fd/0" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/fd/1" | "/dev/fd/2"
     )
 }
 

@@ -15,10 +15,18 @@ const VARIABLES: &str = "PATH BASH_ENV ENV IFS PROMPT_COMMAND PS0 PS1 PS2 PS4 SH
     RUBYOPT RUBYLIB NODE_OPTIONS LUA_INIT JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS RUSTC RUSTC_WRAPPER \
     RUSTC_WORKSPACE_WRAPPER CARGO_BUILD_RUSTC CARGO_BUILD_RUSTC_WRAPPER MAKEFLAGS GNUMAKEFLAGS MAKEFILES TAR_OPTIONS \
     GCONV_PATH FZF_DEFAULT_COMMAND GOFLAGS CMAKE_PROJECT_INCLUDE PSQLRC PSQL_EDITOR PIP_CONFIG_FILE \
+    CC CXX CPP LD AR AS NM RANLIB STRIP FC F77 YACC LEX MAKE CFLAGS CXXFLAGS CPPFLAGS LDFLAGS LDLIBS LIBS RM ARFLAGS \
+    RUSTFLAGS RUSTDOCFLAGS RUSTDOC RUSTUP_HOME RUSTUP_TOOLCHAIN CARGO CARGO_HOME CARGO_ENCODED_RUSTFLAGS GOROOT GOPATH GOPROXY \
+    GOTOOLCHAIN GOENV VIRTUAL_ENV PYTHONBREAKPOINT PYTHONPLATLIBDIR PYTHONUSERBASE PYTEST_PLUGINS JAVA_HOME MAVEN_OPTS \
+    MAVEN_ARGS GRADLE_OPTS DOCKER_HOST DOCKER_CONFIG KUBECONFIG SSH_AUTH_SOCK SSL_CERT_FILE PSQL_PAGER SECONDS RANDOM \
+    SRANDOM LINENO OPTIND EPOCHSECONDS BASHPID HISTCMD BASH_ARGV0 TMPDIR \
     HOME XDG_CONFIG_HOME CDPATH OLDPWD DIRSTACK BASH_CMDS BASH_ALIASES PYTHONPATH NODE_PATH";
 
 /// The beginnings of names of such variables.
-const FAMILIES: [&str; 6] = ["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "npm_config_", "NPM_CONFIG_"];
+const FAMILIES: [&str; 12] = [
+    "LD_", "DYLD_", "GIT_", "BASH_FUNC_", "npm_config_", "NPM_CONFIG_", "CARGO_TARGET_", "CARGO_ALIAS_", "YARN_", "BUNDLE_", "GEM_",
+    "CMAKE_",
+];
 
 /// Variables of the families that only name people, dates and places of output.
 const HARMLESS: [&str; 4] = [
@@ -44,10 +52,48 @@ pub(super) fn assignment(assignment: &Assignment) -> Option<&'static str> {
             "IFS" => true,
             "PYTHONPATH" | "NODE_PATH" => matches!(value, "." | "src" | "./src" | ""),
             "PATH" | "SHELL" => false,
+            "RUSTFLAGS" | "RUSTDOCFLAGS" => value.split_whitespace().all(is_lint_flag),
+            "MAKEFLAGS" => value.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'j' | b'k' | b's')),
             _ => matches!(value, "" | "cat" | "true" | ":" | "0" | "1" | "2" | "less"),
         })
     });
     (!is_known).then_some("it sets a variable that decides what runs")
+}
+
+/// Variables that only change what a program says, in which language, and how it is built.
+const PLAIN: &str = "LC_ALL LC_CTYPE LC_MESSAGES LC_NUMERIC LC_TIME LC_COLLATE LANG LANGUAGE TZ TERM COLUMNS LINES NO_COLOR \
+    FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLORTERM CI DEBUG VERBOSE RUST_LOG RUST_BACKTRACE RUST_LIB_BACKTRACE RUST_MIN_STACK \
+    RUST_TEST_THREADS RUSTFLAGS RUSTDOCFLAGS CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_NET_OFFLINE CARGO_BUILD_JOBS \
+    CARGO_TERM_PROGRESS_WHEN NODE_ENV NODE_OPTIONS NODE_NO_WARNINGS BABEL_ENV JEST_WORKERS VITE_CJS_IGNORE_WARNING CGO_ENABLED GOOS \
+    GOARCH GOARM GOAMD64 GO111MODULE GOMAXPROCS GOTRACEBACK PYTHONPATH PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED \
+    PYTHONIOENCODING PYTHONUTF8 PYTHONWARNINGS DJANGO_SETTINGS_MODULE FLASK_ENV FLASK_DEBUG APP_ENV ENV RAILS_ENV RACK_ENV MIX_ENV \
+    PORT HOST GIT_PAGER PAGER GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE \
+    GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE DATABASE_URL TF_LOG HELM_DEBUG DOCKER_BUILDKIT COMPOSE_DOCKER_CLI_BUILD \
+    SKIP_ENV_VALIDATION MAKEFLAGS OMP_NUM_THREADS PYTEST_ADDOPTS";
+
+/// Says whether an assignment in front of a command leaves it what a rule for the command means.
+pub(super) fn is_harmless_assignment(assignment: &Assignment) -> bool {
+    let is_plain = PLAIN.split_whitespace().any(|plain| plain == assignment.name);
+    let value = assignment.text.split_once('=').map(|(_, value)| Word::new(value));
+    let is_known = value.is_some_and(|value| {
+        value.value.is_some_and(|value| match assignment.name.as_str() {
+            "PYTEST_ADDOPTS" => value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'),
+            _ => true,
+        })
+    });
+    // What decides which programs run has values of its own that do not.
+    is_plain && is_known && self::assignment(assignment).is_none()
+}
+
+/// Says whether a flag for the Rust compiler is about warnings, the machine or how much is optimized.
+fn is_lint_flag(flag: &str) -> bool {
+    let is_lint = |rest: &str| rest.is_empty() || rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte));
+    let codegen = ["target-cpu=", "opt-level=", "debuginfo=", "codegen-units=", "debug-assertions=", "overflow-checks=", "lto", "panic="];
+    match flag.get(..2) {
+        Some("-D" | "-W" | "-A" | "-F") => is_lint(&flag[2..]),
+        Some("-C") => flag.len() == 2 || codegen.iter().any(|known| flag[2..].starts_with(known)),
+        _ => codegen.iter().any(|known| flag.starts_with(known)) || matches!(flag, "warnings" | "--cfg"),
+    }
 }
 
 /// Says why a text cannot be read as it is shown.
@@ -102,7 +148,12 @@ fn shell_builtin(name: &str, words: &[Word]) -> Option<&'static str> {
         "alias" => words.iter().skip(1).any(|word| word.shown().contains('=')),
         "enable" => starts(words, &["-f", "-n"]),
         "hash" => starts(words, &["-p"]),
-        "shopt" => has(words, &["expand_aliases"]),
+        "shopt" => {
+            const KNOWN: &str = "-s -u -q -p -o globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit lastpipe \
+                pipefail errexit nounset noclobber checkwinsize histappend";
+            let is_known = |word: &Word| word.fixed().is_some_and(|text| KNOWN.split_whitespace().any(|known| known == text));
+            !words.iter().skip(1).all(is_known)
+        }
         "mapfile" | "readarray" => starts(words, &["-C"]),
         "complete" | "compgen" | "bind" | "fc" => true,
         _ => false,

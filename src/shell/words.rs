@@ -18,28 +18,198 @@ pub struct Word {
     pub tilde: bool,
     /// Whether it holds a brace expansion, so that it becomes several words.
     pub brace: bool,
+    /// What stands in front of the first expansion that is not known.
+    pub prefix: String,
+    /// Whether it may become several words, or none, for what only the shell can know.
+    pub splits: bool,
     /// Whether the table of prefixes counts it: plain, quoted and concatenated words, but not bare numbers and expansions.
     pub counts: bool,
     /// Where it begins in the text that was parsed; none for a word that was made from another text.
     pub at: Option<usize>,
 }
 
+/// The text of a variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Value {
+    text: String,
+    /// Whether it begins with the home folder, which is written as `~`.
+    tilde: bool,
+    /// Whether it stands for names of files, which are not expanded again where it is quoted.
+    names: bool,
+}
+
+impl Value {
+    /// Returns the value of a variable that every service has: `HOME` as `~`, `PWD` as `.`.
+    pub(super) fn of_environment(name: &str) -> Option<Self> {
+        let (text, tilde) = match name {
+            "HOME" => ("~", true),
+            "PWD" => (".", false),
+            _ => return None,
+        };
+        Some(Self {
+            text: text.to_owned(),
+            tilde,
+            names: false,
+        })
+    }
+}
+
+impl Value {
+    /// Says whether it stands for a folder whose name is not put in.
+    fn is_folder(&self, name: &str) -> bool {
+        self.tilde || Self::of_environment(name).is_some()
+    }
+}
+
+/// The most words that a brace expansion is followed to.
+const MAX_BRACES: usize = 64;
+
 impl Word {
     /// Reads a word from its source text.
     pub fn new(source: impl Into<String>) -> Self {
-        let source = source.into();
+        Self::read(source.into(), &[])
+    }
+
+    fn read(source: String, known: &[(String, Value)]) -> Self {
         let mut scan = Scan::new(&source);
+        scan.known = known;
         scan.unquoted();
         let (value, glob, brace) = (scan.value, scan.glob, scan.brace);
         Self {
+            prefix: scan.prefix.unwrap_or_default(),
+            splits: scan.dynamic,
             value: (!scan.dynamic).then_some(value),
             glob,
-            tilde: source.starts_with('~'),
+            tilde: source.starts_with('~') || scan.tilde,
             brace,
             counts: true,
             at: None,
             source,
         }
+    }
+
+    /// Returns the names of the variables that it expands as they are.
+    pub(super) fn variables(&self) -> Vec<String> {
+        if self.value.is_some() {
+            return Vec::new();
+        }
+        let mut scan = Scan::new(&self.source);
+        scan.unquoted();
+        scan.names
+    }
+
+    /// Returns the words that this one becomes with the texts of some variables; itself where it still is not known.
+    pub(super) fn with(&self, known: &[(String, Value)]) -> Vec<Self> {
+        if self.value.is_some() {
+            return vec![self.clone()];
+        }
+        // Alone and without quotes, it falls into as many words as the text has.
+        let name = self.source.strip_prefix('$').map(|name| name.trim_matches(['{', '}']));
+        if let Some((_, value)) = known.iter().find(|(known, _)| Some(known.as_str()) == name)
+            && !value.tilde
+        {
+            let words = value.text.split_ascii_whitespace();
+            return words.map(|word| self.expanded(Self::unquoted(word))).collect();
+        }
+        let read = Self::read(self.source.clone(), known);
+        match read.value {
+            Some(_) => vec![self.expanded(read)],
+            None => vec![self.clone()],
+        }
+    }
+
+    /// A text that stands unquoted: what it has of wildcards counts, its quotes and dollars do not.
+    fn unquoted(text: &str) -> Self {
+        Self {
+            value: Some(text.to_owned()),
+            glob: text.find(['*', '?', '[']),
+            source: text.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The expanded word, in the place of this one.
+    fn expanded(&self, word: Self) -> Self {
+        let value = word.value.unwrap_or_default();
+        let is_bare = word.glob.is_some() || word.tilde || (!value.is_empty() && value.chars().all(is_plain));
+        Self {
+            source: if is_bare { value.clone() } else { quote(&value) },
+            value: Some(value),
+            glob: word.glob,
+            tilde: word.tilde,
+            counts: self.counts,
+            at: self.at,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the same word as the program gets it, where that is known: what looks like an option is one, however it was
+    /// quoted.
+    pub(super) fn unquote(&self) -> Self {
+        let Some(value) = self.fixed().filter(|value| value.starts_with(['-', '+']) || value.chars().all(is_plain)) else {
+            return self.clone();
+        };
+        Self {
+            source: if value.is_empty() { self.source.clone() } else { value.to_owned() },
+            ..self.clone()
+        }
+    }
+
+    /// Returns what stands in front of the first wildcard or expansion that is not known.
+    pub(super) fn beginning(&self) -> &str {
+        match (&self.value, self.glob) {
+            (Some(value), Some(glob)) => value.get(..glob).unwrap_or_default(),
+            (Some(value), None) => value,
+            (None, _) => &self.prefix,
+        }
+    }
+
+    /// Returns the text that an assignment of this word gives; nothing but `~` is expanded then.
+    pub(super) fn assigned(&self) -> Option<Value> {
+        let text = self.value.clone()?;
+        let is_home = text == "~" || text.starts_with("~/");
+        (is_home == self.tilde).then_some(Value {
+            text,
+            tilde: self.tilde,
+            names: false,
+        })
+    }
+
+    /// Returns the text that a loop gives for this word, wildcards and all.
+    pub(super) fn listed(&self) -> Option<Value> {
+        // A name in quotes may hold what would be a wildcard when it is expanded without.
+        let is_sound = self.glob.is_some() || !self.value.as_deref()?.contains(['*', '?', '[']);
+        let value = self.assigned().filter(|_| is_sound && !self.brace)?;
+        Some(Value {
+            names: self.glob.is_some(),
+            ..value
+        })
+    }
+
+    /// Expands lists in braces where nothing is nested or quoted; otherwise the word stays as it is.
+    pub(super) fn braces(&self) -> Vec<Self> {
+        let source = &self.source;
+        let single = || vec![self.clone()];
+        if !self.brace || source.contains(['\'', '"', '\\', '$', '`']) || source.matches('{').count() > 1 {
+            return single();
+        }
+        let Some((open, close)) = source.find('{').zip(source.rfind('}')) else {
+            return single();
+        };
+        let list = source.get(open + 1..close).unwrap_or_default();
+        if list.is_empty() || !list.contains(',') || list.split(',').count() > MAX_BRACES {
+            return single();
+        }
+        list.split(',')
+            .map(|item| format!("{}{item}{}", &source[..open], &source[close + 1..]))
+            // Without quotes a word that became empty is none.
+            .filter(|made| !made.is_empty())
+            .map(|made| Self {
+                at: self.at,
+                counts: self.counts,
+                ..Self::new(made)
+            })
+            .collect()
     }
 
     /// Returns the one text that the program gets, if that can be known.
@@ -63,6 +233,11 @@ impl Word {
         self.fixed().unwrap_or(&self.source)
     }
 
+    /// Says whether the shell puts the name of a pipe in its place.
+    pub(super) fn is_stream(&self) -> bool {
+        !self.splits && (self.source.starts_with("<(") || self.source.starts_with(">("))
+    }
+
     /// Says whether the word is this text, whatever quotes it is written with.
     pub fn is(&self, text: &str) -> bool {
         self.fixed() == Some(text)
@@ -75,8 +250,15 @@ fn is_plain(c: char) -> bool {
 
 struct Scan<'a> {
     left: Chars<'a>,
+    /// The texts of variables that are known.
+    known: &'a [(String, Value)],
+    /// The variables that were met.
+    names: Vec<String>,
     value: String,
+    /// Whether the value begins with the home folder.
+    tilde: bool,
     dynamic: bool,
+    prefix: Option<String>,
     brace: bool,
     glob: Option<usize>,
 }
@@ -85,8 +267,12 @@ impl<'a> Scan<'a> {
     fn new(source: &'a str) -> Self {
         Self {
             left: source.chars(),
+            known: &[],
+            names: Vec::new(),
             value: String::new(),
+            tilde: false,
             dynamic: false,
+            prefix: None,
             brace: false,
             glob: None,
         }
@@ -108,8 +294,8 @@ impl<'a> Scan<'a> {
                 '\'' => self.single(),
                 '"' => self.double(),
                 '$' => self.dollar(),
-                '`' => self.dynamic = true,
-                '<' | '>' if self.peek() == Some('(') => self.dynamic = true,
+                '`' => self.expand(),
+                '<' | '>' if self.peek() == Some('(') => self.expand(),
                 '*' | '?' | '[' => {
                     self.glob.get_or_insert(self.value.len());
                     self.value.push(c);
@@ -147,7 +333,7 @@ impl<'a> Scan<'a> {
             }
             self.value.push(c);
         }
-        self.dynamic = true;
+        self.expand();
     }
 
     fn double(&mut self) {
@@ -160,15 +346,90 @@ impl<'a> Scan<'a> {
                     Some(other) => self.value.extend(['\\', other]),
                     None => self.value.push('\\'),
                 },
-                '$' if self.starts_expansion() => self.dynamic = true,
-                '`' => self.dynamic = true,
+                '$' if self.constant() => {}
+                '$' if self.starts_expansion() => self.variable(true),
+                '`' => self.expand(),
                 other => self.value.push(other),
             }
         }
+        self.expand();
+    }
+
+    /// Marks what is not known.
+    fn expand(&mut self) {
         self.dynamic = true;
+        self.prefix.get_or_insert_with(|| self.value.clone());
+    }
+
+    /// Reads `$name` or `${name}`, and puts its text in if that is known; everything else is dynamic.
+    fn variable(&mut self, is_quoted: bool) {
+        let rest = self.left.as_str();
+        let is_braced = rest.starts_with('{');
+        let begin = rest.strip_prefix('{').unwrap_or(rest);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = &begin[..begin.find(|c| !is_part(c)).unwrap_or(begin.len())];
+        let behind = &begin[name.len()..];
+        // `${name%text}` leaves the beginning of what it is.
+        let cut = behind
+            .find('}')
+            .filter(|end| is_braced && behind.starts_with('%') && !behind[..*end].contains(['$', '`', '\'', '"', '\\', '{']));
+        let is_whole = !is_braced || behind.starts_with('}') || cut.is_some();
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !is_whole {
+            self.expand();
+            return;
+        }
+        let length = name.chars().count() + if is_braced { 2 } else { 0 };
+        let length = length + cut.map_or(0, |end| behind[..end].chars().count());
+        self.names.push(name.to_owned());
+        let value = self.known.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        self.left.by_ref().take(length).for_each(drop);
+        match value {
+            Some(value) if !(cut.is_some() && value.is_folder(name)) && self.takes(value, name, is_quoted) => {
+                self.value.push_str(&value.text);
+                if cut.is_some() {
+                    self.glob.get_or_insert(self.value.len());
+                }
+            }
+            Some(_) | None => self.expand(),
+        }
+    }
+
+    /// Says whether the text of a variable can stand here as it is.
+    fn takes(&mut self, value: &Value, name: &str, is_quoted: bool) -> bool {
+        let is_path = value.is_folder(name);
+        // A folder in the middle of a word is another path than the one that is put in for it.
+        if is_path && !(self.value.is_empty() || self.value.ends_with(['=', ':'])) {
+            return false;
+        }
+        self.tilde |= value.tilde && self.value.is_empty();
+        if let Some(glob) = value.text.find(['*', '?', '[']).filter(|_| !is_quoted || value.names) {
+            self.glob.get_or_insert(self.value.len() + glob);
+        }
+        if !is_quoted {
+            return !value.text.contains(|c: char| c.is_ascii_whitespace());
+        }
+        !(value.text.starts_with('~') && !value.tilde)
+    }
+
+    /// Puts in what some commands print wherever they run, and says whether it did.
+    fn constant(&mut self) -> bool {
+        let rest = self.left.as_str();
+        let (length, text) = if rest.starts_with("(nproc)") {
+            ("(nproc)".len(), "1")
+        } else if rest.starts_with("(pwd)") && (self.value.is_empty() || self.value.ends_with(['=', ':'])) {
+            ("(pwd)".len(), ".")
+        } else {
+            return false;
+        };
+        self.left = rest[length..].chars();
+        self.value.push_str(text);
+        true
     }
 
     fn dollar(&mut self) {
+        if self.constant() {
+            return;
+        }
         match self.peek() {
             Some('\'') => {
                 self.left.next();
@@ -178,7 +439,7 @@ impl<'a> Scan<'a> {
                 self.left.next();
                 self.double();
             }
-            _ if self.starts_expansion() => self.dynamic = true,
+            _ if self.starts_expansion() => self.variable(false),
             _ => self.value.push('$'),
         }
     }
@@ -201,7 +462,7 @@ impl<'a> Scan<'a> {
                         continue;
                     }
                     Escape::Unknown => {
-                        self.dynamic = true;
+                        self.expand();
                         continue;
                     }
                 },
@@ -211,7 +472,7 @@ impl<'a> Scan<'a> {
                 self.value.push_str(&made);
             }
         }
-        self.dynamic = true;
+        self.expand();
     }
 
     fn escape(&mut self) -> Escape {

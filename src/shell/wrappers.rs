@@ -51,6 +51,9 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         {
             after_word(words, &["-c", "--command", "--"])
         }
+        "python" | "python3" if words.get(1).is_some_and(|word| word.is("-m")) && words.get(2).is_some_and(|word| word.is("pip")) => {
+            vec![Inner::Words(words[2..].to_vec())]
+        }
         "find" | "gfind" => find(words),
         "fd" | "fdfind" => searched(words, &["-x", "-X", "--exec", "--exec-batch"]),
         "xargs" | "gxargs" => xargs(words),
@@ -113,7 +116,9 @@ fn after_options(entry: &Wrapper, words: &[Word]) -> Option<usize> {
     while let Some(word) = words.get(at) {
         let Some(text) = word.fixed() else { return Some(at) };
         if text == "--" {
-            return Some(at + 1);
+            let rest = words.get(at + 1..).unwrap_or_default();
+            let assigns = |word: &&Word| entry.name == "env" && word.fixed().is_some_and(is_assignment);
+            return Some(at + 1 + rest.iter().take_while(assigns).count());
         }
         if text == "-" && entry.name == "env" {
             at += 1;
@@ -321,6 +326,7 @@ fn find(words: &[Word]) -> Vec<Inner> {
             Some("-delete") => {
                 let starts = words[1..]
                     .iter()
+                    .skip_while(|word| matches!(word.fixed(), Some("-H" | "-L" | "-P")))
                     .take_while(|word| !word.source.starts_with(['-', '(', '!', '\\']));
                 let rm = [Word::new("rm")].into_iter().chain(starts.cloned());
                 found.push(Inner::Implied(rm.collect()));

@@ -24,6 +24,15 @@ const SHORT_LINE: usize = 512;
 /// As many paths are looked at on the spot.
 const FEW: usize = 16;
 
+/// The most entries that one wildcard is followed through.
+const MAX_ENTRIES: usize = 20_000;
+
+/// Folders of the system that everybody may read.
+const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc"];
+
+/// What lies there and is not for everybody.
+const PRIVATE: [&str; 6] = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private", "/etc/ssh", "/etc/security"];
+
 /// The working directory: where the shell is put, and how people write that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Workdir {
@@ -50,6 +59,7 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
     let places = Arc::new(Places {
         workdir: input.workdir.clone().filter(|written| !written.is_empty()),
         uses: asked_paths(&line),
+        expands_names: expands_names(&line),
     });
     let before = look(&places, ctx).await?;
     if !before.is_workdir_outside {
@@ -88,6 +98,8 @@ async fn parse(command: &str) -> Result<Line, ToolError> {
 struct Places {
     workdir: Option<String>,
     uses: Vec<PathUse>,
+    /// Whether a word begins with a wildcard where a name that begins with a dash would be an option.
+    expands_names: bool,
 }
 
 impl Places {
@@ -101,6 +113,9 @@ impl Places {
             .uses
             .iter()
             .map(|used| absolute_forms(used, &workdir, workspace.home()));
+        if self.uses.iter().any(|used| used.pattern.is_some()) || self.expands_names {
+            return false;
+        }
         let paths: Vec<PathBuf> = forms.flatten().chain([workdir.clone()]).take(FEW + 1).collect();
         paths.len() <= FEW && paths.iter().all(|path| is_at_hand(path))
     }
@@ -113,6 +128,12 @@ struct Found {
     workdir_problem: Option<String>,
     /// The outside directories, in the order of the line, the working directory last.
     outside: Vec<PathBuf>,
+    /// Whether a name that begins with a dash would be taken for an option.
+    has_dashes: bool,
+}
+
+fn expands_names(line: &Line) -> bool {
+    line.commands.iter().any(|command| command.expands_names)
 }
 
 /// Returns each path once that directories are asked for, in the order of the line.
@@ -121,7 +142,7 @@ fn asked_paths(line: &Line) -> Vec<PathUse> {
     let mut asked: Vec<PathUse> = uses.filter(|used| used.is_asked).cloned().collect();
     asked.sort_by_key(|used| used.at);
     let mut seen = HashSet::new();
-    asked.retain(|used| seen.insert((used.path.clone(), used.from.clone())));
+    asked.retain(|used| seen.insert((used.path.clone(), used.from.clone(), used.may_be_system, used.pattern.clone())));
     asked
 }
 
@@ -165,9 +186,20 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         }
     };
     for used in &places.uses {
-        let forms = absolute_forms(used, &workdir.shown, workspace.home());
+        let mut forms = absolute_forms(used, &workdir.shown, workspace.home());
+        if let Some(pattern) = &used.pattern {
+            let whole = PathUse {
+                path: pattern.clone(),
+                ..used.clone()
+            };
+            let whole = absolute_forms(&whole, &workdir.shown, workspace.home());
+            forms.extend(whole.iter().flat_map(|pattern| linked(pattern)));
+        }
         for path in forms.into_iter().flat_map(as_programs_see_it) {
             let resolved = workspace.resolve(path);
+            if used.may_be_system && is_public(resolved.real()) {
+                continue;
+            }
             let is_folder = std::fs::metadata(resolved.real()).is_ok_and(|metadata| metadata.is_dir());
             add(resolved.outside_folders(is_folder));
         }
@@ -177,11 +209,77 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         .flat_map(|resolved| resolved.outside_folders(true))
         .collect());
     Found {
+        has_dashes: places.expands_names && folders_of(places, &workdir.shown, workspace.home()).iter().any(|folder| holds_dashes(folder)),
         is_workdir_outside: given.is_some_and(|resolved| !resolved.is_inside()),
         workdir,
         workdir_problem,
         outside,
     }
+}
+
+/// Returns the folders in which the line may be.
+fn folders_of(places: &Places, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders = vec![workdir.to_path_buf()];
+    for from in places.uses.iter().flat_map(|used| &used.from) {
+        let folder = workdir.join(expand_home(from, home));
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Says whether a folder holds a name that a program would take for an option.
+fn holds_dashes(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    let mut names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
+    names.any(|name| name.as_encoded_bytes().starts_with(b"-"))
+}
+
+/// Says whether a path lies where everybody may read.
+fn is_public(path: &Path) -> bool {
+    let is_below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
+    is_below(&SYSTEM) && !is_below(&PRIVATE)
+}
+
+/// Returns the paths that a pattern matches through links. A wildcard matches at least what the shell matches with it.
+fn linked(pattern: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(PathBuf, bool)> = vec![(PathBuf::from("/"), false)];
+    let mut left = MAX_ENTRIES;
+    for step in pattern.components().skip(1) {
+        let name = step.as_os_str().to_string_lossy();
+        let mut next = Vec::new();
+        for (folder, is_linked) in found {
+            if !name.contains(['*', '?', '[', '(']) {
+                let path = folder.join(&*name);
+                next.push((path, is_linked));
+                continue;
+            }
+            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    break;
+                }
+                if is_match(&entry.file_name().to_string_lossy(), &name) {
+                    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                    next.push((entry.path(), is_linked || is_link));
+                }
+            }
+        }
+        found = next;
+    }
+    let matched = found.into_iter();
+    matched.filter(|(_, is_linked)| *is_linked).map(|(path, _)| path).collect()
+}
+
+/// Says whether a name may match a wildcard; what brackets and groups mean is taken for anything.
+fn is_match(name: &str, pattern: &str) -> bool {
+    let beginning = &pattern[..pattern.find(['*', '?', '[', '(', '@', '+', '!']).unwrap_or(pattern.len())];
+    let end = &pattern[pattern.rfind(['*', '?', ']', ')']).map_or(0, |at| at + 1)..];
+    name.starts_with(beginning) && name.ends_with(end)
 }
 
 /// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words
@@ -231,6 +329,7 @@ pub fn asks(command: &str, workspace: &Workspace) -> Vec<Ask> {
     let places = Places {
         workdir: None,
         uses: asked_paths(&line),
+        expands_names: expands_names(&line),
     };
     let found = find(&places, workspace);
     let outside = for_outside(command, &found);
@@ -274,7 +373,14 @@ fn for_outside(command: &str, found: &Found) -> Option<Ask> {
 
 /// Returns the question about the commands; none if the line only changes the directory.
 fn for_commands(command: &str, description: &str, line: &Line, found: &Found, home: Option<&Path>) -> Option<Ask> {
-    let parts = parts(command, line, &found.workdir.shown, home);
+    let mut parts = parts(command, line, &found.workdir.shown, home);
+    if found.has_dashes {
+        let expanding = |text: &String| line.commands.iter().any(|command| command.expands_names && command.text == *text);
+        for part in parts.iter_mut().filter(|part| expanding(&part.text)) {
+            let reason = "a name that begins with a dash would be taken for an option";
+            part.unclear.get_or_insert_with(|| reason.to_owned());
+        }
+    }
     if parts.is_empty() {
         return None;
     }
@@ -325,6 +431,7 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             arguments: command.arguments.clone(),
             patterns: command.forms.clone(),
             variants: command.variants.clone(),
+            equivalents: command.equivalents.clone(),
             always: command.always.clone(),
             paths: unique(shown.iter()),
             unclear: command.unclear.clone(),

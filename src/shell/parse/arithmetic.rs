@@ -1,0 +1,107 @@
+//! Places where the shell evaluates arithmetic. A name in them is evaluated again and again until it is a number, and a
+//! subscript on that way may hold a command; so only numbers that stand in the line are understood.
+//!
+//! *Invariant:* pure, and only ever adds a doubt.
+
+use tree_sitter::Node;
+
+const ARITHMETIC: &str = "it evaluates arithmetic on what is only known when it runs";
+const INDIRECT: &str = "it expands a name or a text that is only known when it runs";
+
+/// Node types of arithmetic that hold no name.
+const LITERAL: &str = "number binary_expression unary_expression parenthesized_expression ternary_expression";
+
+/// Operators of `[[ … ]]` that evaluate both sides as arithmetic.
+const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+
+/// Returns what makes a node doubtful, if it is one that evaluates arithmetic or a name.
+pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option<&'static str> {
+    let text = |node: &Node<'_>| line.get(node.byte_range()).unwrap_or_default();
+    let is_literal = match node.kind() {
+        "arithmetic_expansion" => children.iter().all(|child| is_number(*child, line)),
+        "compound_statement" if children.first().is_some_and(|first| first.kind() == "((") => {
+            children.iter().all(|child| is_number(*child, line))
+        }
+        "c_style_for_statement" => false,
+        "subscript" => {
+            let index = node.child_by_field_name("index");
+            index.is_some_and(|index| matches!(text(&index), "@" | "*") || is_number(index, line))
+        }
+        "expansion" => return expansion(children, line),
+        "binary_expression" if is_in_test(node) => {
+            let compares = children.iter().any(|child| COMPARISONS.contains(&text(child)));
+            !compares || children.iter().all(|child| COMPARISONS.contains(&text(child)) || is_number(*child, line))
+        }
+        "unary_expression" if children.iter().any(|child| matches!(text(child), "-v" | "-R")) => {
+            children.last().is_some_and(|name| is_name(text(name)))
+        }
+        "unset_command" => children
+            .iter()
+            .skip(1)
+            .all(|child| is_name(text(child)) || matches!(text(child), "-f" | "-v")),
+        _ => true,
+    };
+    (!is_literal).then_some(ARITHMETIC)
+}
+
+/// Checks `${…}`: the operators that only cut or replace text are understood.
+fn expansion(children: &[Node<'_>], line: &str) -> Option<&'static str> {
+    const TEXTS: &str = ":- - := = :? ? :+ + # ## % %% / // /# /% ^ ^^ , ,,";
+    let text = |node: &Node<'_>| line.get(node.byte_range()).unwrap_or_default();
+    let is_subject = |node: &Node<'_>| matches!(node.kind(), "variable_name" | "special_variable_name" | "subscript");
+    let subject = children.iter().position(|child| is_subject(child));
+    let before = &children[..subject.unwrap_or(children.len())];
+    if before.iter().any(|child| !matches!(text(child), "${" | "#")) || subject.is_none() {
+        return Some(INDIRECT);
+    }
+    let behind = &children[subject.map_or(children.len(), |at| at + 1)..];
+    let (operator, rest) = behind.split_first()?;
+    match text(operator) {
+        "}" => None,
+        ":" => {
+            let is_literal = rest
+                .iter()
+                .all(|child| matches!(text(child), ":" | "}") || is_number(*child, line));
+            (!is_literal).then_some(ARITHMETIC)
+        }
+        "@" => {
+            let is_quoting = rest.first().is_some_and(|child| matches!(text(child), "Q" | "U" | "u" | "L"));
+            (!is_quoting).then_some(INDIRECT)
+        }
+        text if TEXTS.split_whitespace().any(|known| known == text) => None,
+        _ => Some(INDIRECT),
+    }
+}
+
+/// Says whether a node of arithmetic holds nothing but numbers and operators.
+fn is_number(node: Node<'_>, line: &str) -> bool {
+    let text = line.get(node.byte_range()).unwrap_or_default();
+    if !node.is_named() {
+        return true;
+    }
+    if node.kind() == "word" || node.kind() == "number" {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        return !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    }
+    LITERAL.split_whitespace().any(|kind| kind == node.kind())
+        && node.children(&mut node.walk()).all(|child| is_number(child, line))
+}
+
+/// Says whether an expression stands in `[[ … ]]`; `[ … ]` takes numbers and evaluates nothing.
+fn is_in_test(node: Node<'_>) -> bool {
+    let mut above = node.parent();
+    while let Some(parent) = above {
+        match parent.kind() {
+            "test_command" => return parent.child(0).is_some_and(|first| first.kind() == "[["),
+            "binary_expression" | "unary_expression" | "parenthesized_expression" => above = parent.parent(),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Says whether a text is the plain name of a variable.
+pub(in crate::shell) fn is_name(text: &str) -> bool {
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
