@@ -149,7 +149,10 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
             }
             (Action::Ask | Action::Deny, _) => false,
         };
-        let mut others = judged.text.into_iter().chain(judged.equivalents.iter().map(String::as_str));
+        let mut others = judged
+            .text
+            .into_iter()
+            .chain(judged.equivalents.iter().map(String::as_str));
         if action != Action::Allow && is_for_everything(rule) && others.any(is_settled) {
             // Which rule or grant settled it is told with the verdict.
             settled = settled.or_else(|| judged.equivalents.iter().find(|text| is_settled(text)));

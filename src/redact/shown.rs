@@ -52,7 +52,10 @@ impl Redactor {
         shown.parts.iter_mut().for_each(|part| self.part(part));
         let patterns = |ask: &Ask| (ask.patterns.clone(), ask.always.clone());
         let hides = |(part, shown): (&AskPart, &AskPart)| {
-            part.patterns != shown.patterns || part.variants != shown.variants || part.equivalents != shown.equivalents || part.always != shown.always
+            part.patterns != shown.patterns
+                || part.variants != shown.variants
+                || part.equivalents != shown.equivalents
+                || part.always != shown.always
         };
         if patterns(ask) != patterns(&shown) || ask.parts.iter().zip(&shown.parts).any(hides) {
             shown.always.clear();

@@ -368,13 +368,16 @@ fn database(name: &str, words: &[Word]) -> Option<&'static str> {
         return None;
     }
     // The commands of its own shell may be shortened, so only those that are written out and look are understood.
-    const LOOKS: &str = ".tables .schema .headers .mode .indexes .databases .dump .quit .exit .timeout .width .nullvalue .show";
+    const LOOKS: &str =
+        ".tables .schema .headers .mode .indexes .databases .dump .quit .exit .timeout .width .nullvalue .show";
     let is_odd = |word: &Word| {
         let text = word.fixed().unwrap_or(".");
         let command = text.trim_start().split_whitespace().next().unwrap_or_default();
         command.starts_with('.') && !LOOKS.split_whitespace().any(|look| look == command)
     };
-    let has_option = words.iter().any(|word| matches!(word.fixed(), Some("-init" | "--init" | "-cmd" | "--cmd")));
+    let has_option = words
+        .iter()
+        .any(|word| matches!(word.fixed(), Some("-init" | "--init" | "-cmd" | "--cmd")));
     if matches!(name, "sqlite" | "duckdb") && (has_option || words.iter().skip(2).any(is_odd)) {
         return Some(ESCAPE);
     }

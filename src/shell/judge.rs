@@ -181,8 +181,14 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     let is_dash = |used: &PathUse| used.path.trim_start_matches("./").starts_with('-');
     scene.has_dashes |= findings.paths.iter().any(is_dash);
     through_links(is_change, scene, &mut findings);
-    let is_search = simple.words.first().is_some_and(|word| SEARCHES.split_whitespace().any(|name| word.is(name)));
-    scene.is_fed = is_search && findings.unclear.is_none() && !findings.paths.iter().any(leads_out) && !follows_links(&simple.words);
+    let is_search = simple
+        .words
+        .first()
+        .is_some_and(|word| SEARCHES.split_whitespace().any(|name| word.is(name)));
+    scene.is_fed = is_search
+        && findings.unclear.is_none()
+        && !findings.paths.iter().any(leads_out)
+        && !follows_links(&simple.words);
     if findings.unclear.is_some() {
         findings.always.clear();
     }
@@ -256,7 +262,9 @@ fn stays_inside(folder: &str, path: &str) -> bool {
 
 /// Says whether a search goes through links.
 fn follows_links(words: &[Word]) -> bool {
-    words.iter().any(|word| matches!(word.fixed(), Some("-L" | "-follow" | "--follow" | "-R")))
+    words
+        .iter()
+        .any(|word| matches!(word.fixed(), Some("-L" | "-follow" | "--follow" | "-R")))
 }
 
 fn is_idle(target: &Word) -> bool {
@@ -478,7 +486,10 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     let file = words.iter().skip(1).find(|word| !word.source.starts_with('-'));
     if (first.shown().contains('/') && is_made(findings, first))
         || (made::is_runner(&name) && file.is_some_and(|file| is_made(findings, file)))
-        || words.iter().skip(1).any(|word| scene.made.is_run_by(&name, word.shown()))
+        || words
+            .iter()
+            .skip(1)
+            .any(|word| scene.made.is_run_by(&name, word.shown()))
     {
         findings.doubt(Some("it runs a file that the line itself makes"));
     }
@@ -515,10 +526,15 @@ fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings
     let ways = scene.variables.resolve(words);
     for resolved in &ways {
         let resolved: &Vec<Word> = &resolved.iter().map(Word::unquote).collect();
-        if ways.len() > 1 || resolved.len() != words.len() || resolved.iter().zip(words).any(|(new, old)| new.source != old.source) {
+        if ways.len() > 1
+            || resolved.len() != words.len()
+            || resolved.iter().zip(words).any(|(new, old)| new.source != old.source)
+        {
             let spelled: Vec<&str> = resolved.iter().map(Word::plain).collect();
             findings.spelling(spelled.join(" "), is_same);
-            options::ordered(&spelled).into_iter().for_each(|form| findings.spelling(form, is_same));
+            options::ordered(&spelled)
+                .into_iter()
+                .for_each(|form| findings.spelling(form, is_same));
         }
         run(&name, resolved, source, depth, scene, findings);
     }
@@ -581,16 +597,25 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
         None => {}
     }
     for assignment in &findings.settings {
-        uses.extend(paths::of_any_words(std::slice::from_ref(assignment), &scene.from).into_iter().filter(leads_out));
+        uses.extend(
+            paths::of_any_words(std::slice::from_ref(assignment), &scene.from)
+                .into_iter()
+                .filter(leads_out),
+        );
     }
     // Where each command must succeed before the next one runs, only the folder that a `cd` led to counts.
-    if scene.is_chained && let Some(folder) = scene.from.last() {
+    if scene.is_chained
+        && let Some(folder) = scene.from.last()
+    {
         uses.retain(|used| used.path.starts_with(['/', '~']) || !stays_inside(folder, &used.path) || !leads_out(used));
     }
     let mut seen: Vec<PathUse> = Vec::with_capacity(uses.len());
     for used in uses {
         // What two ways of reading find is asked for if one of them says so.
-        match seen.iter_mut().find(|known| known.path == used.path && known.at == used.at) {
+        match seen
+            .iter_mut()
+            .find(|known| known.path == used.path && known.at == used.at)
+        {
             Some(known) => {
                 known.is_asked |= used.is_asked;
                 known.is_written |= used.is_written;

@@ -43,13 +43,21 @@ pub(super) fn check(name: &str, words: &[Word], reading: &Reading) -> Found {
             .into(),
         "python" | "python2" | "python3" | "pypy" | "pypy3" => python(reading),
         "node" | "nodejs" | "perl" | "ruby" | "php" => first_read(reading),
-        "sed" | "gsed" | "awk" | "gawk" | "mawk" | "nawk" | "grep" | "egrep" | "fgrep" | "rg" | "jq" => searched(words, reading),
+        "sed" | "gsed" | "awk" | "gawk" | "mawk" | "nawk" | "grep" | "egrep" | "fgrep" | "rg" | "jq" => {
+            searched(words, reading)
+        }
         "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => {
             // A file of further options is named behind such a sign.
-            words.iter().any(|word| word.shown().starts_with('@')).then_some(LATER).into()
+            words
+                .iter()
+                .any(|word| word.shown().starts_with('@'))
+                .then_some(LATER)
+                .into()
         }
         "test" | "[" => test(words).into(),
-        "printf" => (words.get(1).is_some_and(|word| word.shown().starts_with("-v"))).then_some(OPTION).into(),
+        "printf" => (words.get(1).is_some_and(|word| word.shown().starts_with("-v")))
+            .then_some(OPTION)
+            .into(),
         "read" => reading
             .operands
             .iter()
@@ -64,7 +72,11 @@ pub(super) fn check(name: &str, words: &[Word], reading: &Reading) -> Found {
         "split" | "csplit" => Found {
             written: reading.operands.get(1).cloned().into_iter().collect(),
             read: reading.operands.first().cloned().into_iter().collect(),
-            doubt: reading.operands.get(1).is_some_and(|word| word.fixed().is_none()).then_some(LATER),
+            doubt: reading
+                .operands
+                .get(1)
+                .is_some_and(|word| word.fixed().is_none())
+                .then_some(LATER),
         },
         _ => Found::default(),
     }
@@ -80,7 +92,11 @@ pub(super) fn check_unlisted(name: &str, words: &[Word]) -> Option<Found> {
 
 /// Returns a doubt if an option has a value that is not understood.
 fn value(reading: &Reading, option: &str, is_known: fn(&str) -> bool) -> Option<&'static str> {
-    let mut values = reading.options.iter().filter(|(name, _)| name == option).map(|(_, value)| value);
+    let mut values = reading
+        .options
+        .iter()
+        .filter(|(name, _)| name == option)
+        .map(|(_, value)| value);
     let is_understood = |value: &Option<Word>| value.as_ref().and_then(Word::fixed).is_some_and(is_known);
     (!values.all(is_understood)).then_some(SETTING)
 }
@@ -158,7 +174,14 @@ fn git(words: &[Word], reading: &Reading) -> Found {
 /// Reading the configuration, and setting what is harmless.
 fn git_config(words: &[Word]) -> Option<&'static str> {
     const PLACES: [&str; 8] = [
-        "--global", "--local", "--system", "--worktree", "--show-origin", "--show-scope", "-z", "--null",
+        "--global",
+        "--local",
+        "--system",
+        "--worktree",
+        "--show-origin",
+        "--show-scope",
+        "-z",
+        "--null",
     ];
     let texts: Option<Vec<&str>> = words.iter().map(Word::fixed).collect();
     let Some(texts) = texts else { return Some(LATER) };
@@ -185,7 +208,15 @@ fn tar(reading: &Reading) -> Found {
     let creates = |name: &str| {
         matches!(
             name,
-            "-c" | "-r" | "-u" | "-A" | "--create" | "--append" | "--update" | "--concatenate" | "--catenate" | "--delete"
+            "-c" | "-r"
+                | "-u"
+                | "-A"
+                | "--create"
+                | "--append"
+                | "--update"
+                | "--concatenate"
+                | "--catenate"
+                | "--delete"
         )
     };
     let mut found = Found::default();
@@ -234,8 +265,12 @@ fn make(operands: &[Word]) -> Option<&'static str> {
         let Some((name, value)) = word.fixed().and_then(|text| text.split_once('=')) else {
             return false;
         };
-        let is_plain = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        is_plain && (value.bytes().all(|byte| byte.is_ascii_digit()) || NAMES.split_whitespace().any(|listed| listed == name))
+        let is_plain = value
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        is_plain
+            && (value.bytes().all(|byte| byte.is_ascii_digit())
+                || NAMES.split_whitespace().any(|listed| listed == name))
     };
     (!operands.iter().filter(is_setting).all(is_harmless)).then_some(SETTING)
 }
@@ -248,11 +283,16 @@ fn is_makefile(file: &str) -> bool {
 /// Programs whose first operand is a text, unless an option gives that.
 fn searched(words: &[Word], reading: &Reading) -> Found {
     const TEXTS: &str = "-e -f --regexp --file --expression --source --from-file";
-    let is_text = |name: &str| TEXTS.split_whitespace().any(|text| text == name || (name.len() > 3 && text.starts_with(name)));
+    let is_text = |name: &str| {
+        TEXTS
+            .split_whitespace()
+            .any(|text| text == name || (name.len() > 3 && text.starts_with(name)))
+    };
     let has_text = reading.options.iter().any(|(name, _)| is_text(name));
     let follows = |word: &Word| {
         let text = word.fixed().unwrap_or_default();
-        let is_bundle = text.starts_with('-') && !text.starts_with("--") && !text.contains(['e', 'f', 'A', 'B', 'C', 'm']);
+        let is_bundle =
+            text.starts_with('-') && !text.starts_with("--") && !text.contains(['e', 'f', 'A', 'B', 'C', 'm']);
         (text.len() > 4 && "--dereference-recursive".starts_with(text)) || (is_bundle && text.contains('R'))
     };
     // A suffix with a slash is another folder.
@@ -290,11 +330,20 @@ fn python(reading: &Reading) -> Found {
         return first_read(reading);
     };
     let formats = module.as_ref().is_some_and(|module| module.is("json.tool"));
-    let files: Vec<Word> = reading.operands.iter().filter(|word| !word.source.starts_with('-')).cloned().collect();
+    let files: Vec<Word> = reading
+        .operands
+        .iter()
+        .filter(|word| !word.source.starts_with('-'))
+        .cloned()
+        .collect();
     Found {
         doubt: value(reading, "-m", is_python_tool),
         // It writes what it reads to a second file.
-        written: if formats { files.iter().skip(1).cloned().collect() } else { Vec::new() },
+        written: if formats {
+            files.iter().skip(1).cloned().collect()
+        } else {
+            Vec::new()
+        },
         read: if formats { files } else { Vec::new() },
     }
 }
@@ -305,7 +354,9 @@ fn is_python_tool(module: &str) -> bool {
         shutil webbrowser antigravity this lib2to3 IPython ptpython bpython os subprocess distutils ensurepip sqlite3 \
         pickle pickletools asyncio http.server xmlrpc.server smtpd ftplib telnetlib imaplib poplib nntplib getpass gzip bz2 \
         uu base64 quopri compileall py_compile tabnanny mailcap encodings pstats pyclbr site test";
-    !OTHERS.split_whitespace().any(|other| other == module || module.starts_with(&format!("{other}.")))
+    !OTHERS
+        .split_whitespace()
+        .any(|other| other == module || module.starts_with(&format!("{other}.")))
 }
 
 /// `-v` and `-R` take the name of a variable, and evaluate what stands in its brackets.
@@ -313,7 +364,9 @@ fn test(words: &[Word]) -> Option<&'static str> {
     let mut pairs = words.windows(2);
     let is_open = |pair: &[Word]| {
         let asks = pair[0].value.is_none() || pair[0].is("-v") || pair[0].is("-R");
-        asks && !pair[1].fixed().is_some_and(|name| is_name(name) || name == "]" || !name.contains('['))
+        asks && !pair[1]
+            .fixed()
+            .is_some_and(|name| is_name(name) || name == "]" || !name.contains('['))
     };
     pairs.any(is_open).then_some(LATER)
 }
@@ -321,11 +374,16 @@ fn test(words: &[Word]) -> Option<&'static str> {
 fn curl(reading: &Reading) -> Option<&'static str> {
     let writes = reading.options.iter().any(|(name, value)| {
         matches!(name.as_str(), "-w" | "--write-out")
-            && value.as_ref().is_some_and(|text| text.fixed().is_none_or(|text| text.contains("%output")))
+            && value
+                .as_ref()
+                .is_some_and(|text| text.fixed().is_none_or(|text| text.contains("%output")))
     });
     let is_file = |word: &Word| {
         let text = word.fixed().unwrap_or(&word.prefix).to_lowercase();
-        !(text.contains("http://") || text.contains("https://") || text.starts_with("localhost") || !text.contains("://"))
+        !(text.contains("http://")
+            || text.contains("https://")
+            || text.starts_with("localhost")
+            || !text.contains("://"))
             || text.is_empty()
     };
     if writes || reading.operands.iter().any(is_file) {
@@ -388,7 +446,10 @@ fn find(words: &[Word]) -> Found {
         };
         has_begun |= (text.starts_with('-') && !matches!(text, "-H" | "-L" | "-P")) || matches!(text, "(" | "!");
         if is_listed(FIND_VALUES, text) {
-            if words.get(at).is_none_or(|value| value.splits || value.brace || value.glob.is_some()) {
+            if words
+                .get(at)
+                .is_none_or(|value| value.splits || value.brace || value.glob.is_some())
+            {
                 found.doubt.get_or_insert(LATER);
             }
             at += 1;

@@ -350,7 +350,10 @@ impl<'l> Walk<'l> {
         if is_glued {
             self.doubt("a line continuation stands inside a word");
         }
-        if words.iter().any(|word| opens_descriptor(word, &pieces.redirects, self.line)) {
+        if words
+            .iter()
+            .any(|word| opens_descriptor(word, &pieces.redirects, self.line))
+        {
             self.doubt("a redirection in it sets a variable");
         }
         let redirects = self.redirects(&pieces.redirects);
@@ -456,8 +459,10 @@ impl<'l> Walk<'l> {
                 }
                 "heredoc_redirect" => {
                     let children: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
-                    let files: Vec<&Node<'_>> =
-                        children.iter().filter(|child| child.kind() == "file_redirect").collect();
+                    let files: Vec<&Node<'_>> = children
+                        .iter()
+                        .filter(|child| child.kind() == "file_redirect")
+                        .collect();
                     self.taken.extend(files.iter().map(|child| child.id()));
                     found.extend(files.into_iter().filter_map(|child| self.file_redirect(*child)));
                 }

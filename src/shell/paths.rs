@@ -36,7 +36,9 @@ const READERS: &str = "ls head tail more wc file stat du find grep rg diff cut n
 
 /// Says whether the words of a command are looked at one by one.
 pub(super) fn is_listed(name: &str) -> bool {
-    [PATH_COMMANDS, READERS].iter().any(|list| list.split_whitespace().any(|listed| listed == name))
+    [PATH_COMMANDS, READERS]
+        .iter()
+        .any(|list| list.split_whitespace().any(|listed| listed == name))
 }
 
 /// Says whether programs of the system lie in a folder.
@@ -210,7 +212,10 @@ pub(super) fn of_any_words(words: &[Word], from: &[String]) -> Vec<PathUse> {
             let is_home = text.starts_with('~') && (word.tilde || *text != value);
             (text.starts_with('/') && !text.starts_with("//")) || is_home || text.split('/').any(|step| step == "..")
         };
-        if let Some(path) = seen.find(|text| leads_out(text) && !text.contains(' ')).filter(|path| !is_idle_device(path)) {
+        if let Some(path) = seen
+            .find(|text| leads_out(text) && !text.contains(' '))
+            .filter(|path| !is_idle_device(path))
+        {
             found.push(PathUse {
                 path: path.to_owned(),
                 from: from.to_vec(),
@@ -240,7 +245,17 @@ fn pattern(word: &Word) -> Option<String> {
 pub(super) fn is_idle_device(path: &str) -> bool {
     matches!(
         path,
-        "/dev/null" | "/dev/stdin" | "/dev/random" | "/dev/urandom" | "/dev/fd/0" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/fd/1" | "/dev/fd/2"
+        "/dev/null"
+            | "/dev/stdin"
+            | "/dev/random"
+            | "/dev/urandom"
+            | "/dev/fd/0"
+            | "/dev/stdout"
+            | "/dev/stderr"
+            | "/dev/tty"
+            | "/dev/zero"
+            | "/dev/fd/1"
+            | "/dev/fd/2"
     )
 }
 

@@ -73,12 +73,19 @@ impl<'t> Entry<'t> {
             let head = fields.next().unwrap_or_default();
             let mut words = head.split(' ');
             let is_below = above.iter().all(|name| words.next() == Some(name));
-            let is_named = words.next().is_some_and(|list| list == *last || list.split('/').any(|name| name == *last));
+            let is_named = words
+                .next()
+                .is_some_and(|list| list == *last || list.split('/').any(|name| name == *last));
             if !is_below || !is_named || words.next().is_some() {
                 continue;
             }
             let flags = fields.next().unwrap_or_default().trim_end_matches(" :");
-            let mut options: Vec<_> = fields.next().unwrap_or_default().split_whitespace().map(option).collect();
+            let mut options: Vec<_> = fields
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(option)
+                .collect();
             while let Some(more) = lines.next_if(|line| line.starts_with(' ')) {
                 options.extend(more.split_whitespace().map(option));
             }
@@ -93,12 +100,18 @@ impl<'t> Entry<'t> {
 
     /// Returns what comes after an option that is written out.
     fn exact(&self, text: &str) -> Option<Takes> {
-        let mut found = self.options.iter().filter(|(name, _, is_open)| !is_open && *name == text);
+        let mut found = self
+            .options
+            .iter()
+            .filter(|(name, _, is_open)| !is_open && *name == text);
         if let Some((_, takes, _)) = found.next() {
             return Some(*takes);
         }
         // Of options that are known by their beginning, the longest one counts.
-        let open = self.options.iter().filter(|(name, _, is_open)| *is_open && text.starts_with(name));
+        let open = self
+            .options
+            .iter()
+            .filter(|(name, _, is_open)| *is_open && text.starts_with(name));
         open.max_by_key(|(name, ..)| name.len()).map(|(_, takes, _)| *takes)
     }
 
@@ -110,7 +123,11 @@ impl<'t> Entry<'t> {
         if !self.is("cut") || text.len() < 4 {
             return None;
         }
-        let mut found = self.options.iter().filter(|(name, ..)| name.starts_with(text)).map(|(_, takes, _)| *takes);
+        let mut found = self
+            .options
+            .iter()
+            .filter(|(name, ..)| name.starts_with(text))
+            .map(|(_, takes, _)| *takes);
         let first = found.next()?;
         found.all(|takes| takes == first).then_some(first)
     }
@@ -191,7 +208,8 @@ pub(super) fn read(name: &str, words: &[Word]) -> Option<Reading> {
 
 /// Says whether a first word without a dash is a bundle of options, as `tar` has it.
 fn is_bundle(word: &Word) -> bool {
-    word.fixed().is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic()))
+    word.fixed()
+        .is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic()))
 }
 
 impl Reading {
@@ -213,7 +231,10 @@ impl Reading {
         if text == "--" || entry.is("any") {
             return true;
         }
-        let is_number = text[1..].trim_end_matches(['k', 'm', 'b']).bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = text[1..]
+            .trim_end_matches(['k', 'm', 'b'])
+            .bytes()
+            .all(|byte| byte.is_ascii_digit());
         if entry.is("number") && is_number {
             return true;
         }
@@ -278,7 +299,11 @@ impl Reading {
 
     /// What comes after an option that is not listed.
     fn unknown(&self) -> Takes {
-        if self.is_tame { Takes::TextInside } else { Takes::Refused }
+        if self.is_tame {
+            Takes::TextInside
+        } else {
+            Takes::Refused
+        }
     }
 
     fn bundle(&mut self, entry: &Entry<'_>, word: &Word, words: &[Word], at: &mut usize) {
@@ -296,7 +321,9 @@ impl Reading {
                 continue;
             }
             // In a bundle without a dash each option takes its value from the next word.
-            let is_old = entry.is("old") && word.counts && words.get(1).is_some_and(|first| first.at == word.at)
+            let is_old = entry.is("old")
+                && word.counts
+                && words.get(1).is_some_and(|first| first.at == word.at)
                 && words.get(1).is_some_and(|first| !first.source.starts_with('-'));
             if is_old && takes != Takes::Refused {
                 self.value(&name, takes, None, words, at, true);
@@ -308,7 +335,15 @@ impl Reading {
     }
 
     /// Takes the value of an option: what stands in the same word, or the next one.
-    fn value(&mut self, name: &str, takes: Takes, inside: Option<Word>, words: &[Word], at: &mut usize, is_whole: bool) {
+    fn value(
+        &mut self,
+        name: &str,
+        takes: Takes,
+        inside: Option<Word>,
+        words: &[Word],
+        at: &mut usize,
+        is_whole: bool,
+    ) {
         let needs_next = matches!(takes, Takes::Text | Takes::Written | Takes::Read | Takes::TextOrFile);
         let value = match (inside, takes) {
             (None, Takes::TwoTexts) => {
@@ -334,7 +369,10 @@ impl Reading {
             (Takes::Read, Some(file)) => self.file(file, false),
             (Takes::TextOrFile, Some(text)) => match text.fixed() {
                 Some(text_or_file) => {
-                    if let Some((_, file)) = text_or_file.split_once('@').filter(|(before, _)| before.is_empty() || before.ends_with('=')) {
+                    if let Some((_, file)) = text_or_file
+                        .split_once('@')
+                        .filter(|(before, _)| before.is_empty() || before.ends_with('='))
+                    {
                         self.read.push(part(text, file));
                     }
                 }

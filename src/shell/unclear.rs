@@ -24,7 +24,17 @@ const VARIABLES: &str = "PATH BASH_ENV ENV IFS PROMPT_COMMAND PS0 PS1 PS2 PS4 SH
 
 /// The beginnings of names of such variables.
 const FAMILIES: [&str; 12] = [
-    "LD_", "DYLD_", "GIT_", "BASH_FUNC_", "npm_config_", "NPM_CONFIG_", "CARGO_TARGET_", "CARGO_ALIAS_", "YARN_", "BUNDLE_", "GEM_",
+    "LD_",
+    "DYLD_",
+    "GIT_",
+    "BASH_FUNC_",
+    "npm_config_",
+    "NPM_CONFIG_",
+    "CARGO_TARGET_",
+    "CARGO_ALIAS_",
+    "YARN_",
+    "BUNDLE_",
+    "GEM_",
     "CMAKE_",
 ];
 
@@ -53,7 +63,9 @@ pub(super) fn assignment(assignment: &Assignment) -> Option<&'static str> {
             "PYTHONPATH" | "NODE_PATH" => matches!(value, "." | "src" | "./src" | ""),
             "PATH" | "SHELL" => false,
             "RUSTFLAGS" | "RUSTDOCFLAGS" => value.split_whitespace().all(is_lint_flag),
-            "MAKEFLAGS" => value.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'j' | b'k' | b's')),
+            "MAKEFLAGS" => value
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'j' | b'k' | b's')),
             _ => matches!(value, "" | "cat" | "true" | ":" | "0" | "1" | "2" | "less"),
         })
     });
@@ -87,8 +99,22 @@ pub(super) fn is_harmless_assignment(assignment: &Assignment) -> bool {
 
 /// Says whether a flag for the Rust compiler is about warnings, the machine or how much is optimized.
 fn is_lint_flag(flag: &str) -> bool {
-    let is_lint = |rest: &str| rest.is_empty() || rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte));
-    let codegen = ["target-cpu=", "opt-level=", "debuginfo=", "codegen-units=", "debug-assertions=", "overflow-checks=", "lto", "panic="];
+    let is_lint = |rest: &str| {
+        rest.is_empty()
+            || rest
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
+    };
+    let codegen = [
+        "target-cpu=",
+        "opt-level=",
+        "debuginfo=",
+        "codegen-units=",
+        "debug-assertions=",
+        "overflow-checks=",
+        "lto",
+        "panic=",
+    ];
     match flag.get(..2) {
         Some("-D" | "-W" | "-A" | "-F") => is_lint(&flag[2..]),
         Some("-C") => flag.len() == 2 || codegen.iter().any(|known| flag[2..].starts_with(known)),
@@ -151,7 +177,10 @@ fn shell_builtin(name: &str, words: &[Word]) -> Option<&'static str> {
         "shopt" => {
             const KNOWN: &str = "-s -u -q -p -o globstar nullglob dotglob failglob nocaseglob nocasematch inherit_errexit lastpipe \
                 pipefail errexit nounset noclobber checkwinsize histappend";
-            let is_known = |word: &Word| word.fixed().is_some_and(|text| KNOWN.split_whitespace().any(|known| known == text));
+            let is_known = |word: &Word| {
+                word.fixed()
+                    .is_some_and(|text| KNOWN.split_whitespace().any(|known| known == text))
+            };
             !words.iter().skip(1).all(is_known)
         }
         "mapfile" | "readarray" => starts(words, &["-C"]),

@@ -155,7 +155,9 @@ impl Variables {
         let mut texts: Vec<Value> = Vec::new();
         let mut is_set = false;
         for assigned in own {
-            is_set |= at.zip(assigned.holds.as_ref()).is_some_and(|(at, holds)| holds.contains(&at));
+            is_set |= at
+                .zip(assigned.holds.as_ref())
+                .is_some_and(|(at, holds)| holds.contains(&at));
             for value in assigned.texts.as_ref()? {
                 if !texts.contains(value) {
                     texts.push(value.clone());

@@ -146,11 +146,18 @@ impl Word {
     /// Returns the same word as the program gets it, where that is known: what looks like an option is one, however it was
     /// quoted.
     pub(super) fn unquote(&self) -> Self {
-        let Some(value) = self.fixed().filter(|value| value.starts_with(['-', '+']) || value.chars().all(is_plain)) else {
+        let Some(value) = self
+            .fixed()
+            .filter(|value| value.starts_with(['-', '+']) || value.chars().all(is_plain))
+        else {
             return self.clone();
         };
         Self {
-            source: if value.is_empty() { self.source.clone() } else { value.to_owned() },
+            source: if value.is_empty() {
+                self.source.clone()
+            } else {
+                value.to_owned()
+            },
             ..self.clone()
         }
     }
@@ -370,9 +377,9 @@ impl<'a> Scan<'a> {
         let name = &begin[..begin.find(|c| !is_part(c)).unwrap_or(begin.len())];
         let behind = &begin[name.len()..];
         // `${name%text}` leaves the beginning of what it is.
-        let cut = behind
-            .find('}')
-            .filter(|end| is_braced && behind.starts_with('%') && !behind[..*end].contains(['$', '`', '\'', '"', '\\', '{']));
+        let cut = behind.find('}').filter(|end| {
+            is_braced && behind.starts_with('%') && !behind[..*end].contains(['$', '`', '\'', '"', '\\', '{'])
+        });
         let is_whole = !is_braced || behind.starts_with('}') || cut.is_some();
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !is_whole {
             self.expand();
@@ -381,7 +388,11 @@ impl<'a> Scan<'a> {
         let length = name.chars().count() + if is_braced { 2 } else { 0 };
         let length = length + cut.map_or(0, |end| behind[..end].chars().count());
         self.names.push(name.to_owned());
-        let value = self.known.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let value = self
+            .known
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value);
         self.left.by_ref().take(length).for_each(drop);
         match value {
             Some(value) if !(cut.is_some() && value.is_folder(name)) && self.takes(value, name, is_quoted) => {

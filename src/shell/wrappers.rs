@@ -51,7 +51,9 @@ pub(super) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         {
             after_word(words, &["-c", "--command", "--"])
         }
-        "python" | "python3" if words.get(1).is_some_and(|word| word.is("-m")) && words.get(2).is_some_and(|word| word.is("pip")) => {
+        "python" | "python3"
+            if words.get(1).is_some_and(|word| word.is("-m")) && words.get(2).is_some_and(|word| word.is("pip")) =>
+        {
             vec![Inner::Words(words[2..].to_vec())]
         }
         "find" | "gfind" => find(words),

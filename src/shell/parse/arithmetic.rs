@@ -30,7 +30,10 @@ pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option
         "expansion" => return expansion(children, line),
         "binary_expression" if is_in_test(node) => {
             let compares = children.iter().any(|child| COMPARISONS.contains(&text(child)));
-            !compares || children.iter().all(|child| COMPARISONS.contains(&text(child)) || is_number(*child, line))
+            !compares
+                || children
+                    .iter()
+                    .all(|child| COMPARISONS.contains(&text(child)) || is_number(*child, line))
         }
         "unary_expression" if children.iter().any(|child| matches!(text(child), "-v" | "-R")) => {
             children.last().is_some_and(|name| is_name(text(name)))
@@ -65,7 +68,9 @@ fn expansion(children: &[Node<'_>], line: &str) -> Option<&'static str> {
             (!is_literal).then_some(ARITHMETIC)
         }
         "@" => {
-            let is_quoting = rest.first().is_some_and(|child| matches!(text(child), "Q" | "U" | "u" | "L"));
+            let is_quoting = rest
+                .first()
+                .is_some_and(|child| matches!(text(child), "Q" | "U" | "u" | "L"));
             (!is_quoting).then_some(INDIRECT)
         }
         text if TEXTS.split_whitespace().any(|known| known == text) => None,

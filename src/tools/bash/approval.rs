@@ -31,7 +31,14 @@ const MAX_ENTRIES: usize = 20_000;
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc"];
 
 /// What lies there and is not for everybody.
-const PRIVATE: [&str; 6] = ["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private", "/etc/ssh", "/etc/security"];
+const PRIVATE: [&str; 6] = [
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/ssl/private",
+    "/etc/ssh",
+    "/etc/security",
+];
 
 /// The working directory: where the shell is put, and how people write that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +149,14 @@ fn asked_paths(line: &Line) -> Vec<PathUse> {
     let mut asked: Vec<PathUse> = uses.filter(|used| used.is_asked).cloned().collect();
     asked.sort_by_key(|used| used.at);
     let mut seen = HashSet::new();
-    asked.retain(|used| seen.insert((used.path.clone(), used.from.clone(), used.may_be_system, used.pattern.clone())));
+    asked.retain(|used| {
+        seen.insert((
+            used.path.clone(),
+            used.from.clone(),
+            used.may_be_system,
+            used.pattern.clone(),
+        ))
+    });
     asked
 }
 
@@ -209,7 +223,10 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         .flat_map(|resolved| resolved.outside_folders(true))
         .collect());
     Found {
-        has_dashes: places.expands_names && folders_of(places, &workdir.shown, workspace.home()).iter().any(|folder| holds_dashes(folder)),
+        has_dashes: places.expands_names
+            && folders_of(places, &workdir.shown, workspace.home())
+                .iter()
+                .any(|folder| holds_dashes(folder)),
         is_workdir_outside: given.is_some_and(|resolved| !resolved.is_inside()),
         workdir,
         workdir_problem,
@@ -257,7 +274,9 @@ fn linked(pattern: &Path) -> Vec<PathBuf> {
                 next.push((path, is_linked));
                 continue;
             }
-            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+            let Ok(entries) = std::fs::read_dir(&folder) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 left = left.saturating_sub(1);
                 if left == 0 {
@@ -272,12 +291,17 @@ fn linked(pattern: &Path) -> Vec<PathBuf> {
         found = next;
     }
     let matched = found.into_iter();
-    matched.filter(|(_, is_linked)| *is_linked).map(|(path, _)| path).collect()
+    matched
+        .filter(|(_, is_linked)| *is_linked)
+        .map(|(path, _)| path)
+        .collect()
 }
 
 /// Says whether a name may match a wildcard; what brackets and groups mean is taken for anything.
 fn is_match(name: &str, pattern: &str) -> bool {
-    let beginning = &pattern[..pattern.find(['*', '?', '[', '(', '@', '+', '!']).unwrap_or(pattern.len())];
+    let beginning = &pattern[..pattern
+        .find(['*', '?', '[', '(', '@', '+', '!'])
+        .unwrap_or(pattern.len())];
     let end = &pattern[pattern.rfind(['*', '?', ']', ')']).map_or(0, |at| at + 1)..];
     name.starts_with(beginning) && name.ends_with(end)
 }
@@ -375,7 +399,11 @@ fn for_outside(command: &str, found: &Found) -> Option<Ask> {
 fn for_commands(command: &str, description: &str, line: &Line, found: &Found, home: Option<&Path>) -> Option<Ask> {
     let mut parts = parts(command, line, &found.workdir.shown, home);
     if found.has_dashes {
-        let expanding = |text: &String| line.commands.iter().any(|command| command.expands_names && command.text == *text);
+        let expanding = |text: &String| {
+            line.commands
+                .iter()
+                .any(|command| command.expands_names && command.text == *text)
+        };
         for part in parts.iter_mut().filter(|part| expanding(&part.text)) {
             let reason = "a name that begins with a dash would be taken for an option";
             part.unclear.get_or_insert_with(|| reason.to_owned());

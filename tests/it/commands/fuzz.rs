@@ -239,7 +239,6 @@ impl Scene {
     }
 
     async fn run(&mut self, line: &str) -> Trace {
-        self.restore();
         let demand = Demand {
             mode: Mode::WorkspaceWrite,
             network: false,
@@ -315,21 +314,30 @@ impl Scene {
         if is_unclear(&judged) {
             return Ok(());
         }
+        self.restore();
+        // A link that the line makes leads elsewhere before and afterwards.
+        let mut places = self.places(&judged);
         let trace = self.run(line).await;
-        self.compare(line, &judged, &trace)
+        places.extend(self.places(&judged));
+        self.compare(line, &judged, &trace, &places)
     }
 
-    fn compare(&self, line: &str, judged: &Line, trace: &Trace) -> Result<(), String> {
+    fn compare(
+        &self,
+        line: &str,
+        judged: &Line,
+        trace: &Trace,
+        places: &BTreeSet<(PathBuf, bool)>,
+    ) -> Result<(), String> {
         for call in &trace.started {
             if !judged.commands.iter().any(|command| covers(command, call)) {
                 return Err(format!("{call:?} was started, and is not among {:?}", forms(judged)));
             }
         }
-        let places = self.places(judged);
         let is_written_to = |path: &PathBuf| {
-            places.iter().any(|(place, is_written)| {
-                *is_written && (place == path || path.starts_with(place) || is_link_to(place, path))
-            })
+            places
+                .iter()
+                .any(|(place, is_written)| *is_written && is_at(place, path))
         };
         let has_writer = WRITERS.iter().any(|name| line.contains(name));
         for path in &trace.written {
@@ -339,7 +347,7 @@ impl Scene {
             }
         }
         for path in &trace.read {
-            let is_judged = |(place, _): &(PathBuf, bool)| place == path || path.starts_with(place);
+            let is_judged = |(place, _): &(PathBuf, bool)| is_at(place, path);
             if !trace.written.contains(path) && !places.iter().any(is_judged) {
                 return Err(format!("{} was read, and is not among {places:?}", self.shown(path)));
             }
@@ -362,8 +370,8 @@ impl Scene {
     }
 
     /// The paths that are judged, as the kernel finds them, and whether they are written.
-    fn places(&self, judged: &Line) -> Vec<(PathBuf, bool)> {
-        let mut found = Vec::new();
+    fn places(&self, judged: &Line) -> BTreeSet<(PathBuf, bool)> {
+        let mut found = BTreeSet::new();
         for used in judged.commands.iter().flat_map(|command| &command.paths) {
             let home = |path: &str| match path.strip_prefix('~') {
                 Some(rest) => self.root.join("outside").join(rest.trim_start_matches('/')),
@@ -371,11 +379,24 @@ impl Scene {
             };
             let folders = std::iter::once(self.work()).chain(used.from.iter().map(|from| self.work().join(home(from))));
             for folder in folders {
-                found.push((real(&folder.join(home(&used.path))), used.is_written));
+                // The tilde of nobody's name stays.
+                for path in [home(&used.path), PathBuf::from(&used.path)] {
+                    found.insert((real(&folder.join(path)), used.is_written));
+                }
             }
         }
         found
     }
+}
+
+/// Says whether what was found is what was judged: the path itself, something below it, what a wildcard that is cut off may
+/// stand for, or the new file that sed puts in its place.
+fn is_at(place: &Path, path: &Path) -> bool {
+    let is_beside = place.parent() == path.parent();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    path.starts_with(place)
+        || (is_beside && name(path).starts_with(&name(place)))
+        || (is_beside && name(path).len() == 9 && name(path).starts_with("sed"))
 }
 
 /// Returns a path without `..`, and with the links of its folder followed.
@@ -392,11 +413,6 @@ fn real(path: &Path) -> PathBuf {
         }
     }
     made
-}
-
-/// Says whether a place is a link that leads to a path.
-fn is_link_to(place: &Path, path: &Path) -> bool {
-    place.canonicalize().is_ok_and(|real| real == path)
 }
 
 fn is_unclear(line: &Line) -> bool {
