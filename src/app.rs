@@ -10,6 +10,7 @@
 mod extensions;
 mod languages;
 mod mcp;
+mod peers;
 mod places;
 mod sandbox;
 mod socket;
@@ -238,7 +239,12 @@ impl App {
         });
         let services = Services::new(shared.clone())
             .await
-            .context("cannot read the service's own descriptors")?;
+            .context("cannot read the service's own descriptors")?
+            .tracing(Arc::new(peers::Peers {
+                programs: programs.clone(),
+                engine: engine.clone(),
+                local_users: config.listen.local_users,
+            }));
         Ok(Self {
             store,
             engine,

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     if let Some(code) = toolgate::process::guard(std::env::args_os()) {
         return code;
     }
+    toolgate::process::shield();
     let cli = Cli::parse();
     if let Err(error) = log_to_stderr(&cli) {
         eprintln!("error: TOOLGATE_LOG: {error}");

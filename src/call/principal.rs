@@ -23,7 +23,12 @@ pub enum PrincipalKind {
     Jwt,
     /// By a client certificate.
     Certificate,
+    /// A process that was started for a call, which the name says.
+    Call,
 }
+
+/// What the ids of processes of calls begin with.
+const CALL: &str = "call:";
 
 /// Somebody, or some program, that the service deals with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +51,8 @@ impl Principal {
             | PrincipalKind::Member
             | PrincipalKind::Token
             | PrincipalKind::Jwt
-            | PrincipalKind::Certificate => Self {
+            | PrincipalKind::Certificate
+            | PrincipalKind::Call => Self {
                 kind,
                 name: name.into(),
             },
@@ -72,6 +78,7 @@ impl Principal {
             PrincipalKind::Token => format!("token:{}", self.name),
             PrincipalKind::Jwt => format!("jwt:{}", self.name),
             PrincipalKind::Certificate => format!("certificate:{}", self.name),
+            PrincipalKind::Call => format!("{CALL}{}", self.name),
         }
     }
 
@@ -94,7 +101,8 @@ impl fmt::Display for Principal {
             | PrincipalKind::Member
             | PrincipalKind::Token
             | PrincipalKind::Jwt
-            | PrincipalKind::Certificate => f.write_str(&self.id()),
+            | PrincipalKind::Certificate
+            | PrincipalKind::Call => f.write_str(&self.id()),
         }
     }
 }
@@ -104,6 +112,12 @@ impl Origin {
     pub fn inherit(&mut self, parent: &Self) {
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);
+    }
+
+    /// Returns who answers for the cost of the call: not the process of another call, but who made that one.
+    pub fn payer(&self) -> &str {
+        let mut all = std::iter::once(&self.requester).chain(&self.on_behalf_of);
+        all.find(|id| !id.starts_with(CALL)).unwrap_or(&self.requester)
     }
 
     /// Returns everybody in whose name the call is made: who made it, and who made the calls above it.

@@ -69,6 +69,10 @@ pub struct AskPart {
     /// than everything, and no grant ever covers it.
     #[serde(default)]
     pub unclear: Option<String>,
+    /// Why a rule or grant for everything does not allow this part where the rules hold back anything of what commands or
+    /// edits may do: programs obey what it touches. It is asked for unless a rule or grant names it more closely.
+    #[serde(default)]
+    pub guarded: Option<String>,
 }
 
 impl Ask {

@@ -92,10 +92,22 @@ pub struct ListenConfig {
     pub unix: Option<PathBuf>,
     /// Whether an address that other machines can reach was accepted.
     pub insecure: bool,
+    /// Who of this machine may connect by TCP where nobody is asked who they are.
+    pub local_users: LocalUsers,
     /// The origins of the web pages that may call. None by default: any page that a person opens could run commands.
     pub origins: Vec<String>,
     /// Encryption of TCP.
     pub tls: Option<TlsConfig>,
+}
+
+/// Who of this machine may connect by TCP where nobody is asked who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalUsers {
+    /// The user that the service runs as, from processes that it did not start.
+    #[default]
+    Same,
+    /// Whoever can, as in a network that containers share.
+    Any,
 }
 
 impl ListenConfig {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::STOP_GRACE;
 use super::hooks::About;
+use super::lineage::TASK;
 use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
 use super::truncate::{self, Direction, Totals};
@@ -16,7 +17,7 @@ use super::writer::Finished;
 use crate::call::{EndReason, Ending, JsonMap, Outcome, OutputText, Timestamp, Timing, Truncation};
 use crate::permission::{Refusal, agents};
 use crate::store::{OutputInfo, OutputOwner, StoreError};
-use crate::tool::{HookPoint, ToolError};
+use crate::tool::{HookPoint, Offer, ToolError};
 
 /// What an ended call tells the model when somebody stopped it.
 const ABORTED: &str = "Tool execution aborted";
@@ -328,7 +329,16 @@ impl Run {
 
     fn cut(&self, window: &str, totals: Totals, whole: Result<OutputInfo, StoreError>) -> (String, Truncation) {
         let preview = self.preview(window, totals);
-        let may_delegate = self.rights.layers().all(agents::may_use_task);
+        let origin = &self.record.origin;
+        let offer = Offer {
+            workspace: &self.workspace,
+            agent: &origin.agent,
+            model: &origin.model,
+            client: &origin.client,
+            rights: Some(&self.rights),
+        };
+        let may_delegate =
+            self.rights.layers().all(agents::may_use_task) && self.registry.is_offered(TASK, &offer, &self.rights);
         match whole {
             Ok(info) => {
                 let text = truncate::render(&preview, DIRECTION, &info.path, may_delegate);

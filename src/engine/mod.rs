@@ -65,8 +65,8 @@ use self::live::{LiveCall, lock};
 use self::turns::Turns;
 use crate::audit::Door;
 use crate::call::{
-    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Rule, ServiceEvent, ServiceEventKind, SessionId,
-    Timestamp, Todo,
+    CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind,
+    SessionId, Timestamp, Todo,
 };
 use crate::permission::agents::{Agent, Agents};
 use crate::permission::broker::{Broker, Rights};
@@ -308,16 +308,24 @@ impl Engine {
         Ok(record.map(|record| self.shown(record)))
     }
 
+    /// Returns whose a call is, also of one that is not recorded yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn origin_of(&self, id: &CallId) -> Result<Option<Origin>, StoreError> {
+        let live = lock(&self.live).get(id).cloned();
+        match live {
+            Some(call) => Ok(Some(call.record().origin.clone())),
+            None => Ok(self.store.get(id).await?.map(|record| record.origin)),
+        }
+    }
+
     /// Returns the workspace of a call, also of one that is not recorded yet.
     ///
     /// # Errors
     /// The store failed.
     pub async fn workspace_of(&self, id: &CallId) -> Result<Option<String>, StoreError> {
-        let live = lock(&self.live).get(id).cloned();
-        match live {
-            Some(call) => Ok(Some(call.record().origin.workspace.clone())),
-            None => Ok(self.store.get(id).await?.map(|record| record.origin.workspace)),
-        }
+        Ok(self.origin_of(id).await?.map(|origin| origin.workspace))
     }
 
     /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.

@@ -156,6 +156,12 @@ impl Registry {
         find(name).or_else(|| find(&name.to_lowercase()))
     }
 
+    /// Says whether an agent with these rights is told of a tool.
+    pub(crate) fn is_offered(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> bool {
+        self.usable(rights)
+            .any(|entry| entry.tool.name() == name && entry.tool.is_offered(offer))
+    }
+
     /// Returns the tool that answers calls that cannot be understood.
     pub(crate) fn invalid(&self) -> &Entry {
         &self.invalid

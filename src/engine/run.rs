@@ -34,7 +34,7 @@ pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// One run of one call.
 pub(super) struct Run {
     pub(super) engine: Arc<Engine>,
-    workspace: Arc<Workspace>,
+    pub(super) workspace: Arc<Workspace>,
     pub(super) truncation: truncate::Limits,
     pub(super) live: Arc<LiveCall>,
     pub(super) record: CallRecord,

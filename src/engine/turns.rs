@@ -111,7 +111,7 @@ fn who(origin: &Origin) -> Who {
     Who {
         workspace: origin.workspace.as_str().into(),
         session: origin.session.as_str().into(),
-        principal: origin.requester.as_str().into(),
+        principal: origin.payer().into(),
     }
 }
 

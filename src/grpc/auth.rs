@@ -9,6 +9,7 @@
 mod caller;
 mod certificates;
 mod files;
+mod host;
 mod jwt;
 mod layer;
 mod scopes;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderMap, Request};
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo, UdsConnectInfo};
+use tonic::transport::server::TlsConnectInfo;
 
 pub(crate) use self::caller::Caller;
 use self::caller::{Reach, Scopes, Secret};
@@ -41,8 +42,13 @@ use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
 pub use self::tls::{HANDSHAKE, Tls, TlsSettings};
 use self::tokens::Tokens;
+use super::arrival::{Arrival, Behind, MakingCall, Way};
+use super::proto::Scope;
 use super::status;
 use crate::call::{Principal, PrincipalKind};
+
+/// What a process of a call may do at most: run tools and read, but neither answer nor lend tools, nor administer.
+const FOR_PROCESSES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
 
 /// How often the files are looked at.
 pub const REFRESH: Duration = Duration::from_secs(2);
@@ -164,9 +170,13 @@ impl Authenticator {
             return Ok(None);
         }
         let caller = self.identify(request)?;
+        host::check(request, &caller)?;
         match need {
             Need::Scope(scope) if !caller.scopes.has(scope) => {
                 let (name, text) = scopes::missing(scope);
+                if caller.within.is_some() {
+                    return Err(status::of_a_call(name));
+                }
                 Err(status::scope_missing(name, text))
             }
             Need::Scope(_) | Need::Caller | Need::Nothing => Ok(Some(Arc::new(caller))),
@@ -174,17 +184,27 @@ impl Authenticator {
     }
 
     fn identify<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
-        let extensions = request.extensions();
-        let peer = extensions.get::<UdsConnectInfo>();
-        let user = peer.map(|peer| self.user(peer.peer_cred.map(|user| user.uid())));
-        let user = user.transpose()?;
+        // Without one the request came by no way that is traced, and nothing is allowed.
+        let arrival = request.extensions().get::<Arrival>().ok_or_else(status::no_caller)?;
+        match &arrival.behind {
+            Behind::Stranger => {}
+            Behind::Refused(why) => return Err(status::unauthenticated("NOT_TRACED", *why)),
+            // Whatever else it shows: a token that a command finds is not its own.
+            Behind::Call(call) => return self.process_of(call),
+        }
+        let user = match arrival.way {
+            Way::Unix(user) => Some(self.user(user)?),
+            Way::Tcp(_) | Way::Tls(_) => None,
+        };
         if (self.tokens.is_some() || self.jwt.is_some())
             && let Some(token) = bearer(request.headers())?
         {
             return self.bearer(&token);
         }
-        let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
-        let certificates = tls.and_then(TlsConnectInfo::peer_certs);
+        let certificates = match &arrival.way {
+            Way::Tls(tls) => TlsConnectInfo::peer_certs(tls),
+            Way::Unix(_) | Way::Tcp(_) => None,
+        };
         if let Some(caller) = certificates
             .as_ref()
             .and_then(|chain| self.certificates.find(chain.first()?))
@@ -222,6 +242,45 @@ impl Authenticator {
                 "FOREIGN_USER",
                 "this socket is for the user that the service runs as",
             )),
+        }
+    }
+
+    /// Returns who the process of a call is: it may what all may in whose name the call was made, in the call's workspace,
+    /// but decide nothing. Rights that were taken back since are gone here, too.
+    fn process_of(&self, call: &Arc<MakingCall>) -> Result<Caller, Status> {
+        let people = call.requesters.iter().filter(|id| !id.starts_with("call:"));
+        let rights = people.map(|id| self.rights_of(id, &call.workspace)).reduce(Scopes::and);
+        let scopes = rights.unwrap_or_default().and(Scopes::of(&FOR_PROCESSES));
+        if scopes.is_empty() {
+            let text = "this connection comes from a process of a call whose maker may do nothing any more";
+            return Err(status::unauthenticated("NOT_TRACED", text));
+        }
+        let principal = Principal::new(PrincipalKind::Call, call.id.as_str());
+        let reach = Reach::Only([call.workspace.clone()].into());
+        Ok(Caller {
+            within: Some(call.clone()),
+            ..Caller::new(principal, scopes, reach)
+        })
+    }
+
+    /// Returns what the one of an id may do in a workspace now, as far as that can be known without credentials.
+    fn rights_of(&self, id: &str, workspace: &str) -> Scopes {
+        let of = |caller: Option<&Caller>| {
+            let caller = caller.filter(|caller| caller.sees(workspace));
+            caller.map(|caller| caller.scopes).unwrap_or_default()
+        };
+        match id.split_once(':') {
+            None if id.is_empty() && !self.is_configured() => Scopes::ALL,
+            Some(("unix", _)) => Scopes::ALL,
+            Some(("user", _)) => self.members.unwrap_or_default(),
+            Some(("token", name)) => {
+                let tokens = self.tokens.as_ref().map(Kept::current);
+                of(tokens.as_ref().and_then(|tokens| tokens.named(name)))
+            }
+            Some(("certificate", name)) => of(self.certificates.named(name)),
+            // It made the call; what else it may was in its token.
+            Some(("jwt", _)) if self.jwt.is_some() => Scopes::of(&[Scope::CallsExecute]),
+            Some(_) | None => Scopes::default(),
         }
     }
 

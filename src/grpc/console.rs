@@ -19,8 +19,9 @@ use tonic::codegen::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use tower::{Layer, Service};
+
+use super::arrival::Arrival;
 
 /// Where the page is.
 pub(crate) const PATH: &str = "/console/";
@@ -201,7 +202,7 @@ fn is_among(headers: &HeaderMap, etag: &HeaderValue) -> bool {
 /// The name must be an address or `localhost`. Any other name may belong to somebody who made it lead here: a page of that
 /// name would count as of the same origin. Such names, as a proxy or a certificate may need them, are for `listen.origins`.
 pub(crate) fn is_own_origin<B>(origin: &HeaderValue, request: &Request<B>) -> bool {
-    let is_tls = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>().is_some();
+    let is_tls = request.extensions().get::<Arrival>().is_some_and(Arrival::is_encrypted);
     let scheme = if is_tls { "https://" } else { "http://" };
     let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(|authority| authority.as_str());

@@ -27,9 +27,8 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
@@ -38,7 +37,6 @@ use self::sessions::{Sessions, Stream};
 use self::viewpoint::Viewpoint;
 use super::Shared;
 use super::auth::{Caller, Gate, GateLayer};
-use crate::call::PrincipalKind;
 
 /// Where MCP clients are served.
 pub(crate) const PATH: &str = "/mcp";
@@ -142,7 +140,7 @@ impl Mcp {
         };
         let input = shared.engine.limits().max_input_bytes;
         let config = StreamableHttpServerConfig::default()
-            // Both headers are looked at before: see `check_host` and the layer for origins.
+            // Both headers are looked at before: by the gate and the layer for origins.
             .disable_allowed_hosts()
             .with_sse_keep_alive(Some(shared.heartbeat))
             .with_max_request_body_bytes(input.saturating_mul(2).saturating_add(MESSAGE_BYTES))
@@ -192,7 +190,6 @@ impl Mcp {
             return Err(response.into());
         }
         let caller = Caller::of(request.extensions()).map_err(|status| Box::new(refused(status)))?;
-        check_host(request, &caller)?;
         let viewpoint = Viewpoint::read(request.uri().query().unwrap_or_default(), request.headers())
             .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
         viewpoint
@@ -229,47 +226,6 @@ impl Service<Request<Body>> for Mcp {
         let mcp = self.clone();
         Box::pin(async move { Ok(mcp.serve(request).await) })
     }
-}
-
-/// Refuses what a web page sends whose name was made to lead to this machine. Only where nobody is asked who they are:
-/// such a page has no token, and it cannot use the Unix socket.
-fn check_host(request: &Request<Body>, caller: &Caller) -> Result<(), Box<Response<Body>>> {
-    let extensions = request.extensions();
-    let tcp = extensions.get::<TcpConnectInfo>();
-    let tls = extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
-    let local = tcp
-        .or_else(|| tls.map(TlsConnectInfo::get_ref))
-        .and_then(TcpConnectInfo::local_addr);
-    let is_exposed = local.is_some_and(|address| address.ip().is_loopback());
-    if !is_exposed || caller.principal().kind() != PrincipalKind::Anonymous {
-        return Ok(());
-    }
-    let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let host = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str())
-        .or_else(header);
-    if host.is_some_and(is_loopback) {
-        return Ok(());
-    }
-    Err(plain(
-        StatusCode::FORBIDDEN,
-        "this service answers only as localhost: use http://127.0.0.1 or http://localhost\n",
-    )
-    .into())
-}
-
-/// Says whether a host, with or without a port, is this machine by its name.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
@@ -309,34 +265,4 @@ fn plain(code: StatusCode, text: &str) -> Response<Body> {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_has_few_names() {
-        for host in [
-            "localhost",
-            "LOCALHOST:80",
-            "127.0.0.1:50551",
-            "127.9.9.9",
-            "[::1]:1",
-            "[::1]",
-        ] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in [
-            "",
-            "example.com",
-            "localhost.example.com",
-            "127.0.0.1.example.com",
-            "[::2]",
-            "10.0.0.1:80",
-            "::1",
-        ] {
-            assert!(!is_loopback(host), "{host}");
-        }
-    }
 }

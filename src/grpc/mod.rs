@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
 
+pub mod arrival;
 mod audit_service;
 pub mod auth;
 mod burst;
@@ -39,6 +40,7 @@ use tonic_health::server::HealthReporter;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
+use self::arrival::{Tracer, Untraced, traced};
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::burst::Bursts;
 use self::console::ConsoleLayer;
@@ -171,6 +173,7 @@ pub struct Services {
     origins: Arc<[String]>,
     console: bool,
     authenticator: Arc<Authenticator>,
+    tracer: Arc<dyn Tracer>,
     traffic: Arc<Traffic>,
 }
 
@@ -186,6 +189,7 @@ impl Services {
             console: shared.console,
             authenticator: shared.authenticator.clone(),
             traffic: shared.traffic.clone(),
+            tracer: Arc::new(Untraced),
             mcp: McpLayer::new(shared.clone()),
             measure: MeasureLayer::new(&shared.telemetry),
             routes: routes(shared, health_service)?,
@@ -193,6 +197,12 @@ impl Services {
         };
         services.report(ServingStatus::Serving).await;
         Ok(services)
+    }
+
+    /// Sets who finds out who is behind a connection. Without, nobody does, as befits a service that starts no program.
+    #[must_use]
+    pub fn tracing(self, tracer: Arc<dyn Tracer>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// Tells every health client that no more calls are taken.
@@ -225,6 +235,7 @@ impl Services {
             listed: self.origins.clone(),
             console: self.console,
         });
+        let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
             .layer(only_origins)
             .layer(cors(&self.origins))
@@ -238,15 +249,17 @@ impl Services {
         let signal = shutdown.cancelled_owned();
         match listener {
             Listener::Tcp(incoming) => {
-                let incoming = incoming.map_ok(Bursts::new);
+                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
             Listener::Tls(listener, tls) => {
-                let incoming = auth::incoming(listener, tls).map_ok(Bursts::new);
+                let incoming = Box::pin(auth::incoming(listener, tls));
+                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
             Listener::Unix(listener) => {
-                let incoming = UnixListenerStream::new(listener).map_ok(Bursts::new);
+                let incoming = UnixListenerStream::new(listener);
+                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }

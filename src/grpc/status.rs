@@ -140,6 +140,20 @@ pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
     Status::with_error_details(Code::PermissionDenied, problem, details)
 }
 
+/// A request was sent to a name that is not this machine's.
+pub(crate) fn foreign_host() -> Status {
+    let text = "this service answers only as localhost: use http://127.0.0.1 or http://localhost";
+    Status::with_error_details(Code::PermissionDenied, text, details("FOREIGN_HOST"))
+}
+
+/// The process of a call asks for what no such process may do, or its call's maker may not.
+pub(crate) fn of_a_call(name: &str) -> Status {
+    let text = format!(
+        "this needs the scope {name}, which a process that was started for a call has not: do it from a terminal of your own"
+    );
+    scope_missing(name, text)
+}
+
 /// Whoever asked does not answer.
 pub(crate) fn self_approval() -> Status {
     Status::with_error_details(Code::PermissionDenied, SELF_APPROVAL, details("SELF_APPROVAL"))

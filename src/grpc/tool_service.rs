@@ -45,7 +45,7 @@ impl Tools {
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
         let engine = &self.0.engine;
         let mut call = request.into_call(default, &self.0.client)?;
-        call.origin.requester = caller.principal().id();
+        caller.sign(&mut call.origin);
         if !caller.sees(&call.origin.workspace) {
             return Err(status::not_found("workspace", &call.origin.workspace));
         }
@@ -81,6 +81,7 @@ impl Tools {
             rights: None,
         };
         let parent = match request.parent_call_id.as_str() {
+            _ if caller.within().is_some() => caller.within().cloned(),
             "" => None,
             id => Some(convert::call_id("parent_call_id", id)?),
         };

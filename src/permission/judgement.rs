@@ -4,6 +4,7 @@
 //! rules of ancestors in play the strictest ruleset decides, so nobody gains a right by delegating.
 
 use super::broker::Rights;
+use super::by_name::{Named, holds_back, named};
 use super::rules::{evaluate_in, relevant};
 use super::wildcard;
 use crate::call::{Action, Ask, AskPart, PartVerdict, Rule};
@@ -43,11 +44,9 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();
     let mut verdicts = Vec::with_capacity(ask.parts.len());
-    // The patterns of a request with parts are those of its parts, which know more of them.
-    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
-    let whole = (judged(whole, &[], &[]), None);
-    let parts = ask.parts.iter().map(|part| (of_part(part), part.unclear.as_deref()));
-    for (index, (patterns, unclear)) in std::iter::once(whole).chain(parts).enumerate() {
+    let whole = (alone(ask), None);
+    let parts = ask.parts.iter().map(|part| (of_part(part), Some(part)));
+    for (index, (patterns, part)) in std::iter::once(whole).chain(parts).enumerate() {
         let mut verdict = PartVerdict::default();
         for pattern in patterns {
             match judge_pattern(&ask.permission, pattern, rights, grants) {
@@ -62,8 +61,20 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
                 }
             }
         }
+        let unclear = part.and_then(|part| part.unclear.as_ref());
         if let Some(rule) = unclear.and_then(|_| anything(&ask.permission, rights)) {
             verdict.note(Action::Ask, rule, false);
+        }
+        let guarded = part.filter(|part| part.guarded.is_some() && holds_back(rights));
+        for pattern in guarded.iter().flat_map(|part| &part.patterns) {
+            match named(&ask.permission, pattern, rights, grants) {
+                Named::ByRule => {}
+                Named::ByGrant(grant) => {
+                    verdict.granted = verdict.action == Action::Allow;
+                    used.extend(Some(grant).filter(|grant| !used.contains(grant)));
+                }
+                Named::Not => verdict.note(Action::Ask, None, false),
+            }
         }
         if verdict.action == Action::Ask && asking.is_none() {
             asking = Some(verdict.rule.clone());
@@ -112,6 +123,21 @@ fn judged<'a>(patterns: &'a [String], variants: &'a [String], equivalents: &'a [
         equivalents,
     }))
     .collect()
+}
+
+/// Returns the patterns of a request that none of its parts has: a part knows more of its own ones.
+fn alone(ask: &Ask) -> Vec<Judged<'_>> {
+    let is_of = |part: &AskPart, pattern| part.patterns.contains(pattern) || part.variants.contains(pattern);
+    let patterns = ask
+        .patterns
+        .iter()
+        .filter(|pattern| !ask.parts.iter().any(|part| is_of(part, pattern)));
+    let judged = patterns.map(|pattern| Judged {
+        pattern,
+        text: None,
+        equivalents: &[],
+    });
+    judged.collect()
 }
 
 fn of_part(part: &AskPart) -> Vec<Judged<'_>> {
@@ -184,16 +210,15 @@ fn judge_pattern<'r>(permission: &str, judged: Judged<'_>, rights: &'r Rights, g
 }
 
 /// Says whether a verdict comes from no rule, or from one that matches anything.
-fn is_for_everything(rule: Option<&Rule>) -> bool {
+pub(super) fn is_for_everything(rule: Option<&Rule>) -> bool {
     rule.is_none_or(|rule| !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*'))
 }
 
 /// Returns the rules that decide a request where no grant does, each once; of a denied request the one that denies.
 pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
     let mut deciding: Vec<Rule> = Vec::new();
-    let whole: &[String] = if ask.parts.is_empty() { &ask.patterns } else { &[] };
     let parts = ask.parts.iter().flat_map(of_part);
-    for judged in judged(whole, &[], &[]).into_iter().chain(parts) {
+    for judged in alone(ask).into_iter().chain(parts) {
         let rule = match judge_pattern(&ask.permission, judged, rights, &[]) {
             Verdict::Allow { rule, .. } | Verdict::Ask { rule } => rule,
             Verdict::Deny { rules } => {
@@ -208,7 +233,7 @@ pub fn deciding(ask: &Ask, rights: &Rights) -> Vec<Rule> {
 
 /// Returns the rule that stands against doing just anything under a permission, none inside if it is that no rule
 /// allows it; none at all if everything is allowed.
-fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {
+pub(super) fn anything<'r>(permission: &str, rights: &'r Rights) -> Option<Option<&'r Rule>> {
     rights.layers().find_map(|rules| {
         for rule in rules.iter().rev() {
             if !wildcard::matches(permission, &rule.permission) {

@@ -5,6 +5,7 @@
 
 pub mod agents;
 pub mod broker;
+mod by_name;
 mod cascade;
 pub mod exchange;
 mod grants;

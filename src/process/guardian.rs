@@ -64,6 +64,11 @@ impl Guardian {
         })
     }
 
+    /// Returns its process id.
+    pub(super) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Says whether it has ended, as only a killed one does.
     pub(super) fn has_ended(&mut self) -> bool {
         self.process.try_wait().is_ok_and(|status| status.is_some())
@@ -84,6 +89,7 @@ pub fn guard(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> 
     if arguments.nth(1)? != NAME {
         return None;
     }
+    sys::shield();
     sys::stand_apart();
     let Some(family) = arguments.next().and_then(|text| text.to_str()?.parse().ok()) else {
         return Some(ExitCode::FAILURE);
@@ -125,9 +131,17 @@ fn end_all(family: u64, groups: Option<&Path>) {
     }
 }
 
-/// Kills the processes that bear a mark of the service. Returns how many live.
+/// Kills the processes that bear a mark of the service, or have torn one. Returns how many live.
 fn kill_marked(family: u64) -> usize {
-    let is_marked = |pid| sys::mark_of(pid).is_some_and(|mark| is_of_family(mark, family));
+    let began = tree::start_of(rustix::process::getpid());
+    let own = sys::own_limits()[0];
+    let is_marked = |pid| {
+        sys::tag_of(pid).and_then(sys::Tag::remains).is_some_and(|mark| {
+            // Nobody sets this limit but to lose a mark, and it cannot be raised again.
+            let is_torn = || mark < sys::LEAST_MARK && mark < own && tree::start_of(pid) >= began;
+            is_of_family(mark, family) || is_torn()
+        })
+    };
     let mut alive = 0;
     for pid in tree::all().into_iter().filter(|&pid| is_marked(pid)) {
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {

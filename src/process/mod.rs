@@ -18,6 +18,7 @@ pub mod complaints;
 mod environment;
 mod guardian;
 mod input;
+mod kin;
 mod output;
 mod peer;
 pub mod sandbox;
@@ -47,6 +48,7 @@ pub use environment::Filter;
 use guardian::Guardian;
 pub use guardian::guard;
 pub use input::Input;
+pub use kin::{Kin, OtherEnd};
 use output::Discards;
 pub use output::Output;
 pub use peer::Peer;
@@ -83,6 +85,13 @@ const MAX_LEFT_BYTES: usize = 512;
 /// The kernel refuses it.
 pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
+}
+
+/// Keeps what this process knows from the programs that it starts: none of the same user can trace it, read its memory or
+/// take its descriptors, and `/proc/PID/environ` shows nothing. To be called first by the program, while it has one
+/// thread.
+pub fn shield() {
+    sys::shield();
 }
 
 /// What to start.
@@ -245,7 +254,8 @@ impl Programs {
     /// A thread, a descriptor, the signal handler or the guardian cannot be had.
     pub fn new(environment: &Environment, settings: Settings) -> io::Result<Self> {
         let groups = if settings.without_groups { None } else { Groups::find() };
-        let undertaker = Undertaker::start(groups)?;
+        // A program that has a guardian is the service alone, whose only children are of its calls.
+        let undertaker = Undertaker::start(groups, settings.guardian.is_some())?;
         let tasks = TaskTracker::new();
         let closed = CancellationToken::new();
         let mut deaths = signal(SignalKind::child())?;
@@ -374,7 +384,10 @@ impl Programs {
         self.0.closed.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        let survivors = self.stop_all(self.0.undertaker.marks_of(|_| true)).await;
+        let mut survivors = self.stop_all(self.0.undertaker.marks_of(|_| true)).await;
+        let undertaker = Arc::clone(&self.0.undertaker);
+        let strays = tokio::task::spawn_blocking(move || undertaker.end_all_strays(DISMISSAL));
+        survivors += strays.await.unwrap_or_default();
         let guardian = self.0.guardian.lock().unwrap_or_else(PoisonError::into_inner).take();
         // With survivors it is not told goodbye, and tries once more when we are gone.
         if survivors == 0 {
@@ -424,7 +437,10 @@ impl Keeper {
 
     fn hire(&self) -> io::Result<Option<Guardian>> {
         let groups = self.undertaker.groups().map(Groups::folder);
-        let start = |program: &PathBuf| Guardian::start(program, self.undertaker.family(), groups);
+        let start = |program: &PathBuf| {
+            let start = || Guardian::start(program, self.undertaker.family(), groups);
+            self.undertaker.keep(start, Guardian::id)
+        };
         self.program.as_ref().map(start).transpose()
     }
 

@@ -370,12 +370,11 @@ impl Child {
         );
         let group = calls.get(&self.mark).and_then(|entry| entry.group.clone());
         let is_populated = group.as_ref().is_some_and(|group| group.is_populated());
+        let adopted = tree::adopted();
         let left_something = is_populated
             || test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
-            || tree::adopted()
-                .iter()
-                .any(|&child| owner_of(child, &calls) == Some(self.mark));
-        if group.is_some() && !left_something {
+            || adopted.iter().any(|&child| owner_of(child, &calls) == Some(self.mark));
+        if group.is_some() && !left_something && !self.undertaker.has_strays(&adopted, &calls) {
             self.undertaker.forget(&mut calls, self.mark);
             return;
         }

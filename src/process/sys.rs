@@ -26,12 +26,40 @@ use tokio::io::unix::AsyncFd;
 /// Room for the child's few frames until it executes; no signal handler ever runs on it.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// The limit that carries a [`mark`](mark_of). It bounds the processor time of real-time threads; our values mean
-/// more than seventy thousand years.
-const MARKED_LIMIT: libc::c_long = libc::RLIMIT_RTTIME as libc::c_long;
+/// The limits that carry a mark (see [`tag_of`]). The kernel has ignored the first one, the number of file locks, for
+/// twenty years; the second bounds the processor time of real-time threads, and our values mean more than thirty
+/// thousand years.
+const MARKED_LIMITS: [libc::c_long; 2] = [libc::RLIMIT_LOCKS as libc::c_long, libc::RLIMIT_RTTIME as libc::c_long];
 
-/// A resource limit as the kernel has it: the soft one, which carries the mark, and the hard one, infinite.
+/// A resource limit as the kernel has it: the soft one and the hard one.
 type Rlimit = [u64; 2];
+
+/// No mark is smaller: a limit that somebody chose is never taken for one.
+pub(super) const LEAST_MARK: u64 = 1 << 40;
+
+/// The half of a mark that counts the calls of a service.
+const COUNT: u64 = u32::MAX as u64;
+
+/// What the limits of a process tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// It bears the mark of a call of some service.
+    Mark(u64),
+    /// Its limits are those of this process: nobody has changed them.
+    None,
+    /// They are neither: if it descends from us, it has tried to lose its mark. The first limit is what is left of it.
+    Torn(u64),
+}
+
+impl Tag {
+    /// Returns the mark that it was given, as far as that can be told: the first limit, even if the second one is changed.
+    pub(super) fn remains(self) -> Option<u64> {
+        match self {
+            Self::Mark(mark) | Self::Torn(mark) => Some(mark),
+            Self::None => None,
+        }
+    }
+}
 
 /// What a child is to become. All of it is made before the child, which must not allocate.
 pub(super) struct Plan<'a> {
@@ -100,7 +128,7 @@ struct Order {
     environment: *const *const c_char,
     directory: *const c_char,
     stdio: [c_int; 3],
-    mark: Rlimit,
+    marks: [Rlimit; 2],
     is_confined: bool,
     /// The descriptor of the ruleset, or -1.
     ruleset: c_int,
@@ -138,7 +166,7 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<Spawned, (Step
         environment: environment.as_ptr(),
         directory: plan.directory.as_ptr(),
         stdio: plan.stdio.map(|stream| stream.as_raw_fd()),
-        mark: [plan.mark, u64::MAX],
+        marks: limits_for(plan.mark).map(|limit| [limit, limit]),
         is_confined: plan.restriction.is_some(),
         ruleset: ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
         filters: filters.as_ptr(),
@@ -277,14 +305,10 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
         if libc::getppid() != order.service {
             libc::_exit(127); // The service died before the line above took effect.
         }
-        // Refused only where the administrator set a hard limit of this kind; then the session identifies the call.
-        libc::syscall(
-            libc::SYS_prlimit64,
-            0,
-            MARKED_LIMIT,
-            &order.mark,
-            ptr::null_mut::<Rlimit>(),
-        );
+        for (limit, mark) in MARKED_LIMITS.iter().zip(&order.marks) {
+            // Refused only by a kernel that does not know the limit; then the session identifies the call.
+            libc::syscall(libc::SYS_prlimit64, 0, *limit, mark, ptr::null_mut::<Rlimit>());
+        }
         if libc::chdir(order.directory) != 0 {
             return fail(order, 1);
         }
@@ -312,6 +336,8 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
         if order.is_confined && !confine(order) {
             return fail(order, 4);
         }
+        // Refused where we may not filter a program that may gain rights; it cannot raise its limits then either.
+        hold_marks();
         libc::execve(order.program, order.arguments, order.environment);
         fail(order, 3)
     }
@@ -386,30 +412,212 @@ fn no_signals() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// Returns the value of the limit that carries the marks, for a living process or one that was not reaped yet.
+/// Returns the two limits that carry a mark. Hard limits can only be lowered without privileges, and one of the two would
+/// have to be raised to turn a mark into another.
+fn limits_for(mark: u64) -> [u64; 2] {
+    [mark, (mark & !COUNT) | (COUNT - (mark & COUNT))]
+}
+
+/// Returns the hard limits of a process that carry the mark.
+fn marked_limits(pid: libc::pid_t) -> Option<[u64; 2]> {
+    let mut found = [0; 2];
+    for (kind, value) in MARKED_LIMITS.iter().zip(&mut found) {
+        let mut limit: Rlimit = [0; 2];
+        // SAFETY: no new limit is given, and `limit` is valid for the answer.
+        let answer = unsafe { libc::syscall(libc::SYS_prlimit64, pid, *kind, ptr::null::<Rlimit>(), &mut limit) };
+        if answer != 0 {
+            return None;
+        }
+        *value = limit[1];
+    }
+    Some(found)
+}
+
+/// Returns the hard limits of this process: no mark that it gives may be above them.
+pub(super) fn own_limits() -> [u64; 2] {
+    marked_limits(0).unwrap_or([u64::MAX; 2])
+}
+
+/// Returns what the limits of a living process, or one that was not reaped yet, tell; none if they cannot be read.
 ///
 /// Limits pass to children through `fork`, `exec`, `setsid` and an emptied environment, which is what makes them the
 /// mark: a daemon that left the session, forgot its parents and cleaned its environment still bears it.
+pub(super) fn tag_of(pid: Pid) -> Option<Tag> {
+    let limits = marked_limits(pid.as_raw_nonzero().get())?;
+    Some(tag(limits, own_limits()))
+}
+
+fn tag(limits: [u64; 2], own: [u64; 2]) -> Tag {
+    // First, since this service may run inside a call of another one and bear a mark itself.
+    if limits == own {
+        Tag::None
+    } else if limits[0] != u64::MAX && limits[0] >= LEAST_MARK && limits_for(limits[0]) == limits {
+        Tag::Mark(limits[0])
+    } else {
+        Tag::Torn(limits[0])
+    }
+}
+
+/// Returns the mark that a process bears whole; none too if it cannot be told.
 pub(super) fn mark_of(pid: Pid) -> Option<u64> {
-    let mut limit: Rlimit = [0; 2];
-    let pid = pid.as_raw_nonzero().get();
-    // SAFETY: no new limit is given, and `limit` is valid for the answer.
+    match tag_of(pid)? {
+        Tag::Mark(mark) => Some(mark),
+        Tag::None | Tag::Torn(_) => None,
+    }
+}
+
+/// Refuses the calling process and its descendants, for good, to change the limits that carry the mark, root included.
+/// Runs in the child, as [`become_program`]: no allocation, no lock.
+///
+/// # Safety
+/// None is needed: the program of the filter is constant.
+unsafe fn hold_marks() {
+    const FLAGS: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    let program = libc::sock_fprog {
+        len: HOLD.len() as libc::c_ushort,
+        filter: HOLD.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies the program, which is constant.
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, FLAGS, &program) };
+}
+
+const fn statement(code: u32, k: u32) -> libc::sock_filter {
+    jump(code, k, 0, 0)
+}
+
+const fn jump(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    }
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const IS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// Where a filter finds the number of the system call, the architecture, and the lower half of an argument.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const fn argument(index: u32) -> u32 {
+    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+/// `AUDIT_ARCH_*` of programs that are native, and the numbers of `prlimit64` and `setrlimit` in the other two ways to call
+/// the kernel that it may offer: 32-bit programs, and x32 as the second.
+#[cfg(target_arch = "x86_64")]
+const NATIVE: u32 = 0xc000_003e;
+#[cfg(target_arch = "x86_64")]
+const FOREIGN: [[u32; 2]; 2] = [[340, 75], [0x4000_0000 + 302, 0x4000_0000 + 160]];
+#[cfg(not(target_arch = "x86_64"))]
+const NATIVE: u32 = 0xc000_00b7;
+#[cfg(not(target_arch = "x86_64"))]
+const FOREIGN: [[u32; 2]; 2] = [[369, 75], [u32::MAX, u32::MAX]];
+
+/// The filter: `prlimit64` with a new value, and `setrlimit`, of one of [`MARKED_LIMITS`] are refused.
+static HOLD: [libc::sock_filter; 21] = [
+    // 0: which numbers count depends on the architecture.
+    statement(LOAD, ARCHITECTURE),
+    jump(IS, NATIVE, 0, 5),
+    statement(LOAD, NUMBER),
+    jump(IS, libc::SYS_prlimit64 as u32, 6, 0),
+    jump(IS, FOREIGN[1][0], 5, 0),
+    jump(IS, libc::SYS_setrlimit as u32, 10, 0),
+    jump(IS, FOREIGN[1][1], 9, 13),
+    // 7: a 32-bit program.
+    statement(LOAD, NUMBER),
+    jump(IS, FOREIGN[0][0], 1, 0),
+    jump(IS, FOREIGN[0][1], 6, 10),
+    // 10: `prlimit64` is harmless if it only reads.
+    statement(LOAD, argument(2)),
+    jump(IS, 0, 0, 2),
+    statement(LOAD, argument(2) ^ 4),
+    jump(IS, 0, 6, 0),
+    statement(LOAD, argument(1)),
+    statement(libc::BPF_JMP | libc::BPF_JA, 1),
+    // 16: `setrlimit`.
+    statement(LOAD, argument(0)),
+    jump(IS, MARKED_LIMITS[0] as u32, 1, 0),
+    jump(IS, MARKED_LIMITS[1] as u32, 0, 1),
+    statement(RETURN, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+    statement(RETURN, libc::SECCOMP_RET_ALLOW),
+];
+
+/// Returns the process that has connected to a Unix socket, 0 if it has no number here, and its user.
+pub(super) fn peer_of(connection: BorrowedFd<'_>) -> io::Result<(libc::pid_t, u32)> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    option_of(connection, libc::SO_PEERCRED, &mut peer)?;
+    Ok((peer.pid, peer.uid))
+}
+
+/// Returns a descriptor of the process that has connected to a Unix socket. Linux 6.5 and newer; `ENOPROTOOPT` before.
+pub(super) fn peer_pidfd(connection: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const SO_PEERPIDFD: c_int = 77;
+    let mut descriptor: c_int = -1;
+    option_of(connection, SO_PEERPIDFD, &mut descriptor)?;
+    if descriptor < 0 {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows its number.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn option_of<T: Copy>(connection: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
+    // SAFETY: `value` is plain data of `length` bytes, which the kernel may write.
     let answer = unsafe {
-        libc::syscall(
-            libc::SYS_prlimit64,
-            pid,
-            MARKED_LIMIT,
-            ptr::null::<Rlimit>(),
-            &mut limit,
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            ptr::from_mut(value).cast::<c_void>(),
+            &mut length,
         )
     };
-    (answer == 0).then_some(limit[0])
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Registers the descriptor of a process with the runtime; it becomes readable when the process ends.
 pub(super) fn watch(pidfd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: the descriptor is open, and the `AsyncFd` shares its ownership, so that it stays open and the same.
     unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(io::Error::from)
+}
+
+unsafe extern "C" {
+    /// The environment, as the C library and the standard library read it.
+    static mut environ: *mut *mut c_char;
+}
+
+/// Keeps other processes of the same user from looking into this one, and wipes the environment out of the memory that
+/// `/proc/PID/environ` shows. The variables can be read as before: they are kept elsewhere.
+///
+/// To be called first thing, while there is one thread only.
+pub(super) fn shield() {
+    // SAFETY: by contract nobody else reads the environment at this moment, and nobody holds a pointer into it. Every
+    // string of it ends with NUL and lies in memory that the kernel gave us to write.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        if environ.is_null() {
+            return;
+        }
+        let mut copies: Vec<*mut c_char> = Vec::new();
+        let mut at = environ;
+        while !(*at).is_null() {
+            let text = CStr::from_ptr(*at);
+            let length = text.to_bytes().len();
+            copies.push(text.to_owned().into_raw());
+            ptr::write_bytes(*at, 0, length);
+            at = at.add(1);
+        }
+        copies.push(ptr::null_mut());
+        environ = copies.leak().as_mut_ptr();
+    }
 }
 
 /// Lets a process that is to outlive a service stand apart: a session of its own, no terminal's signals, nothing that
@@ -425,4 +633,35 @@ pub(super) fn stand_apart() {
     }
     // SAFETY: by contract nobody has a descriptor above the standard streams yet. Unknown before Linux 5.9.
     unsafe { libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_whole_or_torn() {
+        let own = [u64::MAX; 2];
+        let mark = (1 << 62) | (5 << 32) | 7;
+        let given = limits_for(mark);
+        assert!(given.iter().all(|&limit| limit < u64::MAX));
+        assert_eq!(tag(given, own), Tag::Mark(mark));
+        assert_eq!(tag(own, own), Tag::None);
+        assert_eq!(tag(given, given), Tag::None, "a service inside a call");
+        // Only lowering is possible, and no lowering makes another mark of it.
+        for count in (0..15).filter(|&count| count != 7) {
+            let other = limits_for((1 << 62) | (5 << 32) | count);
+            assert!(other[0] > given[0] || other[1] > given[1], "{count}");
+        }
+        for torn in [
+            [5, given[1]],
+            [given[0], 5],
+            [5, 5],
+            [given[0] - 1, given[1]],
+            [given[0], given[1] - 1],
+        ] {
+            assert_eq!(tag(torn, own), Tag::Torn(torn[0]));
+        }
+        assert_eq!(tag([5, u64::MAX], own), Tag::Torn(5));
+    }
 }

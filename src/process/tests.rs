@@ -274,14 +274,14 @@ async fn what_a_call_left_is_told() {
 }
 
 #[tokio::test]
-async fn a_control_group_holds_what_sheds_its_mark() {
+async fn a_control_group_holds_what_leaves_everything_else() {
     let fixture = Fixture::new();
     if fixture.programs.0.undertaker.groups().is_none() {
         eprintln!("no control groups can be made here; nothing to see");
         return;
     }
-    let command = "import os,resource,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n\
-                   resource.setrlimit(15, (-1, -1))\nos.closerange(0, 3)\ntime.sleep(1000)";
+    let command = "import os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n\
+                   os.closerange(0, 3)\ntime.sleep(1000)";
     let (ending, _) = fixture
         .run(
             &format!("python3 -c \"$(printf '{command}')\" {}; sleep 0.5", fixture.marker),
@@ -296,6 +296,33 @@ async fn a_control_group_holds_what_sheds_its_mark() {
     assert!(folder.is_dir());
     assert_eq!(fixture.programs.shutdown().await, 0);
     assert!(!folder.exists());
+}
+
+#[tokio::test]
+async fn no_command_sheds_its_mark() {
+    for change in [
+        "ulimit -R unlimited",
+        "ulimit -x unlimited",
+        "ulimit -R 5; ulimit -x 5",
+        "prlimit --pid $$ --rttime=unlimited --locks=unlimited",
+        "prlimit --pid $$ --rttime=7:7 --locks=7:7",
+    ] {
+        let fixture = Fixture::with(true);
+        let command = format!(
+            "({change}) 2>/dev/null; {change}; setsid -f sleep 1003 {}",
+            fixture.marker
+        );
+        let command = command.replace("sleep 1003", "sh -c 'exec sleep 1003'");
+        let (ending, _) = fixture.run(&command, LONG).await;
+        assert_eq!(ending.exit, Some(Exit::Code(0)), "{change}");
+        // Known by its mark, unless it may change its limits; then it is nobody's, and ended by the program that is alone.
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(fixture.programs.left_by("a call").await.len(), 1, "{change}");
+            assert_eq!(fixture.programs.end_call("a call").await, 0);
+            assert_eq!(fixture.count(), 0, "{change}");
+        }
+        fixture.programs.shutdown().await;
+    }
 }
 
 #[tokio::test]

@@ -53,9 +53,25 @@ pub(super) fn parent_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 1)
 }
 
+/// Returns the parent of a process, none for the first of all, and when it began, in ticks since the machine started.
+pub(super) fn birth_of(pid: Pid) -> Option<(Option<Pid>, u64)> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let parent: i32 = fields.nth(1)?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some((Pid::from_raw(parent), start))
+}
+
 /// Returns the process group of a process, if it still has one.
 pub(super) fn group_of(pid: Pid) -> Option<Pid> {
     stat_field(pid, 2)
+}
+
+/// Returns when a process began, in ticks since the machine started.
+pub(super) fn start_of(pid: Pid) -> Option<u64> {
+    birth_of(pid).map(|(_, start)| start)
 }
 
 /// Says whether a process lives: it is there, and has not ended without being reaped.

@@ -11,6 +11,7 @@
 //!   checked after opening: a reused number is never hit. Only when no descriptor is to be had it goes by number.
 //! - However many processes a call has, a bounded number of descriptors is open.
 //! - Strangers are reaped by number, never all at once: tokio's children are not ours to wait for.
+//! - A child that belongs to no call has shed what told whose it is: in a program that starts nothing else it is ended.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -29,6 +30,7 @@ use tokio::sync::oneshot;
 
 use super::cgroup::{Group, Groups};
 use super::sandbox::Confinement;
+use super::sys::Tag;
 use super::{sys, tree};
 
 /// How long killed processes may take to be gone before they are given up as survivors.
@@ -89,6 +91,9 @@ pub(super) struct Undertaker {
     family: u64,
     next_mark: AtomicU32,
     groups: Option<Groups>,
+    /// The children that belong to no call and are to be left alone; none if others may start programs in this process,
+    /// and then every child may be such a one. Locked while one is started.
+    kept: Option<Mutex<Vec<Pid>>>,
 }
 
 #[derive(Default)]
@@ -100,9 +105,10 @@ struct Inbox {
 }
 
 impl Undertaker {
-    /// Starts the thread.
-    pub(super) fn start(groups: Option<Groups>) -> std::io::Result<Arc<Self>> {
+    /// Starts the thread. `alone` says that all children of this process from now on are of its calls.
+    pub(super) fn start(groups: Option<Groups>, alone: bool) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Self {
+            kept: alone.then(|| Mutex::new(tree::own_children())),
             calls: Mutex::default(),
             inbox: Mutex::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -114,6 +120,7 @@ impl Undertaker {
             shared: Arc::clone(&shared),
             stops: HashMap::new(),
             left: HashMap::new(),
+            strays: 0,
             last_walk: None,
             look_at: None,
             closing: false,
@@ -209,9 +216,77 @@ impl Undertaker {
         self.post(|inbox| inbox.stops.push((mark, Duration::ZERO, None)));
     }
 
+    /// Starts a child that is of no call and to be left alone.
+    pub(super) fn keep<T, E>(&self, start: impl FnOnce() -> Result<T, E>, pid: impl FnOnce(&T) -> u32) -> Result<T, E> {
+        let kept = self.kept.as_ref().map(lock);
+        let started = start()?;
+        let pid = i32::try_from(pid(&started)).ok().and_then(Pid::from_raw);
+        if let (Some(mut kept), Some(pid)) = (kept, pid) {
+            kept.push(pid);
+        }
+        Ok(started)
+    }
+
+    /// Ends what is among our children and belongs to no call, with all that descends from it, and reaps the dead of it.
+    /// Returns how much of it lives.
+    fn end_strays(&self, children: &[Pid], calls: &HashMap<Mark, Entry>) -> usize {
+        let strays = children.iter().filter(|&&child| self.is_stray(child, calls));
+        strays
+            .filter(|&&child| !reap(child))
+            .map(|&child| end_tree(child))
+            .sum()
+    }
+
+    /// Says whether a child has lost what told whose it is. `calls` was read after the child was seen.
+    fn is_stray(&self, child: Pid, calls: &HashMap<Mark, Entry>) -> bool {
+        // One that is being started gets its mark in a moment.
+        let is_starting = || calls.values().any(|entry| entry.root.is_none());
+        match sys::tag_of(child) {
+            Some(Tag::Mark(mark)) if self.is_own_mark(mark) => {
+                !calls.contains_key(&Mark(mark)) && owner_by(mark, child, calls).is_none()
+            }
+            // Orphans of all the container come to its first process.
+            Some(Tag::None) if std::process::id() == 1 => false,
+            Some(tag) => {
+                let is_kept = self.kept.as_ref().is_none_or(|kept| lock(kept).contains(&child));
+                !is_kept && !is_starting() && owner_by(tag.remains().unwrap_or(0), child, calls).is_none()
+            }
+            None => false,
+        }
+    }
+
+    /// Ends what belongs to no call, until nothing of it is left or `limit` is over. Returns how much lives then. Blocking.
+    pub(super) fn end_all_strays(&self, limit: Duration) -> usize {
+        let until = Instant::now() + limit;
+        let mut clean = 0;
+        loop {
+            let children = tree::own_children();
+            let calls = self.calls().clone();
+            let alive = self.end_strays(&children, &calls);
+            clean = if alive == 0 { clean + 1 } else { 0 };
+            if clean >= CLEAN_WALKS || Instant::now() > until {
+                return alive;
+            }
+            thread::sleep(SPACING);
+        }
+    }
+
+    /// Says whether a child may have shed what tells whose it is.
+    pub(super) fn has_strays(&self, children: &[Pid], calls: &HashMap<Mark, Entry>) -> bool {
+        children.iter().any(|&child| self.is_stray(child, calls))
+    }
+
+    /// Says whether certainly nothing runs that the service started, but what is kept.
+    pub(super) fn has_no_programs(&self) -> bool {
+        let Some(kept) = &self.kept else { return false };
+        // In this order: what is started in between is seen by its entry.
+        let children = tree::own_children();
+        self.calls().is_empty() && children.iter().all(|child| lock(kept).contains(child))
+    }
+
     /// Asks for a look at the orphans, if there can be any.
     pub(super) fn sweep(&self) {
-        if !self.calls().is_empty() {
+        if self.kept.is_some() || !self.calls().is_empty() {
             self.post(|inbox| inbox.sweep = true);
         }
     }
@@ -248,10 +323,35 @@ impl Undertaker {
     }
 }
 
-/// Draws the upper half of the marks: large, so that the limit which carries them never bites, and below infinity.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills a child of ours and all that descends from it. Returns how many lived.
+fn end_tree(child: Pid) -> usize {
+    let all = std::iter::once((child, getpid())).chain(tree::descendants(child));
+    all.filter(|&(process, parent)| {
+        let Ok(descriptor) = pidfd_open(process, PidfdFlags::empty()) else {
+            return false;
+        };
+        let is_meant = tree::parent_of(process) == Some(parent) && !is_readable(&descriptor);
+        // Fails when it has ended.
+        is_meant && pidfd_send_signal(&descriptor, Signal::KILL).is_ok()
+    })
+    .count()
+}
+
+/// Draws the upper half of the marks: large, so that the limits which carry them never bite, and below those of this
+/// process, which may run inside a call of another service.
 fn new_family() -> u64 {
     let random = RandomState::new().build_hasher().finish();
-    (1 << 62) | ((random & 0x3fff_ffff) << 32)
+    family_below(sys::own_limits().into_iter().min().unwrap_or(u64::MAX), random)
+}
+
+fn family_below(limit: u64, random: u64) -> u64 {
+    let half = (limit / 2).min(1 << 62);
+    let spread = half.saturating_sub(1 << 33).max(1);
+    (half + random % spread) & !u64::from(u32::MAX)
 }
 
 /// Says whether a mark was given by the service whose marks have this in common.
@@ -261,7 +361,7 @@ pub(super) fn is_of_family(mark: u64, family: u64) -> bool {
 
 /// Returns the call that a process belongs to: by its mark or, where marks are refused, by its session.
 pub(super) fn owner_of(pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
-    owner_by(sys::mark_of(pid)?, pid, calls)
+    owner_by(sys::mark_of(pid).unwrap_or(0), pid, calls)
 }
 
 /// Does the same for a process whose mark is known.
@@ -338,6 +438,8 @@ struct Rounds {
     stops: HashMap<Mark, Stop>,
     /// Clean walks of calls that ended and left something running.
     left: HashMap<Mark, u8>,
+    /// How many children of no call the last walk found alive.
+    strays: usize,
     last_walk: Option<Instant>,
     look_at: Option<Instant>,
     closing: bool,
@@ -443,14 +545,13 @@ impl Rounds {
             .map(|(&mark, _)| (mark, self.left.get(&mark).copied().unwrap_or(0)))
             .collect();
         let mut found: HashMap<Mark, Found> = HashMap::new();
+        self.strays = self.shared.end_strays(&children, &calls);
         for child in children {
             // Read once: a child that is being born gets its mark at some moment, and one that had none yet when its
             // owner was looked for must not pass for a stranger's a moment later.
-            let Some(value) = sys::mark_of(child) else { continue };
+            let Some(tag) = sys::tag_of(child) else { continue };
+            let value = if let Tag::Mark(mark) = tag { mark } else { 0 };
             let Some(mark) = owner_by(value, child, &calls) else {
-                if self.shared.is_own_mark(value) {
-                    reap(child);
-                }
                 continue;
             };
             let entry = &calls[&mark];
@@ -514,6 +615,9 @@ impl Rounds {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        if self.strays > 0 {
+            due(now + UNWATCHED);
+        }
         let shared = Arc::clone(&self.shared);
         let populated: Vec<Mark> = {
             let calls = shared.calls().clone();
@@ -599,7 +703,29 @@ fn has_ended(child: Pid) -> bool {
     waitid(WaitId::Pid(child), options).is_ok_and(|status| status.is_some())
 }
 
-fn is_readable(process: &OwnedFd) -> bool {
+pub(super) fn is_readable(process: &OwnedFd) -> bool {
     let mut sources = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     poll(&mut sources, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_fit_below_the_limits_of_the_service() {
+        for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+            let mut limit = u64::MAX;
+            for depth in 0..12 {
+                let family = family_below(limit, random);
+                assert_eq!(family & u64::from(u32::MAX), 0, "{depth}");
+                assert!(
+                    family >= sys::LEAST_MARK && family | u64::from(u32::MAX) < limit,
+                    "{depth}: {family:x}"
+                );
+                assert!(is_of_family(family | 9, family));
+                limit = family | 9;
+            }
+        }
+    }
 }

@@ -552,7 +552,9 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
             read.iter_mut().for_each(|used| used.is_asked = reading.shows);
             uses.extend(read);
             findings.expands_names |= reading.expands_names && !reading.is_tame;
-            if reading.is_open {
+            // A symbolic link touches nothing of where it leads to; what goes through it later does.
+            let is_link = name == "ln" && paths::is_symbolic(words);
+            if reading.is_open && !paths::is_listed(name) && !is_link {
                 uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
             }
             if source == Source::Template {
@@ -607,7 +609,8 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
     if scene.is_chained
         && let Some(folder) = scene.from.last()
     {
-        uses.retain(|used| used.path.starts_with(['/', '~']) || !stays_inside(folder, &used.path) || !leads_out(used));
+        let is_below = |used: &&mut PathUse| !used.path.starts_with(['/', '~']) && stays_inside(folder, &used.path);
+        uses.iter_mut().filter(is_below).for_each(|used| used.only_from = true);
     }
     let mut seen: Vec<PathUse> = Vec::with_capacity(uses.len());
     for used in uses {

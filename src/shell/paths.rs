@@ -21,6 +21,8 @@ pub struct PathUse {
     pub is_written: bool,
     /// Whether nothing is asked where it lies in a folder of the system that everybody reads.
     pub may_be_system: bool,
+    /// Whether it is meant from those folders only, since the `cd` must have succeeded.
+    pub only_from: bool,
     /// The whole path, where wildcards cut `path` short: it may match links.
     pub pattern: Option<String>,
     /// Where in the line it stands, in bytes; what stands in a quoted script counts as where the command begins.
@@ -82,6 +84,7 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
                     is_asked,
                     is_written,
                     may_be_system: false,
+                    only_from: false,
                     pattern: pattern(&word),
                     at: word.at,
                 });
@@ -106,7 +109,12 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
         }
     } else {
         if is_listed(READERS) {
-            let runs = is_listed("source . bash sh zsh dash ksh find");
+            // The text behind `-c` is no file.
+            let is_text = |word: &Word| {
+                word.source.starts_with('-') && !word.source.starts_with("--") && word.source.contains('c')
+            };
+            let is_shell = is_listed("bash sh zsh dash ksh");
+            let runs = is_listed("source . find") || (is_shell && !words.iter().any(is_text));
             operands(words).into_iter().for_each(|word| add(word, runs, false));
         }
         written(name, words).iter().for_each(|word| add(word, true, true));
@@ -114,13 +122,19 @@ pub(super) fn of_command(name: &str, words: &[Word], from: &[String]) -> Vec<Pat
     found
 }
 
+/// Says whether `ln` makes symbolic links.
+pub(super) fn is_symbolic(words: &[Word]) -> bool {
+    words
+        .iter()
+        .any(|word| word.source.starts_with('-') && word.source.contains('s'))
+}
+
 /// Returns where links lead that `ln` makes.
 pub(super) fn of_link(words: &[Word], from: &[String]) -> Vec<PathUse> {
     let mut operands = operands(words);
-    let is_symbolic = |word: &Word| word.source.starts_with('-') && word.source.contains('s');
     let link = if operands.len() > 1 { operands.pop() } else { None };
     let folder = link
-        .filter(|_| words.iter().any(is_symbolic))
+        .filter(|_| is_symbolic(words))
         .and_then(Word::fixed)
         .and_then(|link| link.rsplit_once('/'))
         .map_or("", |(folder, _)| folder);
@@ -139,6 +153,7 @@ pub(super) fn of_link(words: &[Word], from: &[String]) -> Vec<PathUse> {
             is_asked: true,
             is_written: false,
             may_be_system: false,
+            only_from: false,
             pattern: None,
             at,
         })
@@ -191,6 +206,7 @@ pub(super) fn of_words(words: &[Word], is_written: bool, from: &[String]) -> Vec
             is_asked: is_written,
             is_written,
             may_be_system: !is_written,
+            only_from: false,
             pattern: pattern(word),
             at: word.at,
         })
@@ -222,6 +238,7 @@ pub(super) fn of_any_words(words: &[Word], from: &[String]) -> Vec<PathUse> {
                 is_asked: true,
                 is_written: true,
                 may_be_system: false,
+                only_from: false,
                 pattern: None,
                 at: word.at,
             });
@@ -294,7 +311,7 @@ mod tests {
         check("curl -o/x u", "/x");
         check("wget -P /x u", "/x");
         check("git clone u /x", "/x");
-        check("find /etc -fprint /x", "/etc? /x? /x");
+        check("find /etc -fprint /x", "/etc /x /x");
         check("make /x", "");
     }
 }

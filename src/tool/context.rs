@@ -12,7 +12,7 @@ use futures_util::stream::BoxStream;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Child, ChildCall, Delegated, Refusal, ToolError};
+use super::{Child, ChildCall, Delegated, Refusal, ToolError, ask_by_name, guarded_part};
 use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, Question, SessionId, Todo};
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
@@ -215,15 +215,17 @@ impl CallContext {
         diff: &FileDiff,
     ) -> Result<(), ToolError> {
         let (shown, relative) = (file.path().shown(), file.path().relative());
-        self.ask(Ask {
+        let mut ask = Ask {
             permission: "edit".to_owned(),
             patterns: file.path().patterns(),
             always: vec!["*".to_owned()],
             title: relative.to_owned(),
             metadata: crate::call::json_map([("filepath", json!(shown.to_string_lossy())), ("diff", json!(diff.text))]),
             ..Ask::default()
-        })
-        .await?;
+        };
+        let guarded = guarded_part(file.path(), old.bytes(), &new);
+        ask_by_name(&mut ask, guarded.into_iter().collect());
+        self.ask(ask).await?;
         if self.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }

@@ -72,6 +72,7 @@ impl From<FileError> for ToolError {
             | FileError::Binary { .. }
             | FileError::TooLarge { .. }
             | FileError::TooManyEntries { .. }
+            | FileError::TooManyFolders { .. }
             | FileError::OffsetOutOfRange { .. }
             | FileError::Unread { .. }
             | FileError::Modified { .. }

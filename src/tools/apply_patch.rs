@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::call::{Ask, Effect, OutputText, ToolOutput, json_map};
+use crate::call::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
 use crate::lsp::Feedback;
-use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch};
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::Files;
 use crate::workspace::patch::{ApplyError, Change, Chunk, Section, parse};
@@ -214,6 +214,7 @@ impl Trial<'_> {
             None => Draft::new(content),
         };
         let diff = edit::diff(target.path(), old.as_ref(), Some(&new)).await?;
+        self.report.guard(target, old.as_ref(), Some(&new));
         self.transaction.write(target, new).await?;
         self.report.push("A", "add", target, None, &diff);
         Ok(())
@@ -231,6 +232,7 @@ impl Trial<'_> {
             Err(error) => return Err(unfit(error, line)),
         };
         let diff = edit::diff(target.path(), Some(&old), None).await?;
+        self.report.guard(target, Some(&old), None);
         self.transaction.remove(target).await?;
         self.report.push("D", "delete", target, None, &diff);
         Ok(())
@@ -240,6 +242,7 @@ impl Trial<'_> {
         let old = self.read_to_update(line, target).await?;
         let new = self.apply(line, target, &old, chunks).await?;
         let diff = edit::diff(target.path(), Some(&old), Some(&new)).await?;
+        self.report.guard(target, Some(&old), Some(&new));
         self.transaction.write(target, new).await?;
         self.report.push("M", "update", target, None, &diff);
         Ok(())
@@ -261,7 +264,9 @@ impl Trial<'_> {
             )));
         }
         // What the destination held is lost; that it is no folder must be known before anybody is asked.
-        self.read(destination).await.map_err(|error| unfit(error, line))?;
+        let covered = self.read(destination).await.map_err(|error| unfit(error, line))?;
+        self.report.guard(source, Some(&old), None);
+        self.report.guard(destination, covered.as_ref(), Some(&new));
         let diff = edit::diff(source.path(), Some(&old), Some(&new)).await?;
         self.transaction.write(destination, new).await?;
         self.transaction.remove(source).await?;
@@ -366,6 +371,8 @@ struct Report {
     patterns: Vec<String>,
     diff: String,
     files: Vec<Value>,
+    /// What of it must be allowed by name.
+    guarded: Vec<AskPart>,
 }
 
 impl Report {
@@ -402,9 +409,16 @@ impl Report {
         self.files.push(Value::Object(file));
     }
 
+    /// Notes a change of a file that programs obey.
+    fn guard(&mut self, target: &Target, old: Option<&Draft>, new: Option<&Draft>) {
+        let bytes = |draft: Option<&Draft>| draft.map(|draft| draft.bytes().clone()).unwrap_or_default();
+        let part = guarded_part(target.path(), &bytes(old), &bytes(new));
+        self.guarded.extend(part);
+    }
+
     fn ask(&self) -> Ask {
         let paths = self.patterns.join(", ");
-        Ask {
+        let mut ask = Ask {
             permission: "edit".to_owned(),
             patterns: self.patterns.clone(),
             always: vec!["*".to_owned()],
@@ -415,7 +429,9 @@ impl Report {
                 ("files", json!(self.files)),
             ]),
             ..Ask::default()
-        }
+        };
+        ask_by_name(&mut ask, self.guarded.clone());
+        ask
     }
 
     fn output(self, errors: &str, diagnostics: Value) -> ToolOutput {

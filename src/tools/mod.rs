@@ -26,6 +26,8 @@ pub mod webfetch;
 pub mod write;
 
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod search_stage;
 #[cfg(test)]
 pub(crate) mod testing;

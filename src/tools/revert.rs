@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
 use crate::lsp::Feedback;
-use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
+use crate::tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part};
 use crate::workspace::ResolvedPath;
 use crate::workspace::changes::{LINK_MODE, Replacement, Version, relocate, replace_all};
 use crate::workspace::files::{Files, LockedFile, Snapshot};
@@ -378,10 +378,21 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -
         .iter()
         .map(|plan| plan.replacement.file.path().shown().to_string_lossy())
         .collect();
-    ctx.ask(Ask {
+    let mut patterns = Vec::new();
+    for pattern in plans.iter().flat_map(|plan| plan.replacement.file.path().patterns()) {
+        if !patterns.contains(&pattern) {
+            patterns.push(pattern);
+        }
+    }
+    let guarded = plans.iter().filter_map(|plan| {
+        let Replacement { file, old, new } = &plan.replacement;
+        let new = new.as_ref().map(|new| new.bytes.clone()).unwrap_or_default();
+        guarded_part(file.path(), old.bytes(), &new)
+    });
+    let mut ask = Ask {
         permission: "edit".to_owned(),
         title: format!("Revert {}", paths.join(", ")),
-        patterns: paths,
+        patterns,
         always: vec!["*".to_owned()],
         metadata: json_map([
             ("filepath", json!(shown.join(", "))),
@@ -389,8 +400,9 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -
             ("revertedCall", json!(call.as_str())),
         ]),
         ..Ask::default()
-    })
-    .await?;
+    };
+    ask_by_name(&mut ask, guarded.collect());
+    ctx.ask(ask).await?;
     if ctx.cancelled.is_cancelled() {
         return Err(ToolError::Cancelled);
     }

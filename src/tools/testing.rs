@@ -26,6 +26,8 @@ type OnAsk = Box<dyn Fn(&Ask) + Send + Sync>;
 pub(crate) struct Port {
     asks: Mutex<Vec<Ask>>,
     answers: Mutex<VecDeque<Result<(), Refusal>>>,
+    /// The permission that is always refused.
+    refused: Mutex<Option<String>>,
     facts: Mutex<BTreeMap<String, Value>>,
     edited: Mutex<Vec<PathBuf>>,
     /// The calls so far, each with the changes that it recorded.
@@ -42,7 +44,11 @@ impl CallPort for Port {
         if let Some(act) = self.on_ask.lock().unwrap().as_ref() {
             act(&ask);
         }
+        let is_refused = self.refused.lock().unwrap().as_ref() == Some(&ask.permission);
         self.asks.lock().unwrap().push(ask);
+        if is_refused {
+            return Err(Refusal::Rejected);
+        }
         self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
     }
 
@@ -192,6 +198,11 @@ impl Bench {
     /// Queues the answer to the next question.
     pub(crate) fn answer(&self, answer: Result<(), Refusal>) {
         self.port.answers.lock().unwrap().push_back(answer);
+    }
+
+    /// Refuses a permission from now on.
+    pub(crate) fn refuse(&self, permission: &str) {
+        *self.port.refused.lock().unwrap() = Some(permission.to_owned());
     }
 
     /// Queues the reply to the next questions.

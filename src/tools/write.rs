@@ -188,6 +188,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_programs_obey_is_asked_for_by_name() {
+        let bench = Bench::new();
+        bench.write(".git/info/exclude", "");
+        std::os::unix::fs::symlink(".git/hooks/pre-commit", bench.at("notes.md")).unwrap();
+        let tool = Write::new(Arc::new(Files::new(false)), Feedback::default());
+        let check = async |path: &str, content: &str, guarded: bool| {
+            bench.run(&tool, input(path, content)).await.unwrap();
+            let ask = bench.last_ask();
+            let named: Vec<_> = ask.parts.iter().map(|part| part.guarded.is_some()).collect();
+            let always = if guarded {
+                ask.patterns.clone()
+            } else {
+                vec!["*".to_owned()]
+            };
+            assert_eq!(
+                (named, ask.always),
+                (vec![true; usize::from(guarded)], always),
+                "{path}"
+            );
+        };
+        check(".git/hooks/post-commit", "x", true).await;
+        check("sub/.opencode/tool/z.sh", "x", true).await;
+        check("opencode.json", "{}", true).await;
+        check("notes.md", "x", true).await;
+        assert_eq!(bench.last_ask().patterns, ["notes.md", ".git/hooks/pre-commit"]);
+        check(".git/info/exclude", "x", false).await;
+        check("package.json", r#"{"name": "a"}"#, false).await;
+        check("package.json", r#"{"name": "a", "scripts": {"x": "y"}}"#, true).await;
+        check("package.json", r#"{"name": "b", "scripts": {"x": "y"}}"#, false).await;
+    }
+
+    #[tokio::test]
     async fn a_refusal_leaves_nothing() {
         let bench = Bench::new();
         bench.answer(Err(Refusal::Rejected));

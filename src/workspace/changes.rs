@@ -14,6 +14,7 @@ use super::atomic::{self, Staged};
 use super::error::FileError;
 use super::files::{LockedFile, Snapshot, blocking};
 use super::marks::{self, ReadMark};
+use super::place::{Folders, Place};
 use super::transaction::Target;
 use super::{ResolvedPath, Workspace};
 
@@ -93,30 +94,56 @@ impl Replacement {
         self.file.planned(self.old.version(), after)
     }
 
-    fn stage(&self) -> Result<Option<Staged<'_>>, FileError> {
-        let Some(new) = &self.new else { return Ok(None) };
-        atomic::stage(self.file.path(), &new.bytes, &self.old, new.mode).map(Some)
+    fn stage(&self, folders: &mut Folders) -> Result<Prepared<'_>, FileError> {
+        let path = self.file.path();
+        let Some(new) = &self.new else {
+            return Ok(Prepared {
+                replacement: self,
+                place: folders.find(path)?,
+                staged: None,
+            });
+        };
+        let place = folders.make(path, &mut drop)?;
+        let staged = atomic::stage(place.clone(), path, &new.bytes, &self.old, new.mode)?;
+        Ok(Prepared {
+            replacement: self,
+            place: Some(place),
+            staged: Some(staged),
+        })
     }
+}
 
-    fn commit(&self, staged: Option<Staged<'_>>) -> Result<Option<ReadMark>, FileError> {
-        match (staged, &self.new) {
+/// A replacement of which only the last step is left, and where it is made or taken back.
+struct Prepared<'a> {
+    replacement: &'a Replacement,
+    /// None where the folder is not there.
+    place: Option<Place>,
+    staged: Option<Staged<'a>>,
+}
+
+impl Prepared<'_> {
+    fn commit(&mut self) -> Result<Option<ReadMark>, FileError> {
+        let Replacement { file, old, new } = self.replacement;
+        match (self.staged.take(), new) {
             (Some(staged), Some(new)) => {
                 let metadata = staged.commit()?;
                 let sha256 = marks::sha256(&new.bytes);
                 Ok(Some(ReadMark::new(&metadata, Some(sha256), SystemTime::now())))
             }
-            (None, _) | (_, None) if self.old.exists() => self.file.delete().map(|()| None),
+            (None, _) | (_, None) if old.exists() => file.delete_at(self.place.as_ref()).map(|()| None),
             (None, _) | (_, None) => Ok(None),
         }
     }
 
     fn undo(&self) -> Result<(), FileError> {
-        let now = Snapshot::take(self.file.path())?;
-        match self.old.version() {
-            Some(old) => atomic::stage(self.file.path(), &old.bytes, &now, old.mode)?
+        let Replacement { file, old, .. } = self.replacement;
+        let Some(place) = &self.place else { return Ok(()) };
+        let now = Snapshot::take_at(file.path(), Some(place))?;
+        match old.version() {
+            Some(old) => atomic::stage(place.clone(), file.path(), &old.bytes, &now, old.mode)?
                 .commit()
                 .map(drop),
-            None if now.exists() => self.file.delete(),
+            None if now.exists() => file.delete_at(Some(place)),
             None => Ok(()),
         }
     }
@@ -130,18 +157,20 @@ impl Replacement {
 /// A file is not what it must be, or what the operating system says.
 pub async fn replace_all(replacements: Vec<Replacement>) -> Result<Vec<Option<ReadMark>>, FileError> {
     blocking(move || {
+        let mut folders = Folders::default();
         for Replacement { file, old, .. } in &replacements {
-            super::files::expect(file.path(), old)?;
+            let place = folders.find(file.path())?;
+            super::files::expect_at(file.path(), place.as_ref(), old)?;
         }
-        let staged = replacements
+        let mut prepared = replacements
             .iter()
-            .map(Replacement::stage)
+            .map(|replacement| replacement.stage(&mut folders))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut marks = Vec::with_capacity(replacements.len());
-        for (count, (replacement, staged)) in replacements.iter().zip(staged).enumerate() {
-            match replacement.commit(staged) {
+        let mut marks = Vec::with_capacity(prepared.len());
+        for count in 0..prepared.len() {
+            match prepared[count].commit() {
                 Ok(mark) => marks.push(mark),
-                Err(cause) => return Err(undo_all(&replacements[..count], cause)),
+                Err(cause) => return Err(undo_all(&prepared[..count], cause)),
             }
         }
         Ok(marks)
@@ -149,12 +178,12 @@ pub async fn replace_all(replacements: Vec<Replacement>) -> Result<Vec<Option<Re
     .await
 }
 
-fn undo_all(done: &[Replacement], cause: FileError) -> FileError {
+fn undo_all(done: &[Prepared<'_>], cause: FileError) -> FileError {
     let mut files = Vec::new();
-    for replacement in done.iter().rev() {
-        if let Err(error) = replacement.undo() {
+    for prepared in done.iter().rev() {
+        if let Err(error) = prepared.undo() {
             tracing::error!(%error, "a change of several files could not be undone");
-            files.push(replacement.file.path().shown().to_path_buf());
+            files.push(prepared.replacement.file.path().shown().to_path_buf());
         }
     }
     if files.is_empty() {

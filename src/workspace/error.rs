@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::io::Errno;
+
 use super::marks::iso8601;
 
 /// Longer paths are refused unseen; the kernel would refuse them too, but resolving them costs time first.
@@ -52,7 +54,11 @@ pub enum FileError {
         kind: &'static str,
     },
     /// The path leads elsewhere than it did when it was resolved.
-    #[error("Cannot open {}: its links form a circle, or changed while it was being opened.", path.display())]
+    #[error(
+        "Cannot open {}: its links form a circle, or a folder or link on the way to it has changed meanwhile. Nothing was \
+         written to it. Look at the path again and repeat the call.",
+        path.display()
+    )]
     Swapped {
         /// The path.
         path: PathBuf,
@@ -81,6 +87,14 @@ pub enum FileError {
         /// The folder.
         path: PathBuf,
         /// How many are listed.
+        limit: usize,
+    },
+    /// The files of one change are in too many folders.
+    #[error("Cannot change {}: the files are in more than {limit} folders. Change fewer of them in one call.", path.display())]
+    TooManyFolders {
+        /// The path that was one too many.
+        path: PathBuf,
+        /// How many folders there may be.
         limit: usize,
     },
     /// The window begins after the end.
@@ -137,7 +151,11 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Makes the error of an attempt. Nothing here follows a link, so one that is met has come since the path was resolved.
     pub(super) fn io(attempt: &'static str, path: &Path, source: io::Error) -> Self {
+        if source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+            return Self::Swapped { path: path.into() };
+        }
         Self::Io {
             attempt,
             path: path.into(),

@@ -1,14 +1,14 @@
 //! Changing files: look at a file under its lock, decide, and replace it if it is still what was looked at.
 //!
 //! *Invariant:* nothing is replaced but through a [`LockedFile`], and never if the file is not what the decision was
-//! made from. Between that last comparison and the rename another program could still slip in; closing that gap
-//! would need the cooperation of that program.
+//! made from. The folder that it stands in is opened once, before that last comparison, and everything after it is done
+//! in that folder. Between the comparison and the rename another program could still change the file itself; closing that
+//! gap would need the cooperation of that program.
 
 use std::fs::Metadata;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,6 +21,7 @@ use super::error::{FileError, MAX_PATH};
 use super::locks::{FileGuard, FileLocks};
 use super::marks::{self, ReadMark};
 use super::open::{self, Kind};
+use super::place::{Folders, Place};
 use super::text::{BOM_BYTES, split_bom};
 use super::{ResolvedPath, Workspace, atomic};
 
@@ -123,21 +124,30 @@ impl Snapshot {
     }
 
     pub(super) fn take(path: &ResolvedPath) -> Result<Self, FileError> {
+        let place = Folders::default().find(path)?;
+        Self::take_at(path, place.as_ref())
+    }
+
+    pub(super) fn take_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Self, FileError> {
         let taken = SystemTime::now();
-        let file = load(path)?;
+        let file = load_at(path, place)?;
         let sha256 = file.as_ref().map(|file| marks::sha256(&file.bytes)).unwrap_or_default();
         Ok(Self { taken, file, sha256 })
     }
 }
 
-fn load(path: &ResolvedPath) -> Result<Option<Content>, FileError> {
+/// Loads what is at the place of a path; none is where its folder is missing.
+fn load_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Option<Content>, FileError> {
     let shown = path.shown();
-    if let Some((to, metadata)) = open::read_link(path)? {
+    let Some(place) = place else {
+        refuse_file_above(path)?;
+        return Ok(None);
+    };
+    if let Some((to, metadata)) = open::read_link_at(path, place)? {
         let bytes = to.into_os_string().into_vec().into();
         return Ok(Some(Content { bytes, metadata }));
     }
-    let Some(opened) = open::open(path)? else {
-        refuse_file_above(path)?;
+    let Some(opened) = open::open_at(path, place)? else {
         return Ok(None);
     };
     if opened.is_folder {
@@ -286,13 +296,18 @@ impl LockedFile {
     pub async fn load_or_empty_folder(&self) -> Result<(Arc<Snapshot>, bool), FileError> {
         let path = Arc::clone(&self.path);
         blocking(move || {
-            let is_empty = path.real().is_dir() && empty_folders(path.real()).is_some();
+            let place = Folders::default().find(&path)?;
+            let is_empty = place.as_ref().is_some_and(|place| empty_folders(place).is_some());
             let nothing = || Snapshot {
                 taken: SystemTime::now(),
                 file: None,
                 sha256: String::new(),
             };
-            let snapshot = if is_empty { nothing() } else { Snapshot::take(&path)? };
+            let snapshot = if is_empty {
+                nothing()
+            } else {
+                Snapshot::take_at(&path, place.as_ref())?
+            };
             Ok((Arc::new(snapshot), is_empty))
         })
         .await
@@ -305,12 +320,11 @@ impl LockedFile {
     pub async fn remove_empty_folder(&self) -> Result<(), FileError> {
         let path = Arc::clone(&self.path);
         blocking(move || {
-            open::check_not_swapped(&path)?;
-            if !path.real().is_dir() {
-                return Ok(());
-            }
-            for folder in empty_folders(path.real()).unwrap_or_default().iter().rev() {
-                std::fs::remove_dir(folder).map_err(|source| FileError::io("delete", path.shown(), source))?;
+            let place = Folders::default().find(&path)?;
+            let folders = place.as_ref().and_then(empty_folders).unwrap_or_default();
+            for folder in folders.iter().rev() {
+                let removed = folder.remove_folder();
+                removed.map_err(|source| FileError::io("delete", path.shown(), source))?;
             }
             Ok(())
         })
@@ -341,8 +355,11 @@ impl LockedFile {
         let this = self.clone();
         blocking(move || {
             open::check_leads_there(&this.path)?;
-            expect(&this.path, &expected)?;
-            let metadata = atomic::stage(&this.path, &bytes, &expected, None)?.commit()?;
+            let mut folders = Folders::default();
+            let place = folders.find(&this.path)?;
+            expect_at(&this.path, place.as_ref(), &expected)?;
+            let place = place.map_or_else(|| folders.make(&this.path, &mut drop), Ok)?;
+            let metadata = atomic::stage(place, &this.path, &bytes, &expected, None)?.commit()?;
             Ok(ReadMark::new(&metadata, Some(marks::sha256(&bytes)), SystemTime::now()))
         })
         .await
@@ -356,40 +373,41 @@ impl LockedFile {
         let this = self.clone();
         blocking(move || {
             open::check_leads_there(&this.path)?;
-            expect(&this.path, &expected)?;
-            this.delete()
+            let place = Folders::default().find(&this.path)?;
+            expect_at(&this.path, place.as_ref(), &expected)?;
+            this.delete_at(place.as_ref())
         })
         .await
     }
 
-    /// Deletes the file, whatever it is now.
-    pub(super) fn delete(&self) -> Result<(), FileError> {
-        open::check_not_swapped(&self.path)?;
-        std::fs::remove_file(self.path.real()).map_err(|source| FileError::io("delete", self.path.shown(), source))
+    /// Deletes the file at its place, whatever it is now.
+    pub(super) fn delete_at(&self, place: Option<&Place>) -> Result<(), FileError> {
+        let removed = place.map_or_else(|| Err(io::ErrorKind::NotFound.into()), Place::remove);
+        removed.map_err(|source| FileError::io("delete", self.path.shown(), source))
     }
 }
 
-/// Returns a folder and those in it, from the outside in, if there is nothing else in them.
-fn empty_folders(folder: &Path) -> Option<Vec<PathBuf>> {
-    let mut folders = vec![folder.to_path_buf()];
+/// Returns the places of a folder and of those in it, from the outside in, if there is nothing else in them.
+fn empty_folders(folder: &Place) -> Option<Vec<Place>> {
+    let mut folders = vec![folder.clone()];
     let mut at = 0;
-    while let Some(folder) = folders.get(at) {
-        let entries = folder.read_dir().ok()?;
-        for entry in entries {
-            let entry = entry.ok()?;
-            if !entry.file_type().ok()?.is_dir() || folders.len() == MAX_EMPTY_FOLDERS {
-                return None;
-            }
-            folders.push(entry.path());
+    while let Some(place) = folders.get(at) {
+        // Only a folder can be entered.
+        let folder = Arc::new(place.enter().ok()?);
+        let room = MAX_EMPTY_FOLDERS - folders.len();
+        let names = folder.names(room + 1).ok()?;
+        if names.len() > room {
+            return None;
         }
+        folders.extend(names.into_iter().map(|name| Place::new(&folder, name)));
         at += 1;
     }
     Some(folders)
 }
 
-/// Fails if the path does not hold what `expected` has.
-pub(super) fn expect(path: &ResolvedPath, expected: &Snapshot) -> Result<(), FileError> {
-    let current = load(path)?;
+/// Fails if the place of a path does not hold what `expected` has; no place is where its folder is missing.
+pub(super) fn expect_at(path: &ResolvedPath, place: Option<&Place>, expected: &Snapshot) -> Result<(), FileError> {
+    let current = load_at(path, place)?;
     let same = match (&current, &expected.file) {
         (None, None) => true,
         (Some(now), Some(then)) => now.bytes == then.bytes && now.metadata.is_symlink() == then.metadata.is_symlink(),
@@ -406,6 +424,7 @@ pub(super) fn expect(path: &ResolvedPath, expected: &Snapshot) -> Result<(), Fil
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
 
     struct Place {
         folder: tempfile::TempDir,

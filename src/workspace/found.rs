@@ -1,6 +1,6 @@
 //! What a walk finds, and opening it: regular files and folders, and nothing that could make the reader wait.
 //!
-//! *Invariant:* the last part of a path is never followed if it is a link; who wants that follows it before.
+//! *Invariant:* no link is followed that stands in a path; who wants that follows it before.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -8,10 +8,14 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::beneath;
 use super::newest::Modified;
+
+/// Not blocking: what was a file when it was listed may be a pipe by now.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// Says whether a path whose links were followed is a folder.
 ///
@@ -85,13 +89,16 @@ impl OpenFile {
     /// # Errors
     /// It is there and cannot be read.
     pub fn open(real: &Path) -> io::Result<Option<Self>> {
-        Self::at(CWD, real)
+        Self::of(beneath::open(None, real, READING))
     }
 
-    pub(super) fn at(folder: BorrowedFd<'_>, name: impl rustix::path::Arg) -> io::Result<Option<Self>> {
-        // Not blocking: what was a file when it was listed may be a pipe by now.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+    pub(super) fn at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Self>> {
+        let flags = READING | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Self::of(rustix::fs::openat(folder, name, flags, Mode::empty()))
+    }
+
+    fn of(opened: rustix::io::Result<OwnedFd>) -> io::Result<Option<Self>> {
+        let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -117,6 +124,5 @@ pub(super) fn modified(stat: &Stat) -> Modified {
 }
 
 pub(super) fn open_folder(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty())
+    beneath::open(None, path, OFlags::RDONLY | OFlags::DIRECTORY)
 }

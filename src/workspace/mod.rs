@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)] // the place that the other modules are sent to
 
 pub mod atomic;
+mod beneath;
 pub mod changes;
 pub mod diff;
 pub mod document;
@@ -13,6 +14,7 @@ pub mod edit;
 pub mod error;
 pub mod files;
 pub mod found;
+pub mod guarded;
 mod ignore_rules;
 pub mod instructions;
 pub mod kind;
@@ -26,6 +28,7 @@ pub mod open;
 pub mod patch;
 pub mod path;
 pub mod pattern;
+mod place;
 pub mod search;
 pub mod text;
 pub mod transaction;
@@ -118,14 +121,22 @@ impl Workspace {
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);
         let real_inside = self.contains_real(&real);
+        let root = self.root_of(&real);
         let relative = path::relative(&shown, &self.worktree);
         let real_relative = path::relative(&real, &self.real_worktree);
-        ResolvedPath::new(shown, real, relative, real_relative, shown_inside, real_inside)
+        ResolvedPath::new(shown, real, relative, real_relative, shown_inside, real_inside).within(root)
+    }
+
+    /// Returns the workspace's folder in which a path lies whose links were followed.
+    fn root_of(&self, real: &Path) -> Option<&Path> {
+        let roots = [&self.real_worktree, &self.real_directory];
+        let root = roots.into_iter().find(|root| path::is_below(real, root));
+        root.map(PathBuf::as_path)
     }
 
     /// Says whether a path whose links were followed lies in the workspace.
     pub fn contains_real(&self, real: &Path) -> bool {
-        path::is_below(real, &self.real_directory) || path::is_below(real, &self.real_worktree)
+        self.root_of(real).is_some()
     }
 
     /// Says whether a path lies in the workspace as it is written, wherever links lead.

@@ -1,8 +1,8 @@
 //! Opening what a path was resolved to, and nothing else, without ever waiting for it.
 //!
 //! *Invariant:* only regular files and folders are opened, and the opened descriptor is checked, not the path. A real
-//! path holds no links, so the kernel is asked to refuse any (`openat2`, `RESOLVE_NO_SYMLINKS`): a link put in the
-//! way after the path was resolved and approved is an error, not a way out of the workspace.
+//! path holds no links, so none is followed ([`super::beneath`]): a link put in the way after the path was resolved and
+//! approved is an error, not a way out of the workspace.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,10 +10,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::io::Errno;
 
 use super::error::FileError;
-use super::{ResolvedPath, path};
+use super::place::{Folders, Place};
+use super::{ResolvedPath, beneath, path};
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +85,27 @@ pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
         Err(error) if is_missing(&error) => return Ok(None),
         Err(source) => return Err(FileError::io("open", shown, source)),
     }
-    let file = match open_without_links(path.real()) {
+    // O_NONBLOCK: should a pipe take the place of the file at this moment, opening it still returns at once.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = beneath::open(path.root(), path.real(), flags).map(File::from);
+    opened(shown, file.map_err(io::Error::from))
+}
+
+/// Opens what is at the place of a path for reading, or returns `None` if nothing is there.
+pub(super) fn open_at(path: &ResolvedPath, place: &Place) -> Result<Option<Opened>, FileError> {
+    let shown = path.shown();
+    match place.metadata() {
+        Ok(metadata) => refuse_special(shown, &metadata)?,
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(source) => return Err(FileError::io("open", shown, source)),
+    }
+    opened(shown, place.open(OFlags::RDONLY))
+}
+
+fn opened(shown: &Path, file: io::Result<File>) -> Result<Option<Opened>, FileError> {
+    let file = match file {
         Ok(file) => file,
         Err(error) if is_missing(&error) => return Ok(None),
-        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-            return Err(FileError::Swapped { path: shown.into() });
-        }
         Err(source) => return Err(FileError::io("open", shown, source)),
     };
     let metadata = file
@@ -105,32 +120,21 @@ pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
     }))
 }
 
-/// Fails if a link has come into the real path since it was resolved; one that the path names may be its last part.
-pub(super) fn check_not_swapped(path: &ResolvedPath) -> Result<(), FileError> {
-    let checked = if path.names_link() {
-        path.real().parent()
-    } else {
-        Some(path.real())
-    };
-    if checked.is_some_and(|checked| path::follow(checked) == checked) {
-        Ok(())
-    } else {
-        Err(FileError::Swapped {
-            path: path.shown().into(),
-        })
-    }
-}
-
 /// Returns where the link leads that the path names, with its metadata; `None` if there is none.
 pub(super) fn read_link(path: &ResolvedPath) -> Result<Option<(PathBuf, Metadata)>, FileError> {
+    let place = Folders::default().find(path)?;
+    place.map_or(Ok(None), |place| read_link_at(path, &place))
+}
+
+/// As [`read_link`], at the place of the path.
+pub(super) fn read_link_at(path: &ResolvedPath, place: &Place) -> Result<Option<(PathBuf, Metadata)>, FileError> {
     if !path.names_link() {
         return Ok(None);
     }
-    check_not_swapped(path)?;
-    let real = path.real();
-    match real.symlink_metadata() {
+    match place.metadata() {
         Ok(metadata) if metadata.is_symlink() => {
-            let to = std::fs::read_link(real).map_err(|source| FileError::io("read", path.shown(), source))?;
+            let to = place.read_link();
+            let to = to.map_err(|source| FileError::io("read", path.shown(), source))?;
             Ok(Some((to, metadata)))
         }
         Ok(_) | Err(_) => Ok(None),
@@ -139,7 +143,6 @@ pub(super) fn read_link(path: &ResolvedPath) -> Result<Option<(PathBuf, Metadata
 
 /// Fails if the path that people were shown leads elsewhere by now: what they approved was the file behind it.
 pub(super) fn check_leads_there(path: &ResolvedPath) -> Result<(), FileError> {
-    check_not_swapped(path)?;
     if path::follow(path.shown()) == path.real() {
         Ok(())
     } else {
@@ -156,30 +159,6 @@ fn refuse_special(shown: &Path, metadata: &Metadata) -> Result<(), FileError> {
             kind,
         }),
         Kind::Missing | Kind::Regular | Kind::Folder => Ok(()),
-    }
-}
-
-fn open_without_links(real: &Path) -> io::Result<File> {
-    // O_NONBLOCK: should a pipe take the place of the file at this moment, opening it still returns at once.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::openat2(CWD, real, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(descriptor) => Ok(File::from(descriptor)),
-        // Kernels before 5.6, and sandboxes that do not know the call.
-        Err(Errno::NOSYS | Errno::PERM) => open_and_compare(real, flags),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The second best: only the last part of the path is guarded by the kernel, the rest by looking again afterwards.
-fn open_and_compare(real: &Path, flags: OFlags) -> io::Result<File> {
-    let file = File::from(rustix::fs::open(real, flags | OFlags::NOFOLLOW, Mode::empty())?);
-    let opened = file.metadata()?;
-    let there = real.symlink_metadata()?;
-    let same = (opened.dev(), opened.ino()) == (there.dev(), there.ino());
-    if same && path::follow(real) == real {
-        Ok(file)
-    } else {
-        Err(Errno::LOOP.into())
     }
 }
 
@@ -230,10 +209,8 @@ mod tests {
         std::fs::rename(folder.path().join("in"), folder.path().join("moved")).unwrap();
         std::os::unix::fs::symlink("moved", folder.path().join("in")).unwrap();
         assert!(matches!(open(&path), Err(FileError::Swapped { .. })));
-        assert!(matches!(check_not_swapped(&path), Err(FileError::Swapped { .. })));
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        assert!(open_and_compare(path.real(), flags).is_err());
-        assert!(open_and_compare(&folder.path().canonicalize().unwrap().join("moved/a.txt"), flags).is_ok());
+        assert!(matches!(Folders::default().find(&path), Err(FileError::Swapped { .. })));
+        assert!(matches!(check_leads_there(&path), Err(FileError::Swapped { .. })));
     }
 
     #[test]

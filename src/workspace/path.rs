@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 /// The longest path that the kernel takes, in bytes.
 const MAX_PATH: usize = 4096;
@@ -20,6 +21,8 @@ pub struct ResolvedPath {
     real_relative: String,
     shown_inside: bool,
     real_inside: bool,
+    /// The workspace's folder that the real path lies in.
+    root: Option<Arc<Path>>,
     names_link: bool,
 }
 
@@ -39,8 +42,22 @@ impl ResolvedPath {
             real_relative,
             shown_inside,
             real_inside,
+            root: None,
             names_link: false,
         }
+    }
+
+    /// Returns the same path, whose real one lies in `root`.
+    pub(super) fn within(self, root: Option<&Path>) -> Self {
+        Self {
+            root: root.map(Arc::from),
+            ..self
+        }
+    }
+
+    /// Returns the workspace's folder, links followed, that the real path lies in; none outside.
+    pub(super) fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
     }
 
     /// Returns the same path, which means the link that stands there, if one does, and not what it leads to.
@@ -70,6 +87,11 @@ impl ResolvedPath {
     /// Returns the path relative to the worktree, with `..` segments if it is outside: for titles and patterns.
     pub fn relative(&self) -> &str {
         &self.relative
+    }
+
+    /// Returns the real path relative to the real worktree, with `..` segments if it is outside.
+    pub fn real_relative(&self) -> &str {
+        &self.real_relative
     }
 
     /// Returns what permission rules are held against: the relative path and, where a link inside the workspace leads

@@ -15,7 +15,7 @@ use super::changes::{PlannedChange, Version};
 use super::error::{FileError, MAX_PATH};
 use super::files::{Files, LockedFile, Snapshot, blocking};
 use super::marks::ReadMark;
-use super::{ResolvedPath, Workspace, path};
+use super::{ResolvedPath, Workspace, open, path};
 
 mod commit;
 pub mod edit;
@@ -57,7 +57,10 @@ impl Target {
             let inside = workspace.contains_real(&entry);
             // What it is called was looked at with the path; this is about the folder that the link stands in.
             let relative = path.relative().to_owned();
-            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside).naming_link()
+            let root = workspace.root_of(&entry).map(Path::to_path_buf);
+            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside)
+                .within(root.as_deref())
+                .naming_link()
         });
         Self { path, link }
     }
@@ -102,7 +105,7 @@ pub struct Draft {
 
 #[derive(Clone, Debug)]
 struct Like {
-    path: PathBuf,
+    path: ResolvedPath,
     snapshot: Arc<Snapshot>,
 }
 
@@ -237,9 +240,11 @@ impl Transaction {
         match &target.link {
             Some(link) if !self.knows(link.real()) => {
                 let file = self.locked(link).await?;
-                let place = link.real().to_path_buf();
+                let path = link.clone();
                 let before = blocking(move || {
-                    std::fs::read_link(&place).map_err(|source| FileError::io("delete", &place, source))
+                    let found = open::read_link(&path)?;
+                    let gone = || FileError::io("delete", path.shown(), std::io::ErrorKind::NotFound.into());
+                    found.map(|(to, _)| to).ok_or_else(gone)
                 })
                 .await?;
                 self.slots.push(Slot {
@@ -329,7 +334,7 @@ impl Transaction {
         let now = snapshot.exists().then(|| Draft {
             bytes: Bytes::copy_from_slice(snapshot.bytes()),
             like: Some(Like {
-                path: path.real().into(),
+                path: path.clone(),
                 snapshot: Arc::clone(&snapshot),
             }),
         });

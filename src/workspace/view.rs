@@ -15,11 +15,13 @@ use rustix::fs::{AtFlags, Dir, FileType};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use super::ResolvedPath;
 use super::error::FileError;
 use super::files::{Located, blocking};
 use super::kind::{Media, SAMPLE, is_binary};
 use super::marks::{MAX_HASHED, ReadMark};
 use super::open::{self, Kind};
+use super::place::Folder;
 use super::text::hex;
 use super::window::{self, MAX_WINDOW_BYTES, Wanted, Window};
 
@@ -71,7 +73,7 @@ fn view_now(located: &Located, wanted: Wanted, stop: &CancellationToken) -> Resu
     let Some(opened) = open::open(path)? else {
         return Err(FileError::NotFound {
             path: path.shown().into(),
-            suggestions: suggest(path.shown()),
+            suggestions: suggest(path),
         });
     };
     // What was approved depends on whether it is a folder, so it may not have become the other meanwhile.
@@ -257,17 +259,22 @@ fn rank(c: char) -> u32 {
 }
 
 /// Returns neighbours of a missing file whose name contains its name, or the other way round, ignoring case.
-fn suggest(missing: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (missing.parent(), missing.file_name()) else {
+fn suggest(missing: &ResolvedPath) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (missing.shown().parent(), missing.shown().file_name()) else {
+        return Vec::new();
+    };
+    // Beside a link that leads nowhere is not where the missing file would be.
+    let real = missing
+        .real()
+        .parent()
+        .filter(|_| missing.real().file_name() == Some(name));
+    let opened = real.and_then(|real| Folder::open(missing.root(), real).ok());
+    let Some(names) = opened.and_then(|opened| opened.names(MAX_ENTRIES).ok()) else {
         return Vec::new();
     };
     let wanted = name.to_string_lossy().to_lowercase();
-    let Ok(entries) = folder.read_dir() else {
-        return Vec::new();
-    };
-    let mut names: Vec<_> = entries
-        .take(MAX_ENTRIES)
-        .filter_map(|entry| Some(entry.ok()?.file_name()))
+    let mut names: Vec<_> = names
+        .into_iter()
         .filter(|name| {
             let name = name.to_string_lossy().to_lowercase();
             name.contains(&wanted) || wanted.contains(&name)

@@ -33,6 +33,7 @@ mod limits;
 mod lsp;
 mod mcp;
 mod mcp_server;
+mod peers;
 mod prompts;
 mod readme;
 mod revert;

@@ -65,6 +65,8 @@ pub struct RawListen {
     pub unix: Option<String>,
     /// Accepts an address that other machines can reach.
     pub insecure: Option<bool>,
+    /// Who of this machine may connect by TCP without authentication: `same` or `any`.
+    pub local_users: Option<String>,
     /// The origins of the web pages that may call, such as `http://localhost:3000`.
     pub origins: Option<Vec<String>>,
     /// Encryption.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::variables;
 use super::{
-    AuthConfig, Config, ListenConfig, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig, RawSize,
-    RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+    AuthConfig, Config, ListenConfig, LocalUsers, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig,
+    RawSize, RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
@@ -324,6 +324,20 @@ impl<'a> Pick<'a> {
             },
         )?;
         let insecure = self.switch("listen.insecure", |raw| &raw.listen.insecure)?;
+        let local_users = self.value(
+            "listen.local_users",
+            |raw| &raw.listen.local_users,
+            |text, _| match text.as_str() {
+                "same" => Ok(LocalUsers::Same),
+                "any" => Ok(LocalUsers::Any),
+                other => Err(format!("expected \"same\" or \"any\", found {other:?}")),
+            },
+            LocalUsers::default,
+            |users| match users {
+                LocalUsers::Same => "same".to_owned(),
+                LocalUsers::Any => "any".to_owned(),
+            },
+        )?;
         let origins = self.value(
             "listen.origins",
             |raw| &raw.listen.origins,
@@ -341,6 +355,7 @@ impl<'a> Pick<'a> {
             tcp,
             unix,
             insecure,
+            local_users,
             origins,
             tls: self.tls()?,
         };

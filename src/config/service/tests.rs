@@ -79,6 +79,7 @@ console = true
 [listen]
 tcp = "[::1]:9"
 unix = "none"
+local_users = "any"
 origins = ["HTTP://localhost:3000"]
 [limits]
 max_running_calls = 5
@@ -153,6 +154,7 @@ trust = false
     );
     assert_eq!(config.listen.tcp, "[::1]:9".parse().ok());
     assert_eq!(config.listen.unix, None);
+    assert_eq!(config.listen.local_users, LocalUsers::Any);
     assert_eq!(config.listen.origins, ["http://localhost:3000"]);
     assert!(config.console);
     assert_eq!(config.limits.max_queued_calls, 0);
@@ -171,7 +173,7 @@ trust = false
     assert!(
         setting(&config, "limits.max_running_calls")
             .1
-            .ends_with("toolgate.toml:11")
+            .ends_with("toolgate.toml:12")
     );
     assert_eq!(setting(&config, "drain_grace").0, "250ms");
     let silent: Vec<&Setting> = config

@@ -33,6 +33,7 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             tcp: text("listen.tcp"),
             unix: text("listen.unix"),
             insecure: switch(env, "listen.insecure")?,
+            local_users: text("listen.local_users"),
             origins: list("listen.origins"),
             tls: RawTls {
                 certificate: text("listen.tls.certificate"),

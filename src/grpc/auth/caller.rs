@@ -8,8 +8,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Extensions, Status};
 
-use crate::call::Principal;
+use crate::call::{CallId, Origin, Principal};
 use crate::engine::{Engine, Place};
+use crate::grpc::arrival::MakingCall;
 use crate::grpc::proto::Scope;
 use crate::grpc::status;
 
@@ -74,6 +75,21 @@ impl Scopes {
         found.map(|(_, scope)| Self(1 << (*scope as u32)))
     }
 
+    /// Returns those that are among both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Says whether there are none.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Makes a set.
+    pub(crate) fn of(scopes: &[Scope]) -> Self {
+        Self(scopes.iter().fold(0, |all, &scope| all | 1 << (scope as u32)))
+    }
+
     /// Says whether a scope is among them.
     pub(crate) fn has(self, scope: Scope) -> bool {
         scope != Scope::Unspecified && self.0 & (1 << (scope as u32)) != 0
@@ -126,6 +142,8 @@ pub(crate) struct Caller {
     pub(super) bearer: Option<Secret>,
     /// The state of the credential files that it was checked against.
     pub(super) generation: u64,
+    /// The call whose process it is.
+    pub(super) within: Option<Arc<MakingCall>>,
 }
 
 impl Caller {
@@ -141,6 +159,7 @@ impl Caller {
             expires: None,
             bearer: None,
             generation: 0,
+            within: None,
         }
     }
 
@@ -153,6 +172,20 @@ impl Caller {
 
     pub(crate) fn principal(&self) -> &Principal {
         &self.principal
+    }
+
+    /// Returns the call whose process it is.
+    pub(crate) fn within(&self) -> Option<&CallId> {
+        self.within.as_ref().map(|call| &call.id)
+    }
+
+    /// Writes down who makes a call. What the process of a call makes is made on behalf of that one, in its session.
+    pub(crate) fn sign(&self, origin: &mut Origin) {
+        origin.requester = self.principal.id();
+        if let Some(within) = &self.within {
+            origin.session = within.session.clone();
+            origin.parent = Some(within.id.clone());
+        }
     }
 
     /// Says whether it has a scope.

@@ -54,6 +54,12 @@ impl Certificates {
         self.0.is_empty()
     }
 
+    /// Finds an owner by name. Of several rules the first one speaks.
+    pub(super) fn named(&self, name: &str) -> Option<&Caller> {
+        let mut callers = self.0.iter().map(|(_, caller)| caller);
+        callers.find(|caller| caller.principal().name() == name)
+    }
+
     /// Finds the owner by the first rule that matches.
     pub(super) fn find(&self, certificate: &[u8]) -> Option<&Caller> {
         let names = names(certificate)?;

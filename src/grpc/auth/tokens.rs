@@ -102,6 +102,12 @@ impl Tokens {
         self.0.len()
     }
 
+    /// Finds a token by its owner's name. Of several the first one speaks.
+    pub(super) fn named(&self, name: &str) -> Option<&Caller> {
+        let mut callers = self.0.iter().map(|token| &token.caller);
+        callers.find(|caller| caller.principal().name() == name)
+    }
+
     /// Finds the owner of a token. Takes the same time whichever it is, and if it is none.
     pub(super) fn find(&self, token: &str) -> Option<&Caller> {
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();

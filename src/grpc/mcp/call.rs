@@ -104,7 +104,7 @@ fn tool_call(
             json!({"name": short(client.name), "version": short(client.version)}),
         );
     }
-    Ok(ToolCall {
+    let mut call = ToolCall {
         id: CallId::generate(),
         origin: Origin {
             workspace: place.workspace.name().to_owned(),
@@ -122,7 +122,9 @@ fn tool_call(
         input: RawInput::Json(json!(request.arguments.unwrap_or_default()).to_string()),
         timeout: None,
         on_disconnect: OnDisconnect::Cancel,
-    })
+    };
+    seen.caller.sign(&mut call.origin);
+    Ok(call)
 }
 
 /// A call that is followed.

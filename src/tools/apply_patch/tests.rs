@@ -331,3 +331,26 @@ fn is_offered_to_the_models_that_know_it() {
     check("claude-sonnet-4-5", false);
     check("", false);
 }
+
+#[tokio::test]
+async fn what_programs_obey_is_asked_for_by_name() {
+    let bench = Bench::new();
+    let body = "*** Add File: a.txt\n+a\n*** Add File: .envrc\n+x\n*** Add File: hook\n+x\n*** Update File: hook\n*** Move to: \
+                .git/hooks/pre-push";
+    run(&bench, body).await.unwrap();
+    let ask = bench.last_ask();
+    let parts: Vec<_> = ask
+        .parts
+        .iter()
+        .map(|part| (&part.patterns[0], part.guarded.is_some()))
+        .collect();
+    assert_eq!(
+        parts,
+        [(&".envrc".to_owned(), true), (&".git/hooks/pre-push".to_owned(), true)]
+    );
+    assert_eq!(ask.always, ["a.txt", ".envrc", "hook", ".git/hooks/pre-push"]);
+    run(&bench, "*** Delete File: .envrc").await.unwrap();
+    assert_eq!(bench.last_ask().parts.len(), 1);
+    run(&bench, "*** Delete File: a.txt").await.unwrap();
+    assert!(bench.last_ask().parts.is_empty() && bench.last_ask().always == ["*"]);
+}

@@ -316,7 +316,10 @@ fn as_programs_see_it(path: PathBuf) -> Vec<PathBuf> {
 
 /// Returns where a path leads from the working directory, and from each folder that a `cd` before may have led to.
 fn absolute_forms(used: &PathUse, workdir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let mut forms = vec![workdir.join(expand_home(&used.path, home))];
+    let mut forms = Vec::new();
+    if !used.only_from {
+        forms.push(workdir.join(expand_home(&used.path, home)));
+    }
     if !used.path.starts_with(['/', '~']) {
         let from = used
             .from
@@ -463,6 +466,7 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
             always: command.always.clone(),
             paths: unique(shown.iter()),
             unclear: command.unclear.clone(),
+            ..AskPart::default()
         }
     };
     let judged = line.commands.iter().filter(|command| !command.is_directory_change);

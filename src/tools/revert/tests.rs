@@ -481,3 +481,14 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test]
+async fn what_programs_obey_is_asked_for_by_name() {
+    let it = Fixture::new();
+    for (path, parts) in [(".git/config", 1), ("a.txt", 0)] {
+        let call = it.write(path, "x").await;
+        it.reverted(&call).await;
+        let ask = it.bench.last_ask();
+        assert_eq!((ask.parts.len(), ask.title), (parts, format!("Revert {path}")));
+    }
+}

@@ -59,6 +59,7 @@ fn anybody() -> impl Strategy<Value = Principal> {
         Just(PrincipalKind::Token),
         Just(PrincipalKind::Jwt),
         Just(PrincipalKind::Certificate),
+        Just(PrincipalKind::Call),
     ];
     (kinds, "[ab]").prop_map(|(kind, name)| Principal::new(kind, name))
 }
