@@ -38,13 +38,13 @@ struct Entry {
 
 type Listing = BTreeMap<PathBuf, Entry>;
 
-/// Makes what every place starts with: the folders `work`, `outside`, `home` and `tmp`.
+/// Makes what every place starts with: the folders `space`, `outside`, `home` and `tmp`.
 pub(super) fn template(root: &Path) {
-    let (work, outside) = (root.join("work"), root.join("outside"));
+    let (work, outside) = (root.join("space"), root.join("outside"));
     for name in [
-        "work/src",
-        "work/sub",
-        "work/empty",
+        "space/src",
+        "space/sub",
+        "space/empty",
         "outside/empty",
         "outside/src",
         "home",
@@ -54,16 +54,16 @@ pub(super) fn template(root: &Path) {
     }
     let big: String = (0..60_000).map(|i| format!("{}\n", i * 7919 % 100_000)).collect();
     for (name, text) in [
-        ("work/x", "1\n2\n3\n"),
-        ("work/y", "y\n"),
-        ("work/big", &big),
-        ("work/keep.txt", "keep\n"),
-        ("work/sub/keep.txt", "keep\n"),
-        ("work/src/main.c", "int main(void) { return 0; }\n"),
-        ("work/c", "#!/bin/sh\n: > pwned\n"),
-        ("work/Makefile", "all: ; @:\n"),
+        ("space/x", "1\n2\n3\n"),
+        ("space/y", "y\n"),
+        ("space/big", &big),
+        ("space/keep.txt", "keep\n"),
+        ("space/sub/keep.txt", "keep\n"),
+        ("space/src/main.c", "int main(void) { return 0; }\n"),
+        ("space/c", "#!/bin/sh\n: > pwned\n"),
+        ("space/Makefile", "all: ; @:\n"),
         (
-            "work/package.json",
+            "space/package.json",
             "{\"name\":\"w\",\"version\":\"1.0.0\",\"scripts\":{\"t\":\"true\"}}\n",
         ),
         ("home/victim", "victim\n"),
@@ -147,7 +147,7 @@ impl Place {
 
     /// Returns the workspace.
     pub(super) fn work(&self) -> PathBuf {
-        self.root.join("work")
+        self.root.join("space")
     }
 
     /// Puts in what is different in each place.
@@ -228,13 +228,13 @@ impl Place {
             if path.starts_with("outside") || path == Path::new("home/victim") {
                 effects.insert(Effect::Writes);
             }
-            if path.starts_with("work") && after.is_none() && !path.starts_with("work/.git") {
+            if path.starts_with("space") && after.is_none() && !path.starts_with("space/.git") {
                 effects.insert(Effect::Deletes);
             }
             if path.ends_with("pwned") && before.is_none() {
                 effects.insert(Effect::Runs);
             }
-            if path == Path::new("work/rem.git/refs/heads/z") {
+            if path == Path::new("space/rem.git/refs/heads/z") {
                 effects.insert(Effect::Pushes);
             }
         }

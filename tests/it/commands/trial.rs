@@ -91,7 +91,7 @@ struct Bench {
 impl Bench {
     fn new(root: &Path) -> Self {
         let template = root.join("template");
-        let workspace = Workspace::open("main", &template.join("work"), Some(template.join("home"))).unwrap();
+        let workspace = Workspace::open("main", &template.join("space"), Some(template.join("home"))).unwrap();
         Self {
             workspace,
             outside: template.join("outside").to_str().unwrap().to_owned(),
