@@ -14,9 +14,7 @@ const WANTED: usize = 1500;
 fn no_attack_goes_unasked_or_beyond_the_walls() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let all = attacks();
-    let made = all.len();
-    let chosen = all.into_iter().filter(|attack| attack.mark() % SHARE == 0).collect();
+    let (chosen, made) = attacks(SHARE);
     let found = verdict(&root, chosen);
     for line in &found.idle {
         println!("no effect: {line}");

@@ -45,13 +45,6 @@ pub(super) struct Attack {
     pub(super) plain: &'static str,
 }
 
-impl Attack {
-    /// A number that the line always has.
-    pub(super) fn mark(&self) -> usize {
-        mark(&self.line)
-    }
-}
-
 /// A line as it is written in the list.
 struct Base {
     line: String,
@@ -231,17 +224,17 @@ fn placed(line: &str, way: usize) -> String {
 fn is_open(position: &str) -> bool {
     let at = position.find("LINE").unwrap_or_default();
     let before = &position[..at];
-    before.matches('\'').count() % 2 == 0
-        && before.matches('"').count() % 2 == 0
-        && before.matches('`').count() % 2 == 0
+    before.matches('\'').count().is_multiple_of(2)
+        && before.matches('"').count().is_multiple_of(2)
+        && before.matches('`').count().is_multiple_of(2)
 }
 
 fn is_simple(line: &str) -> bool {
     !line.contains(['\n', ';', '|', '&', '⟦', '<', '>', '`', '{']) && !line.contains("NEW") && !line.contains("SECRET")
 }
 
-/// Returns the attacks.
-pub(super) fn attacks() -> Vec<Attack> {
+/// Returns one in `share` of the attacks, and how many there are.
+pub(super) fn attacks(share: usize) -> (Vec<Attack>, usize) {
     let list = list();
     let mut found = Vec::new();
     let mut seen = HashSet::new();
@@ -268,7 +261,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         add(forward.replace("LINE", payload), effect, plain(payload, effect));
         let open: Vec<&String> = list.positions.iter().filter(|position| is_open(position)).collect();
         let position = open[way / 7 % open.len()];
-        if way % 2 == 0 && !forward.contains('\n') {
+        if way.is_multiple_of(2) && !forward.contains('\n') {
             let inner = forward.replace("LINE", payload);
             add(position.replace("LINE", &inner), effect, plain(payload, effect));
         }
@@ -289,10 +282,12 @@ pub(super) fn attacks() -> Vec<Attack> {
                 add(placed(&made, way + step), base.effect, plain);
             }
         }
-        if is_simple(&base.line) && way % 3 == 0 {
+        if is_simple(&base.line) && way.is_multiple_of(3) {
             let open: Vec<&String> = list.positions.iter().filter(|position| is_open(position)).collect();
             add(open[way / 3 % open.len()].replace("LINE", &line), base.effect, plain);
         }
     }
-    found
+    let made = found.len();
+    found.retain(|attack| mark(&attack.line).is_multiple_of(share));
+    (found, made)
 }
