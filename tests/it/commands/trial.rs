@@ -15,8 +15,8 @@ use super::arena::{self, Place};
 use super::attacks::{Attack, Effect};
 use super::rulesets::{RuleSet, rule_sets};
 
-/// How many run at the same time.
-const WORKERS: usize = 4;
+/// How many run at the same time; most of the time they wait.
+const WORKERS: usize = 8;
 
 /// What came of an attack.
 struct Outcome {
