@@ -35,5 +35,5 @@ bench: ## Measure the figures that Toolgate is to reach
 load: ## Put 1,000 running calls and 2,000 watchers on the service, and more than it allows
 	cargo bench --bench load
 
-fuzz: ## Feed the parsers and matchers with what nobody would write, a minute each (FUZZ_SECONDS)
+fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)
 	@tests/fuzz/run.sh

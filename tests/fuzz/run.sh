@@ -12,13 +12,30 @@ seconds="${FUZZ_SECONDS:-60}"
 target="$(realpath -m "${CARGO_TARGET_DIR:-../../target}")/fuzz"
 host="$(rustc -vV | sed -n 's/^host: //p')"
 targets=("$@")
-((${#targets[@]})) || targets=(patch edit)
+((${#targets[@]})) || targets=(patch edit commands attacks)
+
+# What needs no libFuzzer: command lines, held against bash itself, and the whole corpus of attacks.
+failed=0
+left=()
 for name in "${targets[@]}"; do
-    if [[ ! -f "targets/$name.rs" ]]; then
-        echo "no target $name; there are: $(basename -s .rs -a targets/*.rs | paste -sd ' ')" >&2
-        exit 2
-    fi
+    case $name in
+        commands) arguments=(fuzz "$seconds") ;;
+        attacks) arguments=(attacks) ;;
+        *)
+            if [[ ! -f "targets/$name.rs" ]]; then
+                echo "no target $name; there are: commands attacks $(basename -s .rs -a targets/*.rs | paste -sd ' ')" >&2
+                exit 2
+            fi
+            left+=("$name")
+            continue
+            ;;
+    esac
+    printf '\n==> %s\n' "$name"
+    (cd ../.. && cargo test --locked --quiet --test judge -- "${arguments[@]}") || failed=1
 done
+((${#left[@]})) || exit $failed
+targets=("${left[@]}")
+
 if ! command -v "${CXX:-c++}" >/dev/null; then
     echo "libFuzzer is built from C++, and there is no compiler: install one (apt-get install g++) or set CXX" >&2
     exit 2
@@ -37,7 +54,6 @@ coverage=(
 cp ../../Cargo.lock Cargo.lock
 RUSTFLAGS="${coverage[*]}" CARGO_TARGET_DIR="$target" cargo build --target "$host" --bins
 
-failed=0
 for name in "${targets[@]}"; do
     printf '\n==> %s, %s s\n' "$name" "$seconds"
     mkdir -p "artifacts/$name" "$target/corpus/$name"

@@ -3,8 +3,15 @@
 //!
 //! *Invariant:* a way that is judged is never run here but under the kernel's confinement.
 
+mod arena;
+mod attacked;
+mod attacks;
 mod corpus;
+mod fuzz;
+mod fuzzed;
 mod kernel;
+mod rulesets;
+mod trial;
 
 use std::collections::HashSet;
 use std::fs;
