@@ -18,6 +18,7 @@ pub mod complaints;
 mod environment;
 mod guardian;
 mod input;
+mod notify;
 mod output;
 mod peer;
 pub mod sandbox;

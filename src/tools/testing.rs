@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, Todo, ToolOutput,
+    Ask, CallId, Consent, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, Todo,
+    ToolOutput,
 };
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
@@ -38,12 +39,13 @@ pub(crate) struct Port {
 
 #[async_trait]
 impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         if let Some(act) = self.on_ask.lock().unwrap().as_ref() {
             act(&ask);
         }
         self.asks.lock().unwrap().push(ask);
-        self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
+        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()));
+        answer.map(|()| Consent::Standing)
     }
 
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
