@@ -36,6 +36,30 @@ const OF_HOME: &[&str] = &[
     ".foundry", ".krew",
 ];
 
+/// Folders of tools that bring several versions of a program.
+const TOOLS: &[&str] = &[
+    ".pyenv",
+    ".rbenv",
+    ".nvm",
+    ".nodenv",
+    ".volta",
+    ".fnm",
+    ".asdf",
+    ".mise",
+    ".sdkman",
+    ".jenv",
+    ".goenv",
+    ".tfenv",
+    ".deno",
+    ".bun",
+    ".rustup",
+    ".juliaup",
+    ".ghcup",
+    ".elan",
+    ".dotnet",
+    ".linuxbrew",
+];
+
 /// Variables that name the folder of a tool.
 #[rustfmt::skip]
 const TOOL_VARIABLES: &[&str] = &[
@@ -89,7 +113,7 @@ fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places
         hidden: [data_dir.to_path_buf()]
             .into_iter()
             .chain(config.sandbox.hidden.iter().cloned())
-            .chain(config.secret_files.iter().cloned())
+            .chain(config.private_files.iter().cloned())
             .chain(config.listen.unix.clone())
             .chain(logins)
             .collect(),
@@ -122,9 +146,18 @@ fn common(environment: &Environment) -> Vec<PathBuf> {
     let beside: Vec<PathBuf> = beside
         .flat_map(|above| ["lib", "lib64", "libexec", "share"].map(|name| above.join(name)))
         .collect();
+    // What a tool's own folder of programs starts is elsewhere in the folder of the tool, whosever home that is in.
+    let is_tools = |path: &&Path| {
+        path.file_name()
+            .is_some_and(|name| TOOLS.iter().any(|tool| name == *tool))
+    };
+    let around: Vec<PathBuf> = named
+        .iter()
+        .filter_map(|path| path.ancestors().find(is_tools).map(Path::to_path_buf))
+        .collect();
     let system = SYSTEM.iter().map(PathBuf::from);
     let of_home = OF_HOME.iter().filter_map(|name| Some(home?.join(name)));
-    system.chain(of_home).chain(named).chain(beside).collect()
+    system.chain(of_home).chain(named).chain(beside).chain(around).collect()
 }
 
 /// Makes what the shell tool confines commands with.

@@ -79,7 +79,7 @@ pub struct Config {
     /// What is logged.
     pub log: LogConfig,
     /// The files with secrets that the configuration names, and those that it is in.
-    pub secret_files: Vec<PathBuf>,
+    pub private_files: Vec<PathBuf>,
     /// What a person should know that is no error.
     pub warnings: Vec<String>,
     settings: Vec<Setting>,

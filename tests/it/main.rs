@@ -46,5 +46,6 @@ mod streams;
 mod support;
 mod telemetry;
 mod tidy;
+mod walls;
 mod web;
 mod webfetch;

@@ -96,7 +96,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         env,
         settings: Vec::new(),
         warnings: Vec::new(),
-        secret_files: Vec::new(),
+        private_files: Vec::new(),
     };
     let data_dir = pick.data_dir()?;
     let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
@@ -160,8 +160,8 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
             .iter()
             .any(|workspace| path.starts_with(&workspace.directory))
     };
-    let mut secret_files = pick.secret_files;
-    secret_files.extend(layers.iter().filter_map(RawLayer::path).filter(is_outside));
+    let mut private_files = pick.private_files;
+    private_files.extend(layers.iter().filter_map(RawLayer::path).filter(is_outside));
     Ok(Config {
         data_dir,
         drain_grace,
@@ -182,7 +182,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         lsp,
         telemetry,
         log,
-        secret_files,
+        private_files,
         warnings: pick.warnings,
         settings: pick.settings,
     })
@@ -209,7 +209,7 @@ pub(super) struct Pick<'a> {
     settings: Vec<Setting>,
     warnings: Vec<String>,
     /// The files with secrets that the configuration names, and those that it is in.
-    pub(super) secret_files: Vec<PathBuf>,
+    pub(super) private_files: Vec<PathBuf>,
 }
 
 impl<'a> Pick<'a> {

@@ -240,6 +240,29 @@ mod tests {
     }
 
     #[test]
+    fn caches_and_protected_names_are_lists_that_can_be_changed() {
+        let usual = load("", &[("GOCACHE", "/g"), ("CARGO_HOME", "/c")]).unwrap();
+        for path in ["/nowhere/u/.cache", "/nowhere/u/.cargo/registry", "/g", "/c/registry"] {
+            assert!(usual.caches.contains(&PathBuf::from(path)), "{path}");
+        }
+        assert!(
+            !usual
+                .caches
+                .iter()
+                .any(|path| path.ends_with(".cargo") || path.ends_with("bin"))
+        );
+        assert!(usual.protected.contains(&PathBuf::from(".git/hooks")) && usual.sockets.is_empty());
+        let text = "[sandbox]\ncaches = []\nprotected = [\"x\"]\nsockets = [\"~/agent\"]";
+        let config = load(text, &[]).unwrap();
+        assert_eq!((config.caches.len(), config.protected), (0, vec![PathBuf::from("x")]));
+        assert_eq!(config.sockets, [Path::new("/nowhere/u/agent")]);
+        for wrong in ["", "/a", "../a", "a/.."] {
+            let error = load(&format!("[sandbox]\nprotected = [{wrong:?}]"), &[]).unwrap_err();
+            assert!(error.contains("sandbox.protected"), "{error}");
+        }
+    }
+
+    #[test]
     fn unknown_words_are_refused() {
         let check = |file: &str, vars: &[(&str, &str)], expected: &str| {
             let error = load(file, vars).unwrap_err();

@@ -40,9 +40,15 @@ impl Fixture {
         let places = Places {
             hidden: vec![folder.path().join("data")],
             readable: vec![folder.path().join("data/tool-output")],
-            protected: [".opencode", "opencode.json", "opencode.jsonc", ".git/hooks", ".git/config"]
-                .map(PathBuf::from)
-                .into(),
+            protected: [
+                ".opencode",
+                "opencode.json",
+                "opencode.jsonc",
+                ".git/hooks",
+                ".git/config",
+            ]
+            .map(PathBuf::from)
+            .into(),
             ..Places::default()
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -413,7 +419,7 @@ async fn code_and_configuration_of_the_workspace_stay_as_they_are() {
     }
     for command in [
         "umask 027; echo x > file; mkdir dir; test $(stat -c %a file)$(stat -c %a dir) = 640750",
-        "echo a > f && echo b >> f && cat f > g && mv g h && rm f && ln h i && ln -s i j && echo z > j && test $(cat h) = z",
+        "echo a > f && echo b >> f && cat f > g4 && mv g4 h && rm f && ln h i && ln -s i j && echo z > j && test $(cat h) = z",
         "mkdir -p a/b/c && touch a/b/c/d && mv a/b a/e && rm -r a",
         "mkfifo p; echo x > p & test $(cat p) = x; wait",
         "(echo a; echo b > /dev/stdout) > out; test \"$(cat out)\" = b || test \"$(cat out)\" = \"a\nb\"; exec 3>>out; echo c >&3",
