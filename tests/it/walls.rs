@@ -155,11 +155,8 @@ fn an_allowed_command_gets_what_it_was_judged_as() {
         }
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
         assert!(!server.work().join(".opencode").exists() && !server.work().join("opencode.json").exists());
-        let ran = run(
-            &server,
-            "echo a > b && sort b -o c && sh -c 'cat c; git config user.name; true' && echo $TMPDIR",
-        )
-        .await;
+        let line = script(&server, "cat c; git config user.name; echo x > $TMPDIR/x");
+        let ran = run(&server, &format!("echo a > b && sort b -o c && {line}")).await;
         assert!(ran.is_well(), "{}", ran.output);
         assert_eq!(ran.sandbox["enforced"]["protected"], "gate");
         assert_eq!(ran.sandbox["refused"], json!([]));

@@ -119,6 +119,7 @@ enum Use {
     MakeFile,
     MakeFolder,
     Remove,
+    RemoveFolder,
     /// Another name for it, or it for another.
     Move,
 }
@@ -292,7 +293,8 @@ impl Gate {
         }
         let Some(root) = self.root_of(&path) else { return Ok(()) };
         let is_there = statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if wanted == Use::MakeFolder && is_there || wanted == Use::Remove && !is_there {
+        let removes = matches!(wanted, Use::Remove | Use::RemoveFolder);
+        if wanted == Use::MakeFolder && is_there || removes && !is_there {
             // The kernel says why not.
             return Ok(());
         }
@@ -300,9 +302,8 @@ impl Gate {
             let repository = path
                 .ancestors()
                 .find(|above| above.file_name() == Some(OsStr::new(GIT)));
-            let is_free = repository.is_some_and(|git| {
-                self.is_own(git) || wanted == Use::Remove && git.parent() != Some(&*root.path) && !root.is_git
-            });
+            let is_free = repository
+                .is_some_and(|git| self.is_own(git) || removes && git.parent() != Some(&*root.path) && !root.is_git);
             return if is_free { Ok(()) } else { self.stop(protected) };
         }
         let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
@@ -314,6 +315,8 @@ impl Gate {
             // A repository inside, such as a clone, which is the program's own then.
             Use::MakeFile | Use::MakeFolder if !is_there && !is_top => Ok(()),
             Use::Remove if !is_top => Ok(()),
+            // Only an empty one goes, and the kernel says so of others.
+            Use::RemoveFolder => Ok(()),
             Use::Write | Use::MakeFile | Use::MakeFolder | Use::Remove | Use::Move => self.stop(path),
         }
     }
@@ -672,7 +675,8 @@ impl Asked<'_> {
         if !self.is_guarded(&place) {
             return Ok(Answer::GoOn);
         }
-        self.gate.check(&place, Use::Remove)?;
+        self.gate
+            .check(&place, if is_folder { Use::RemoveFolder } else { Use::Remove })?;
         self.caller()?;
         let flags = if is_folder {
             AtFlags::REMOVEDIR

@@ -250,7 +250,10 @@ fn builds_ask_nothing() {
             let started = std::time::Instant::now();
             let ran = run(&server, command).await;
             eprintln!("{:>6} ms  {command}", started.elapsed().as_millis());
-            if !ran.is_well() || ran.sandbox["refused"] != json!([]) || ran.sandbox["mode"] != "walls" {
+            // Git tidies its configuration when a branch goes, and minds nothing if it cannot.
+            let refused = ran.sandbox["refused"].as_array().cloned().unwrap_or_default();
+            let is_asked = |refused: &Value| refused["answer"] != "not asked: the command ended well";
+            if !ran.is_well() || refused.iter().any(is_asked) || ran.sandbox["mode"] != "walls" {
                 failures.push(format!("{command}\n{}\n{}", ran.sandbox, ran.output));
             }
         }
