@@ -275,9 +275,11 @@ pub(super) fn receive(socket: impl AsFd) -> Option<Listener> {
         RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
     )
     .ok()?;
-    let descriptor = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
+    let descriptor = control.drain().find_map(|message| {
+        let RecvAncillaryMessage::ScmRights(mut descriptors) = message else {
+            return None;
+        };
+        descriptors.next()
     });
     descriptor.map(Listener::new)
 }

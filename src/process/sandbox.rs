@@ -23,10 +23,13 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::OFlags;
 
 use filter::{Filters, Wanted};
 pub use gate::Stopped;
@@ -336,9 +339,24 @@ impl Sandbox {
         Ok(filters)
     }
 
-    /// Says whether a path is a cache that may be written within walls.
-    pub fn is_cache(&self, path: &Path) -> bool {
-        self.places.caches.iter().any(|cache| cache == path)
+    /// Makes a cache that may be written within walls, a folder or an empty file, unless it is there; nothing else is made.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make_cache(&self, path: &Path, is_folder: bool) -> io::Result<()> {
+        if !self.places.caches.iter().any(|cache| cache == path) || path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let folder = if is_folder { Some(path) } else { path.parent() };
+        if let Some(folder) = folder {
+            DirBuilder::new().recursive(true).create(folder)?;
+        }
+        if !is_folder {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o644))?;
+        }
+        Ok(())
     }
 
     /// Removes all temporary folders. To be called when no program runs any more.

@@ -90,9 +90,11 @@ impl Confine {
             },
             network,
             directory: workdir.to_path_buf(),
-            caches: walls
-                .then(|| caches::of(&judged.programs, ctx.workspace.home()))
-                .unwrap_or_default(),
+            caches: if walls {
+                caches::of(&judged.programs, ctx.workspace.home())
+            } else {
+                Vec::new()
+            },
             current: None,
             asked: Vec::new(),
             refused: Vec::new(),
@@ -138,7 +140,7 @@ impl Confined {
         let (sandbox, demand) = (Arc::clone(&active.sandbox), active.demand.clone());
         let caches = std::mem::take(&mut active.caches);
         let prepare = move || {
-            caches::make(&caches, |path| sandbox.is_cache(path));
+            caches::make(&caches, &sandbox);
             sandbox.confine(&demand)
         };
         let prepared = blocking(prepare).await?;

@@ -2,8 +2,9 @@
 //!
 //! *Invariant:* only what the configuration says is a cache, and only for programs that would make it themselves.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+
+use crate::process::sandbox::Sandbox;
 
 /// Programs, and what they make below the home folder; what ends with a slash is a folder.
 const MADE: &[(&str, &str)] = &[
@@ -47,17 +48,9 @@ pub(super) fn of(programs: &[String], home: Option<&Path>) -> Vec<Cache> {
 }
 
 /// Makes those that are not there. Blocking.
-pub(super) fn make(caches: &[Cache], is_cache: impl Fn(&Path) -> bool) {
+pub(super) fn make(caches: &[Cache], sandbox: &Sandbox) {
     for Cache { path, is_folder } in caches {
-        if fs::symlink_metadata(path).is_ok() || !is_cache(path) {
-            continue;
-        }
         // Where it cannot be made the program says so itself.
-        if *is_folder {
-            let _ = fs::create_dir_all(path);
-        } else {
-            let above = path.parent().map(fs::create_dir_all);
-            let _ = above.map(|_| File::options().append(true).create(true).open(path));
-        }
+        let _ = sandbox.make_cache(path, *is_folder);
     }
 }
