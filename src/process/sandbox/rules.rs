@@ -154,6 +154,13 @@ impl Builder<'_> {
             let rights = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
             self.allow_if_there(&Path::new("/dev").join(device), rights)?;
         }
+        if !self.gated.is_empty() {
+            // A new terminal; its other end is in a folder with those of others, and passes the gate.
+            for device in ["/dev/ptmx", "/dev/pts/ptmx"] {
+                let rights = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+                self.allow_if_there(Path::new(device), rights)?;
+            }
+        }
         self.allow_if_there(Path::new("/dev/shm"), write)?;
         self.allow(temporary, write)?;
         // What only names a socket or a pipe is no code, and may be made without asking.

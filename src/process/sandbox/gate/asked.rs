@@ -122,7 +122,10 @@ impl Asked<'_> {
                     place = self.place(AT_FDCWD, target.as_bytes())?;
                     continue;
                 }
-                if matches!(place.directory.as_os_str().as_bytes(), b"/dev") && is_link(&place) {
+                if place.directory == Path::new(TERMINALS) {
+                    return self.open_terminal(&place, flags).map(Some);
+                }
+                if place.directory == Path::new("/dev") && is_link(&place) {
                     place = self.follow(&place)?;
                     continue;
                 }
@@ -172,6 +175,22 @@ impl Asked<'_> {
             return Ok(Some(Answer::Opened(opened, flags.contains(OFlags::CLOEXEC))));
         }
         Err(Errno::LOOP)
+    }
+
+    /// Opens a terminal whose other end the caller holds, so that it is not somebody else's.
+    fn open_terminal(&self, place: &Place, flags: OFlags) -> Outcome {
+        let name = place.name.to_str().unwrap_or_default();
+        if name.parse::<u32>().is_err() || !holds_terminal(self.notice.thread, name) {
+            return Ok(Answer::GoOn);
+        }
+        self.caller()?;
+        let ours = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = openat(&place.folder, &place.name, ours, Mode::empty())?;
+        // Held now, it was so when it was opened: the number goes to nobody else meanwhile.
+        if !holds_terminal(self.notice.thread, name) || !self.listener.waits(self.notice.id) {
+            return Err(Errno::ACCESS);
+        }
+        Ok(Answer::Opened(opened, flags.contains(OFlags::CLOEXEC)))
     }
 
     /// Opens a pipe with a name, which waits for the other end, beside everything else.
@@ -314,6 +333,23 @@ impl Asked<'_> {
 pub(super) const CREAT: u64 = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned() as u64;
 
 pub(super) const AT_FDCWD: u64 = libc::AT_FDCWD as u64;
+
+/// Where terminals are that programs made.
+const TERMINALS: &str = "/dev/pts";
+
+/// Says whether a thread has the controlling end of a terminal open: the kernel tells its number of that end only.
+fn holds_terminal(thread: u32, number: &str) -> bool {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{thread}/fdinfo")) else {
+        return false;
+    };
+    open.flatten().any(|entry| {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        text.lines().any(|line| {
+            line.strip_prefix("tty-index:")
+                .is_some_and(|index| index.trim() == number)
+        })
+    })
+}
 
 /// Returns the lower half of an argument, which is what the kernel takes of a descriptor.
 pub(super) fn number_of(argument: u64) -> i32 {
