@@ -72,7 +72,7 @@ pub struct App {
     programs: Programs,
     mcp: Servers,
     languages: Arc<Fleet>,
-    sandbox: Option<Arc<Sandbox>>,
+    sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
     services: Services,
     listen: crate::config::service::ListenConfig,
@@ -110,7 +110,7 @@ struct Parts {
     programs: Programs,
     mcp: Servers,
     languages: Arc<Fleet>,
-    sandbox: Option<Arc<Sandbox>>,
+    sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
     services: Services,
     admin: Option<Admin>,
@@ -169,10 +169,11 @@ impl App {
             .canonicalize()
             .context("cannot find the data directory")?;
         let kernel = Kernel::probe();
-        let (of_sandbox, folder) = (config.clone(), data_dir.clone());
-        let sandbox = tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &folder, kernel)).await??;
+        let (of_sandbox, variables, folder) = (config.clone(), environment.clone(), data_dir.clone());
+        let prepared = move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel);
+        let sandbox = tokio::task::spawn_blocking(prepared).await??;
         let network = Network::new(config.network.clone());
-        let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, sandbox.as_ref());
+        let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
         let hosts = Arc::new(Hosts::default());
         let mcp = Servers::new(programs.clone(), network.clone());
         let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
@@ -468,9 +469,7 @@ impl Running {
         if survivors > 0 {
             tracing::warn!(survivors, "some programs could not be ended");
         }
-        if let Some(sandbox) = sandbox {
-            let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
-        }
+        let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
         log_head(&store, "the audit stops").await;
         if let Err(error) = store.close().await {
             tracing::error!(

@@ -21,8 +21,8 @@ use serde_json::{Map, Value};
 pub use names::SessionKey;
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
-    Action, Always, Approval, Ask, AskPart, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict, Prompt,
-    PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
+    Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
+    Prompt, PromptOutcome, PromptRequest, PromptState, Question, QuestionOption, Reply, Rule,
 };
 pub use service_event::{ServiceEvent, ServiceEventKind, SourceState};
 pub use todo::Todo;

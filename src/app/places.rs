@@ -75,9 +75,9 @@ impl Common {
         network: &Network,
         flags: Flags,
         data_dir: &Path,
-        sandbox: Option<&Arc<Sandbox>>,
+        sandbox: &Arc<Sandbox>,
     ) -> Self {
-        let confine = sandbox.map(|sandbox| Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
+        let confine = Some(Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
         Self {
             files: Arc::new(Files::new(!flags.disable_file_time_check)),
             shell: Shell::new(programs.clone(), confine),

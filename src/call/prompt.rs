@@ -38,6 +38,18 @@ pub struct Ask {
     /// question.
     #[serde(default)]
     pub late: bool,
+    /// Whether rules and grants that allow it do not count: a person must. Rules that deny it do.
+    #[serde(default)]
+    pub only_people: bool,
+}
+
+/// How a request came to be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    /// By rules, by grants of earlier replies, or by a hook: no person saw this call.
+    Standing,
+    /// By a person who was shown this very call.
+    Person,
 }
 
 /// One part of a compound request.

@@ -75,6 +75,11 @@ impl StoredClient {
 }
 
 impl LoginFile {
+    /// Returns where it is.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     /// Returns where OpenCode stores its logins, if there is a place for data.
     pub fn of(env: &Environment) -> Option<Self> {
         Some(Self {

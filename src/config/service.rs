@@ -78,6 +78,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// What is logged.
     pub log: LogConfig,
+    /// The files with secrets that the configuration names, and those that it is in.
+    pub private_files: Vec<PathBuf>,
     /// What a person should know that is no error.
     pub warnings: Vec<String>,
     settings: Vec<Setting>,
@@ -196,6 +198,12 @@ pub struct SandboxConfig {
     pub readable: Vec<PathBuf>,
     /// Paths that programs may neither read nor write, in addition to the service's own; absolute.
     pub hidden: Vec<PathBuf>,
+    /// The caches of toolchains, which programs may write; absolute.
+    pub caches: Vec<PathBuf>,
+    /// What they may not write wherever it is in a workspace: names, or the last parts of paths.
+    pub protected: Vec<PathBuf>,
+    /// The Unix sockets that they may connect to; absolute.
+    pub sockets: Vec<PathBuf>,
     /// For agents, by name.
     pub agents: BTreeMap<String, SandboxRule>,
 }

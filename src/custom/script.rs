@@ -268,6 +268,7 @@ pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &CallContext) -> 
         ..Ask::default()
     })
     .await
+    .map(drop)
 }
 
 /// What a person sees of the arguments; all of a large input stands in the call's record only.
@@ -355,7 +356,7 @@ async fn answer(ask: RawAsk, ctx: &CallContext) -> (Value, Result<(), Refusal>) 
         late: true,
         ..Ask::default()
     });
-    (ask.number, asked.await)
+    (ask.number, asked.await.map(drop))
 }
 
 /// Ends a call that failed because it was refused something as one that was refused.

@@ -265,6 +265,17 @@ impl Engine {
         })
     }
 
+    /// Says whether what a call runs without a person's approval is held to what its judged parts need: if its agent
+    /// or one above it asks for that, or is not known.
+    fn has_walls(&self, own: &Delegation, ancestors: &[Delegation]) -> bool {
+        std::iter::once(own).chain(ancestors).any(|delegation| {
+            let agent = self
+                .place(&delegation.workspace)
+                .and_then(|place| place.agent(&delegation.agent));
+            agent.is_none_or(|agent| agent.has_walls)
+        })
+    }
+
     /// Returns what the service allows.
     pub fn limits(&self) -> Limits {
         self.limits

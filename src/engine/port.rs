@@ -14,9 +14,9 @@ use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
 use super::writer::Command;
-use super::{Engine, measure, recording};
+use super::{Engine, lineage, measure, recording};
 use crate::call::{
-    Ask, CallId, CallRecord, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
     PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
     Todo, json_map,
 };
@@ -380,7 +380,7 @@ impl Port {
 
 #[async_trait]
 impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
@@ -393,8 +393,9 @@ impl CallPort for Port {
             self.store.audit(fact);
         }
         match decided? {
-            Decided::Allowed { .. } | Decided::Edited | Decided::Hooked(_) => Ok(()),
-            Decided::Replied(reply) => self.allowed(reply),
+            Decided::Allowed { .. } | Decided::Hooked(_) => Ok(Consent::Standing),
+            Decided::Edited => Ok(Consent::Person),
+            Decided::Replied(reply) => self.allowed(reply).map(|()| Consent::Person),
         }
     }
 
@@ -429,6 +430,17 @@ impl CallPort for Port {
 
     fn denies(&self, permission: &str, pattern: &str) -> bool {
         judgement::denies(permission, pattern, &self.rights)
+    }
+
+    fn allows(&self, permission: &str, pattern: &str) -> bool {
+        let ask = Ask::of(permission, vec![pattern.to_owned()]);
+        let judged = self.broker.judge(&self.record.origin, &self.rights, &ask);
+        matches!(judged, Judgement::Allow { .. })
+    }
+
+    fn has_walls(&self) -> bool {
+        self.engine
+            .has_walls(&lineage::own(&self.record), &self.record.ancestors)
     }
 
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {

@@ -184,7 +184,7 @@ impl Invocation {
             if asking.is_none()
                 && let Some((id, ask)) = requests.pop_front()
             {
-                asking = Some(Box::pin(async move { (id, ctx.ask(*ask).await) }));
+                asking = Some(Box::pin(async move { (id, ctx.ask(*ask).await.map(drop)) }));
             }
             tokio::select! {
                 biased;

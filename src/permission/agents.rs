@@ -4,9 +4,11 @@
 //! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global
 //! block, its configured block, and a last pair that keeps stored output readable.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::rules::{self, rule};
+use super::wildcard;
 use crate::call::Action::{Allow, Ask, Deny};
 use crate::call::Rule;
 
@@ -89,6 +91,9 @@ pub struct Agent {
     pub prompt: Option<String>,
     /// All its rules, weakest first.
     pub rules: Vec<Rule>,
+    /// Whether commands that no person approved are held to what their judged parts need: unless somebody configured that
+    /// every command is allowed, and nothing asks for or denies a command, an edit or a folder outside.
+    pub has_walls: bool,
 }
 
 /// The folders that built-in rules speak of, absolute.
@@ -111,9 +116,16 @@ impl Agents {
     pub fn new(config: &AgentsConfig, folders: Folders<'_>) -> Self {
         let readable = stored_output(folders.output_dir);
         let outside = [readable.clone(), of_skills(folders.skills)].concat();
-        let mut agents: Vec<Agent> = built_in(folders, &outside)
+        let built_in = built_in(folders, &outside);
+        let own_rules: BTreeMap<String, Vec<Rule>> = built_in
+            .iter()
+            .map(|agent| (agent.name.clone(), agent.rules.clone()))
+            .collect();
+        let mut configured: BTreeMap<&str, Vec<Rule>> = BTreeMap::new();
+        let mut agents: Vec<Agent> = built_in
             .into_iter()
             .map(|own| Agent {
+                has_walls: has_walls(&config.global, &own.rules),
                 rules: [defaults(&outside), own.rules, config.global.clone()].concat(),
                 ..own
             })
@@ -131,6 +143,10 @@ impl Agents {
                 agents.push(agent(&block.name, Mode::All, None, rules));
                 agents.len() - 1
             });
+            let own = own_rules.get(&block.name).map_or(&[][..], Vec::as_slice);
+            let configured = configured.entry(&block.name).or_insert_with(|| config.global.clone());
+            configured.extend(block.rules.iter().cloned());
+            agents[index].has_walls = has_walls(configured, own);
             apply(&mut agents[index], block);
         }
         for agent in &mut agents {
@@ -169,6 +185,29 @@ pub fn subagent_rules(agent_rules: &[Rule], primary_tools: &[String]) -> Vec<Rul
     }
     added.extend(primary_tools.iter().map(|tool| rule(tool, "*", Deny)));
     added
+}
+
+/// Says whether commands need walls: the built-in defaults do not count, since nobody said them, and so nobody said
+/// either that there is to be nothing in the way.
+fn has_walls(configured: &[Rule], own: &[Rule]) -> bool {
+    let restricts = |permission: &str, rules: &[Rule]| -> Option<bool> {
+        rules.iter().rev().find_map(|rule| {
+            if !wildcard::matches(permission, &rule.permission) {
+                return None;
+            }
+            let is_for_everything = !rule.pattern.is_empty() && rule.pattern.bytes().all(|byte| byte == b'*');
+            match rule.action {
+                Allow => is_for_everything.then_some(false),
+                Ask | Deny => Some(true),
+            }
+        })
+    };
+    restricts("bash", configured) != Some(false)
+        || ["edit", "external_directory"].into_iter().any(|permission| {
+            restricts(permission, configured)
+                .or_else(|| restricts(permission, own))
+                .unwrap_or(false)
+        })
 }
 
 fn apply(agent: &mut Agent, block: &AgentConfig) {
@@ -291,6 +330,7 @@ fn agent(name: &str, mode: Mode, description: Option<&str>, rules: Vec<Rule>) ->
         model: None,
         prompt: None,
         rules,
+        has_walls: true,
     }
 }
 

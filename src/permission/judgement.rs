@@ -85,6 +85,7 @@ pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     }
     match asking {
         Some(rule) => Judgement::Ask { rule, verdicts },
+        None if ask.only_people => Judgement::Ask { rule: None, verdicts },
         None => Judgement::Allow { used },
     }
 }

@@ -19,6 +19,7 @@ mod environment;
 mod guardian;
 mod input;
 mod kin;
+mod notify;
 mod output;
 mod peer;
 pub mod sandbox;

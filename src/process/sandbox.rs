@@ -2,33 +2,42 @@
 //! all that descends from them.
 //!
 //! Files are Landlock's: everything may be read and executed but the hidden paths and most devices, and only what the
-//! [`Demand`] names may be written. System calls are seccomp's (see [`filter`]): sockets while the network is denied, and
-//! what would lead out of the confinement. Capabilities that a root service has and a build does not need are dropped.
+//! [`Demand`] names may be written. Within walls only the system's folders and what was named may be read. System calls are
+//! seccomp's (see [`filter`]): sockets while the network is denied, what would lead out of the confinement, and what
+//! reaches other processes. Capabilities that a root service has and a build does not need are dropped. What neither
+//! of them can tell apart passes a [`gate`]: the workspace but what is code or configuration in it, and Unix sockets.
 //!
 //! What no kernel offers, and so is not promised: Landlock knows no right for changing mode, owner, times and extended
-//! attributes, nor for `stat`. A program that may write anywhere may do that to any file of its user. In
-//! [`Mode::ReadOnly`] seccomp refuses those calls altogether. Named Unix sockets can be connected to before Landlock 9.
-//! Names in hidden folders can be listed, their contents not read.
+//! attributes, nor for `stat`. A program that may write anywhere may do that to any file of its user, except that
+//! it cannot have a file run as its owner. In [`Mode::ReadOnly`] seccomp refuses those calls altogether. Without walls, names
+//! in hidden folders can be listed, their contents not read.
 //!
 //! *Invariant:* everything is prepared here, in the service; the child only applies it. Rules are opened by path, so this is
 //! blocking work.
 
 mod filter;
+mod gate;
+mod repository;
 mod rules;
 mod scratch;
 #[cfg(test)]
 mod tests;
 
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use filter::Filters;
+use rustix::fs::OFlags;
+
+use filter::{Filters, Wanted};
+pub use gate::Stopped;
+use gate::{Gate, Policy, Root};
 use rules::{Rules, Stamps};
 use scratch::{Scratch, Slot};
 
-use super::sys;
+use super::{notify, sys};
 
 /// Rulesets that are kept for the next command with the same demand.
 const MAX_CACHED: usize = 64;
@@ -59,6 +68,8 @@ pub struct Kernel {
     pub landlock: u32,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
+    /// Whether they can be handed to the service to be decided.
+    pub notify: bool,
 }
 
 impl Kernel {
@@ -70,6 +81,7 @@ impl Kernel {
         Self {
             landlock: sys::landlock_version(),
             seccomp: sys::has_seccomp() && filter::is_for_this_machine(),
+            notify: sys::has_seccomp() && filter::is_for_this_machine() && notify::is_possible(),
         }
     }
 
@@ -87,6 +99,12 @@ impl Kernel {
         }
         if !self.seccomp {
             missing.push("system call filters (seccomp)".to_owned());
+        } else if !self.notify {
+            missing.push(
+                "system calls that the service decides (seccomp user notification, Linux 5.19, and the right to trace its \
+                 own programs)"
+                    .to_owned(),
+            );
         }
         missing
     }
@@ -101,17 +119,22 @@ pub struct Places {
     pub readable: Vec<PathBuf>,
     /// What may be written by every program.
     pub writable: Vec<PathBuf>,
+    /// What may be read within walls: the system's folders, and those of tools.
+    pub common: Vec<PathBuf>,
+    /// What may be written within walls beside the workspace: the caches of toolchains.
+    pub caches: Vec<PathBuf>,
+    /// The last parts of paths that may not be written in a workspace: what is code or configuration there.
+    pub protected: Vec<PathBuf>,
+    /// The Unix sockets that may be connected to.
+    pub sockets: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Follows the links in all paths, and leaves out what does not exist.
-    fn real(self) -> Self {
-        let real = |paths: Vec<PathBuf>| paths.into_iter().filter_map(|path| path.canonicalize().ok()).collect();
-        Self {
-            hidden: real(self.hidden),
-            readable: real(self.readable),
-            writable: real(self.writable),
-        }
+    /// Returns what is hidden now, links followed: what is not there yet is looked for again with the next program.
+    fn hidden_now(&self) -> Vec<PathBuf> {
+        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        hidden.dedup();
+        hidden
     }
 }
 
@@ -126,11 +149,32 @@ pub struct Demand {
     pub workspace: PathBuf,
     /// Folders elsewhere that were approved.
     pub approved: Vec<PathBuf>,
-    /// What it may read although it is hidden from others.
+    /// Whether it is held to this: it may read nothing but the system's folders and what is named here, and may write the
+    /// caches of toolchains.
+    pub walls: bool,
+    /// What it may read beside that, within walls.
     pub readable: Vec<PathBuf>,
+    /// What it may read although it is hidden from others.
+    pub shown: Vec<PathBuf>,
+    /// What a person let it write although it is protected.
+    pub opened: Vec<PathBuf>,
 }
 
 impl Demand {
+    /// Makes one that may write nothing elsewhere.
+    pub fn new(mode: Mode, workspace: PathBuf) -> Self {
+        Self {
+            mode,
+            network: false,
+            workspace,
+            approved: Vec::new(),
+            walls: false,
+            readable: Vec::new(),
+            shown: Vec::new(),
+            opened: Vec::new(),
+        }
+    }
+
     /// Returns the workspace's folder if it may be written. A workspace of `/` contains nothing, as for the rules.
     fn written_workspace(&self) -> Option<&Path> {
         let is_written = self.mode == Mode::WorkspaceWrite && self.workspace.parent().is_some();
@@ -171,11 +215,15 @@ pub struct Sandbox {
     scratch: Scratch,
     /// The rulesets of late, the last used one at the end.
     cache: Mutex<Vec<Cached>>,
+    filters: Mutex<Vec<(Wanted, Filters)>>,
+    /// The programs that hand calls to a gate: for connections, and for files too.
+    gates: Option<[Arc<[libc::sock_filter]>; 2]>,
 }
 
 #[derive(Debug)]
 struct Cached {
     demand: Demand,
+    hidden: Vec<PathBuf>,
     slot: PathBuf,
     stamps: Stamps,
     rules: Arc<Rules>,
@@ -187,11 +235,17 @@ impl Sandbox {
     /// # Errors
     /// No folder for temporary files can be made.
     pub fn new(kernel: Kernel, places: Places) -> io::Result<Self> {
+        let gate = |files| {
+            let program = kernel.notify.then(|| filter::gate(files).ok().flatten()).flatten();
+            program.map(Arc::<[libc::sock_filter]>::from)
+        };
         Ok(Self {
             kernel,
-            places: places.real(),
+            places,
             scratch: Scratch::new()?,
             cache: Mutex::default(),
+            filters: Mutex::default(),
+            gates: gate(false).zip(gate(true)).map(<[_; 2]>::from),
         })
     }
 
@@ -202,10 +256,12 @@ impl Sandbox {
 
     /// Returns the hidden path that lies in a folder, if there is one: files right beside it cannot be made by programs
     /// that may write that folder.
-    pub fn hidden_below(&self, folder: &Path) -> Option<&Path> {
+    pub fn hidden_below(&self, folder: &Path) -> Option<PathBuf> {
         let folder = folder.canonicalize().ok()?;
-        let hidden = self.places.hidden.iter().find(|hidden| hidden.starts_with(&folder));
-        hidden.map(PathBuf::as_path)
+        self.places
+            .hidden_now()
+            .into_iter()
+            .find(|hidden| hidden.starts_with(&folder))
     }
 
     /// Prepares the confinement of one program, from what an earlier one with the same demand left if nothing has
@@ -215,23 +271,95 @@ impl Sandbox {
     /// See [`SandboxError`]; the program must not be started then.
     pub fn confine(&self, demand: &Demand) -> Result<Confinement, SandboxError> {
         let slot = self.scratch.take().map_err(SandboxError::Scratch)?;
+        let hidden = self.places.hidden_now();
+        let gate = self.gate(demand, &hidden, slot.path());
         let rules = match self.kernel.landlock {
             0 => None,
-            _ => Some(self.rules(demand, slot.path())?),
+            _ => Some(self.rules(demand, &hidden, gate.as_ref(), slot.path())?),
         };
         let filters = if self.kernel.seccomp {
-            filter::filters(demand.mode, demand.network, rules.is_some())?
+            self.filters(Wanted {
+                mode: demand.mode,
+                network: demand.network,
+                has_landlock: rules.is_some(),
+                has_gate: gate.is_some(),
+                has_sockets: !self.places.sockets.is_empty(),
+            })?
         } else {
             Filters::default()
         };
+        let gate_program = gate
+            .as_ref()
+            .zip(self.gates.as_ref())
+            .map(|(gate, [connections, files])| if gate.has_files() { files } else { connections });
         Ok(Confinement {
-            enforced: self.enforced(demand),
+            enforced: self.enforced(demand, gate.is_some()),
             writable: self.writable(demand, slot.path()),
-            hidden: self.places.hidden.clone(),
+            readable: demand.walls.then(|| self.readable(demand)),
+            gate: gate.zip(gate_program.cloned()),
+            hidden,
             rules,
             filters,
             slot,
         })
+    }
+
+    /// Makes the gate of a program; none where the kernel has none, or nothing but the gate would confine it.
+    fn gate(&self, demand: &Demand, hidden: &[PathBuf], slot: &Path) -> Option<Arc<Gate>> {
+        self.gates.as_ref()?;
+        let real = |path: &Path| path.canonicalize().ok();
+        let workspace = demand
+            .written_workspace()
+            .filter(|_| self.kernel.landlock > 0)
+            .and_then(real);
+        let mut roots: Vec<Root> = workspace.iter().map(|path| Root::plain(path.clone())).collect();
+        roots.extend(
+            workspace
+                .iter()
+                .filter_map(|path| repository::elsewhere(path))
+                .map(Root::git),
+        );
+        let mut socket_folders = vec![slot.to_path_buf()];
+        // What is refused without the network is what leads to others.
+        socket_folders.extend(workspace.filter(|_| demand.network));
+        Some(Gate::new(Policy {
+            roots,
+            protected: self.places.protected.clone(),
+            opened: demand.opened.clone(),
+            hidden: hidden.to_vec(),
+            socket_folders,
+            sockets: self.places.sockets.clone(),
+        }))
+    }
+
+    fn filters(&self, wanted: Wanted) -> Result<Filters, SandboxError> {
+        let mut known = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, filters)) = known.iter().find(|(known, _)| *known == wanted) {
+            return Ok(Arc::clone(filters));
+        }
+        let filters = filter::filters(wanted)?;
+        known.push((wanted, Arc::clone(&filters)));
+        Ok(filters)
+    }
+
+    /// Makes a cache that may be written within walls, a folder or an empty file, unless it is there; nothing else is made.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make_cache(&self, path: &Path, is_folder: bool) -> io::Result<()> {
+        if !self.places.caches.iter().any(|cache| cache == path) || path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let folder = if is_folder { Some(path) } else { path.parent() };
+        if let Some(folder) = folder {
+            DirBuilder::new().recursive(true).create(folder)?;
+        }
+        if !is_folder {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o644))?;
+        }
+        Ok(())
     }
 
     /// Removes all temporary folders. To be called when no program runs any more.
@@ -239,11 +367,17 @@ impl Sandbox {
         self.scratch.close();
     }
 
-    fn rules(&self, demand: &Demand, slot: &Path) -> Result<Arc<Rules>, SandboxError> {
+    fn rules(
+        &self,
+        demand: &Demand,
+        hidden: &[PathBuf],
+        gate: Option<&Arc<Gate>>,
+        slot: &Path,
+    ) -> Result<Arc<Rules>, SandboxError> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let found = cache
             .iter()
-            .position(|entry| entry.slot == slot && entry.demand == *demand);
+            .position(|entry| entry.slot == slot && entry.demand == *demand && entry.hidden == hidden);
         if let Some(index) = found {
             let entry = cache.remove(index);
             if entry.stamps.hold() {
@@ -253,7 +387,8 @@ impl Sandbox {
             }
         }
         drop(cache);
-        let (rules, stamps) = rules::build(demand, &self.places, slot)?;
+        let gated = gate.map_or(&[][..], |gate| gate.roots());
+        let (rules, stamps) = rules::build(demand, &self.places, hidden, gated, slot)?;
         let rules = Arc::new(rules);
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= MAX_CACHED {
@@ -261,6 +396,7 @@ impl Sandbox {
         }
         cache.push(Cached {
             demand: demand.clone(),
+            hidden: hidden.to_vec(),
             slot: slot.to_path_buf(),
             stamps,
             rules: Arc::clone(&rules),
@@ -273,12 +409,21 @@ impl Sandbox {
         let named = workspace.into_iter().chain(demand.approved.iter().cloned());
         let named = named
             .chain(self.places.writable.iter().cloned())
-            .chain([slot.to_path_buf()]);
+            .chain([slot.to_path_buf()])
+            .chain(self.places.caches.iter().filter(|_| demand.walls).cloned());
         named.map(|path| path.canonicalize().unwrap_or(path)).collect()
     }
 
-    fn enforced(&self, demand: &Demand) -> Enforced {
-        let Kernel { landlock, seccomp } = self.kernel;
+    /// Returns what may be read within walls beside what may be written.
+    fn readable(&self, demand: &Demand) -> Vec<PathBuf> {
+        let Places { common, readable, .. } = &self.places;
+        let named = [&demand.workspace].into_iter().chain(&demand.readable);
+        let named = named.chain(common).chain(readable);
+        named.filter_map(|path| path.canonicalize().ok()).collect()
+    }
+
+    fn enforced(&self, demand: &Demand, has_gate: bool) -> Enforced {
+        let Kernel { landlock, seccomp, .. } = self.kernel;
         let filesystem = match landlock {
             0 => "none".to_owned(),
             version => format!("landlock {version}"),
@@ -295,6 +440,16 @@ impl Sandbox {
             network,
             system_calls: if seccomp { "seccomp" } else { "none" },
             signals: if landlock >= 6 { "landlock" } else { "none" },
+            sockets: match (has_gate, demand.network, seccomp) {
+                (true, _, _) => "gate",
+                (false, false, true) => "seccomp",
+                (false, _, _) => "none",
+            },
+            protected: match demand.mode {
+                Mode::ReadOnly if landlock > 0 => "landlock",
+                Mode::WorkspaceWrite if has_gate && landlock > 0 => "gate",
+                Mode::ReadOnly | Mode::WorkspaceWrite => "none",
+            },
         }
     }
 }
@@ -310,6 +465,10 @@ pub struct Enforced {
     pub system_calls: &'static str,
     /// On signals to processes outside, and abstract Unix sockets there: `landlock` or `none`.
     pub signals: &'static str,
+    /// On connections to Unix sockets: `gate`, `seccomp` or `none`.
+    pub sockets: &'static str,
+    /// On writing what is code or configuration in the workspace: `gate`, `landlock` or `none`.
+    pub protected: &'static str,
 }
 
 /// A prepared confinement: for one program and all that descends from it. Its temporary folder is emptied when it is
@@ -321,7 +480,10 @@ pub struct Confinement {
     slot: Slot,
     enforced: Enforced,
     writable: Vec<PathBuf>,
+    /// What may be read beside that; everything if none.
+    readable: Option<Vec<PathBuf>>,
     hidden: Vec<PathBuf>,
+    gate: Option<(Arc<Gate>, Arc<[libc::sock_filter]>)>,
 }
 
 impl Confinement {
@@ -332,7 +494,23 @@ impl Confinement {
 
     /// Says whether files at a path, links followed, may be written.
     pub fn may_write(&self, path: &Path) -> bool {
-        self.writable.iter().any(|root| path.starts_with(root)) && !self.is_hidden(path)
+        let is_protected = self.gate.as_ref().is_some_and(|(gate, _)| gate.protects(path));
+        self.writable.iter().any(|root| path.starts_with(root)) && !self.is_hidden(path) && !is_protected
+    }
+
+    /// Says whether files at a path, links followed, may be read.
+    pub fn may_read(&self, path: &Path) -> bool {
+        let is_within = |roots: &Vec<PathBuf>| roots.iter().any(|root| path.starts_with(root));
+        let is_open = self
+            .readable
+            .as_ref()
+            .is_none_or(|readable| is_within(readable) || is_within(&self.writable));
+        is_open && !self.is_hidden(path)
+    }
+
+    /// Returns what the gate refused so far.
+    pub fn stopped(&self) -> Vec<Stopped> {
+        self.gate.as_ref().map(|(gate, _)| gate.stopped()).unwrap_or_default()
     }
 
     /// Says whether a path is hidden, or a folder with something hidden in it, which nobody should be asked to open.
@@ -350,10 +528,23 @@ impl Confinement {
     }
 
     /// Returns what the child is to apply.
-    pub(super) fn restriction(&self) -> sys::Restriction<'_> {
+    ///
+    /// `socket` is where it is to send the listener of its gate.
+    pub(super) fn restriction<'a>(&'a self, socket: Option<BorrowedFd<'a>>) -> sys::Restriction<'a> {
         sys::Restriction {
             ruleset: self.rules.as_ref().map(|rules| -> BorrowedFd<'_> { rules.as_fd() }),
             filters: &self.filters,
+            gate: self.gate.as_ref().map(|(_, program)| &**program).zip(socket),
         }
+    }
+
+    /// Says whether calls of the program are handed to the service.
+    pub(super) fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Serves those calls until no process is left that could make one.
+    pub(super) fn serve(&self, listener: notify::Listener) -> io::Result<()> {
+        self.gate.as_ref().map_or(Ok(()), |(gate, _)| gate.serve(listener))
     }
 }

@@ -108,6 +108,13 @@ fn c_string(bytes: &[u8], what: &'static str) -> Result<CString, StartError> {
     CString::new(bytes).map_err(|_| StartError::NulByte { what })
 }
 
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let above = |socket| above_standard(socket).map_err(io::Error::other);
+    Ok((above(ours)?, above(theirs)?))
+}
+
 /// Moves a descriptor out of the way of the three standard ones, should the service have been started without them.
 fn above_standard(descriptor: OwnedFd) -> Result<OwnedFd, StartError> {
     use std::os::fd::AsRawFd;
@@ -255,6 +262,15 @@ fn launch(
         left: false,
     };
     undertaker.calls().insert(mark, entry);
+    // The kernel makes the gate's listener in the child, which sends it here before it becomes its program.
+    let sockets = match order.launch.sandbox.as_ref().filter(|sandbox| sandbox.has_gate()) {
+        Some(_) => Some(socket_pair().map_err(|source| {
+            undertaker.forget(&mut undertaker.calls(), mark);
+            StartError::Streams { source }
+        })?),
+        None => None,
+    };
+    let (ours, theirs) = sockets.unzip();
     let plan = Plan {
         program: &order.program,
         arguments: &order.arguments,
@@ -266,7 +282,11 @@ fn launch(
             order.stderr.as_fd(),
         ],
         mark: mark.0,
-        restriction: order.launch.sandbox.as_ref().map(|sandbox| sandbox.restriction()),
+        restriction: order
+            .launch
+            .sandbox
+            .as_ref()
+            .map(|sandbox| sandbox.restriction(theirs.as_ref().map(AsFd::as_fd))),
         group: group.as_ref().map(|group| group.folder()),
     };
     match sys::spawn(&plan, stack) {
@@ -282,13 +302,22 @@ fn launch(
                 entry.root = Some(pid);
                 entry.group = group.filter(|_| is_in_group);
             }
-            Ok(Child {
+            let child = Child {
                 pid,
                 pidfd: Arc::new(pidfd),
                 mark,
                 undertaker: Arc::clone(undertaker),
                 released: false,
-            })
+            };
+            if let Some((sandbox, ours)) = order.launch.sandbox.as_ref().zip(ours) {
+                // Without anybody who serves the gate all that it decides fails; the guard ends the program then.
+                let listener = super::notify::receive(ours).ok_or(io::ErrorKind::BrokenPipe);
+                let served = listener
+                    .map_err(io::Error::from)
+                    .and_then(|listener| sandbox.serve(listener));
+                served.map_err(|source| StartError::Confine { source })?;
+            }
+            Ok(child)
         }
         Err((step, source)) => {
             undertaker.forget(&mut undertaker.calls(), mark);

@@ -1,6 +1,6 @@
 //! What needs `unsafe`: making a child process and confining it, reading the mark that it bears, and watching for its end.
 //!
-//! *Invariant:* the only unsafe code of the program.
+//! *Invariant:* with `notify`, the only unsafe code of the program.
 //!
 //! The child is made by `clone(CLONE_VM | CLONE_VFORK)` and not by `fork`: std takes `fork` as soon as there is a
 //! `pre_exec`, and `fork` copies the page tables of the service, which costs more than the shell itself once the service
@@ -19,6 +19,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use super::notify::LISTENER_FLAGS;
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -87,6 +88,8 @@ pub(super) struct Restriction<'a> {
     pub(super) ruleset: Option<BorrowedFd<'a>>,
     /// The filters of system calls, the first to be installed first.
     pub(super) filters: &'a [Box<[libc::sock_filter]>],
+    /// The filter that hands calls to the service, and the socket to send its listener on.
+    pub(super) gate: Option<(&'a [libc::sock_filter], BorrowedFd<'a>)>,
 }
 
 /// A child that has become its program.
@@ -134,6 +137,9 @@ struct Order {
     ruleset: c_int,
     filters: *const libc::sock_fprog,
     filter_count: usize,
+    gate: libc::sock_fprog,
+    /// The socket for its listener, or -1.
+    gate_socket: c_int,
     service: libc::pid_t,
     failed: AtomicI32,
     errno: AtomicI32,
@@ -160,6 +166,7 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<Spawned, (Step
         })
         .collect();
     let ruleset = plan.restriction.as_ref().and_then(|restriction| restriction.ruleset);
+    let gate = plan.restriction.as_ref().and_then(|restriction| restriction.gate);
     let order = Order {
         program: plan.program.as_ptr(),
         arguments: arguments.as_ptr(),
@@ -171,6 +178,11 @@ pub(super) fn spawn(plan: &Plan<'_>, stack: &mut Stack) -> Result<Spawned, (Step
         ruleset: ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
         filters: filters.as_ptr(),
         filter_count: filters.len(),
+        gate: libc::sock_fprog {
+            len: gate.map_or(0, |(program, _)| u16::try_from(program.len()).unwrap_or(u16::MAX)),
+            filter: gate.map_or(ptr::null_mut(), |(program, _)| program.as_ptr().cast_mut()),
+        },
+        gate_socket: gate.map_or(-1, |(_, socket)| socket.as_raw_fd()),
         service: rustix::process::getpid().as_raw_nonzero().get(),
         failed: AtomicI32::new(0),
         errno: AtomicI32::new(0),
@@ -379,8 +391,53 @@ unsafe fn confine(order: &Order) -> bool {
                 return false;
             }
         }
+        order.gate_socket < 0 || pass_gate(order)
     }
-    true
+}
+
+/// Puts the calling process under its gate and sends the listener to the service. Runs in the child, as
+/// [`become_program`].
+///
+/// # Safety
+/// `order` is as `become_program` has it.
+unsafe fn pass_gate(order: &Order) -> bool {
+    // SAFETY: the filter was prepared by the parent; the message and all that it points to are on this stack.
+    unsafe {
+        let listener = libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            LISTENER_FLAGS,
+            &order.gate,
+        );
+        if listener < 0 {
+            return false;
+        }
+        // A control message of one descriptor: its length, two words of what it is, the number; filled up to a word.
+        #[repr(C)]
+        struct Control {
+            length: usize,
+            level: c_int,
+            kind: c_int,
+            descriptor: c_int,
+        }
+        let mut control = Control {
+            length: size_of::<usize>() + 3 * size_of::<c_int>(),
+            level: libc::SOL_SOCKET,
+            kind: libc::SCM_RIGHTS,
+            descriptor: listener as c_int,
+        };
+        let mut byte = 0_u8;
+        let mut part = libc::iovec {
+            iov_base: ptr::from_mut(&mut byte).cast(),
+            iov_len: 1,
+        };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = ptr::from_mut(&mut control).cast();
+        message.msg_controllen = size_of::<Control>() as _;
+        libc::sendmsg(order.gate_socket, &message, 0) == 1
+    }
 }
 
 /// Returns the version of Landlock's interface, 0 without it.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Child, ChildCall, Delegated, Refusal, ToolError, ask_by_name, guarded_part};
-use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, Question, SessionId, Todo};
+use crate::call::{Ask, CallId, Consent, FileChange, JsonMap, Model, Origin, Question, SessionId, Todo};
 use crate::workspace::changes::PlannedChange;
 use crate::workspace::diff::FileDiff;
 use crate::workspace::files::{LockedFile, Snapshot};
@@ -27,7 +27,7 @@ pub type Afterwards = BoxStream<'static, JsonMap>;
 #[async_trait]
 pub trait CallPort: Send + Sync + 'static {
     /// Evaluates the request and waits for a person where the rules say so.
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal>;
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal>;
 
     /// Asks a person questions and waits for the answers: one list for each question.
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal>;
@@ -37,6 +37,16 @@ pub trait CallPort: Send + Sync + 'static {
 
     /// Says whether a rule denies a permission for one pattern. Nobody is asked.
     fn denies(&self, _permission: &str, _pattern: &str) -> bool {
+        false
+    }
+
+    /// Says whether rules or grants allow a permission for one pattern. Nobody is asked.
+    fn allows(&self, _permission: &str, _pattern: &str) -> bool {
+        false
+    }
+
+    /// Says whether what runs without a person's approval is held to what its judged parts need.
+    fn has_walls(&self) -> bool {
         false
     }
 
@@ -154,8 +164,18 @@ impl CallContext {
     ///
     /// # Errors
     /// A rule denies it, a person refused it, nobody answered in time, or the call was cancelled meanwhile.
-    pub async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    pub async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         self.port.ask(ask).await
+    }
+
+    /// Says whether rules or grants allow a permission for one pattern. Nobody is asked.
+    pub fn allows(&self, permission: &str, pattern: &str) -> bool {
+        self.port.allows(permission, pattern)
+    }
+
+    /// Says whether what runs without a person's approval is held to what its judged parts need.
+    pub fn has_walls(&self) -> bool {
+        self.port.has_walls()
     }
 
     /// Says whether a rule denies a permission for one pattern: what is denied need not even be named to the model.
@@ -200,6 +220,7 @@ impl CallContext {
             ..Ask::default()
         })
         .await
+        .map(drop)
     }
 
     /// Asks for `edit`, shows the diff, and replaces the content of a file if it still is what the diff was made from.

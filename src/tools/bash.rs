@@ -62,11 +62,15 @@ impl Shell {
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        let Approved { workdir, outside } = approved;
+        let Approved {
+            workdir,
+            outside,
+            judged,
+        } = approved;
         let environment = ctx.shell_environment(&workdir.shown).await?;
         hooked::approve(&environment, input, ctx).await?;
         Ok(Prepared {
-            confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, ctx),
+            confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, &judged, ctx),
             launch: Launch {
                 call: ctx.call.as_str().to_owned(),
                 program: shell.to_path_buf(),

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput};
+use crate::call::{
+    Ask, CallId, Consent, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput,
+};
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
 use crate::workspace::Workspace;
@@ -24,9 +26,9 @@ struct Port {
 
 #[async_trait]
 impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         self.asks.lock().unwrap().push(ask);
-        Ok(())
+        Ok(Consent::Standing)
     }
 
     async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {

@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{
-    Ask, CallId, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, Todo, ToolOutput,
+    Ask, CallId, Consent, FileChange, FileVersion, JsonMap, Model, Origin, OutputText, Question, SessionId, Todo,
+    ToolOutput,
 };
 use crate::permission::Refusal;
 use crate::tool::{CallContext, CallPort, Tool, ToolError};
@@ -40,7 +41,7 @@ pub(crate) struct Port {
 
 #[async_trait]
 impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         if let Some(act) = self.on_ask.lock().unwrap().as_ref() {
             act(&ask);
         }
@@ -49,7 +50,8 @@ impl CallPort for Port {
         if is_refused {
             return Err(Refusal::Rejected);
         }
-        self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()))
+        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Ok(()));
+        answer.map(|()| Consent::Standing)
     }
 
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {

@@ -47,5 +47,6 @@ mod streams;
 mod support;
 mod telemetry;
 mod tidy;
+mod walls;
 mod web;
 mod webfetch;

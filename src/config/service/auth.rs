@@ -193,6 +193,7 @@ impl Pick<'_> {
         let certificate = self.file("listen.tls.certificate", |raw| &raw.listen.tls.certificate)?;
         let key = self.file("listen.tls.key", |raw| &raw.listen.tls.key)?;
         let client_ca = self.file("listen.tls.client_ca", |raw| &raw.listen.tls.client_ca)?;
+        self.private_files.extend(key.clone());
         let client_auth = self.value(
             "listen.tls.client_auth",
             |raw| &raw.listen.tls.client_auth,
@@ -227,6 +228,7 @@ impl Pick<'_> {
 
     pub(super) fn auth(&mut self) -> Result<AuthConfig, ConfigError> {
         let tokens_file = self.file("auth.tokens_file", |raw| &raw.auth.tokens_file)?;
+        self.private_files.extend(tokens_file.clone());
         let jwt = self.jwt()?;
         let certificates = self.certificates()?;
         let unix = self.unix_group()?;
@@ -266,6 +268,7 @@ impl Pick<'_> {
 
     fn jwt(&mut self) -> Result<Option<JwtConfig>, ConfigError> {
         let jwks_file = self.file("auth.jwt.jwks_file", |raw| &raw.auth.jwt.jwks_file)?;
+        self.private_files.extend(jwks_file.clone());
         let issuer = self.word("auth.jwt.issuer", |raw| &raw.auth.jwt.issuer, None)?;
         let audience = self.word("auth.jwt.audience", |raw| &raw.auth.jwt.audience, None)?;
         let algorithms = self.value(

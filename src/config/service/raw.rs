@@ -185,6 +185,12 @@ pub struct RawSandbox {
     pub readable: Option<Vec<String>>,
     /// Paths that programs may neither read nor write, in addition to the service's own.
     pub hidden: Option<Vec<String>>,
+    /// What programs may write of the caches of toolchains.
+    pub caches: Option<Vec<String>>,
+    /// What they may not write inside of workspaces.
+    pub protected: Option<Vec<String>>,
+    /// The Unix sockets that they may connect to.
+    pub sockets: Option<Vec<String>>,
     /// What differs for agents, by name.
     pub agents: Option<BTreeMap<String, RawSandboxAgent>>,
 }

@@ -56,6 +56,14 @@ impl RawLayer {
         Self { raw, kind, base }
     }
 
+    /// Returns the file that it was read from.
+    fn path(&self) -> Option<PathBuf> {
+        match &self.kind {
+            Kind::File { path, .. } => Some(path.clone()),
+            Kind::Variables | Kind::Flags => None,
+        }
+    }
+
     pub(super) fn source(&self, key: &str) -> Source {
         match &self.kind {
             Kind::File { path, text } => Source::File {
@@ -88,6 +96,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         env,
         settings: Vec::new(),
         warnings: Vec::new(),
+        private_files: Vec::new(),
     };
     let data_dir = pick.data_dir()?;
     let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
@@ -145,6 +154,14 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
             .iter()
             .map(|name| format!("the variable {name} is not known and has no effect")),
     );
+    // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
+    let is_outside = |path: &PathBuf| {
+        !workspaces
+            .iter()
+            .any(|workspace| path.starts_with(&workspace.directory))
+    };
+    let mut private_files = pick.private_files;
+    private_files.extend(layers.iter().filter_map(RawLayer::path).filter(is_outside));
     Ok(Config {
         data_dir,
         drain_grace,
@@ -165,6 +182,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
         lsp,
         telemetry,
         log,
+        private_files,
         warnings: pick.warnings,
         settings: pick.settings,
     })
@@ -190,6 +208,8 @@ pub(super) struct Pick<'a> {
     pub(super) env: &'a Environment,
     settings: Vec<Setting>,
     warnings: Vec<String>,
+    /// The files with secrets that the configuration names, and those that it is in.
+    pub(super) private_files: Vec<PathBuf>,
 }
 
 impl<'a> Pick<'a> {

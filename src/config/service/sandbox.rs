@@ -8,6 +8,52 @@ use super::{RawConfig, RawSandboxAgent, SandboxConfig, SandboxMode, SandboxNetwo
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 
+/// The caches of toolchains below the home folder. What lies beside them and is run or read as settings later, such as
+/// `.cargo/bin` and `.cargo/config.toml`, is left out.
+#[rustfmt::skip]
+const CACHES: &[&str] = &[
+    ".cache", ".cargo/registry", ".cargo/git", ".cargo/.package-cache", ".cargo/.package-cache-mutate",
+    ".cargo/.global-cache", ".npm/_cacache", ".npm/_logs", ".npm/_npx", ".npm/_prebuilds", ".npm/_update-notifier-last-checked",
+    ".pnpm-store", ".local/share/pnpm/store", ".yarn/berry/cache", ".bun/install/cache", ".node-gyp", "go/pkg",
+    ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/daemon", ".gradle/native", ".gradle/notifications",
+    ".gradle/workers", ".gradle/wrapper", ".ivy2/cache", ".sbt/boot", ".coursier", ".nuget/packages", ".hex", ".mix/archives",
+    ".pub-cache/hosted", ".gem/specs", ".bundle/cache", ".composer/cache", ".stack/pantry", ".cabal/packages", ".julia/compiled",
+    ".conda/pkgs", ".ccache",
+];
+
+/// Variables that put a cache elsewhere, and what of that folder is one.
+const CACHE_VARIABLES: &[(&str, &str)] = &[
+    ("XDG_CACHE_HOME", ""),
+    ("CARGO_HOME", "registry"),
+    ("CARGO_HOME", "git"),
+    ("CARGO_HOME", ".package-cache"),
+    ("CARGO_HOME", ".package-cache-mutate"),
+    ("CARGO_HOME", ".global-cache"),
+    ("CARGO_TARGET_DIR", ""),
+    ("GOPATH", "pkg"),
+    ("GOMODCACHE", ""),
+    ("GOCACHE", ""),
+    ("npm_config_cache", ""),
+    ("PIP_CACHE_DIR", ""),
+    ("UV_CACHE_DIR", ""),
+    ("GRADLE_USER_HOME", "caches"),
+    ("GRADLE_USER_HOME", "daemon"),
+    ("GRADLE_USER_HOME", "wrapper"),
+    ("GRADLE_USER_HOME", "native"),
+    ("SCCACHE_DIR", ""),
+    ("CCACHE_DIR", ""),
+];
+
+/// What is code, or makes others run code, when it is in a workspace.
+const PROTECTED: &[&str] = &[
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+];
+
 impl Pick<'_> {
     pub(super) fn sandbox(&mut self) -> Result<SandboxConfig, ConfigError> {
         let general = SandboxRule {
@@ -39,6 +85,9 @@ impl Pick<'_> {
             writable: self.paths("sandbox.writable", |raw| &raw.sandbox.writable)?,
             readable: self.paths("sandbox.readable", |raw| &raw.sandbox.readable)?,
             hidden: self.paths("sandbox.hidden", |raw| &raw.sandbox.hidden)?,
+            caches: self.caches()?,
+            protected: self.protected()?,
+            sockets: self.paths("sandbox.sockets", |raw| &raw.sandbox.sockets)?,
             agents: self.value(
                 "sandbox.agents",
                 |raw| &raw.sandbox.agents,
@@ -47,6 +96,34 @@ impl Pick<'_> {
                 show_agents,
             )?,
         })
+    }
+
+    fn caches(&mut self) -> Result<Vec<PathBuf>, ConfigError> {
+        let env: &Environment = self.env;
+        let parse = |list: &Vec<String>, base: &Path| list.iter().map(|text| folder(env, text, base)).collect();
+        // Without a home there are none.
+        let usual = || {
+            let known = CACHES.iter().filter_map(|name| Some(env.home()?.join(name)));
+            known.chain(CACHE_VARIABLES.iter().filter_map(|(name, below)| {
+                let folder = env.get(name).filter(|folder| folder.starts_with('/'))?;
+                Some(Path::new(folder).join(below))
+            }))
+        };
+        let show = |paths: &Vec<PathBuf>| or_none(paths.iter().map(|path| path.display().to_string()).collect());
+        self.value(
+            "sandbox.caches",
+            |raw| &raw.sandbox.caches,
+            parse,
+            || usual().collect(),
+            show,
+        )
+    }
+
+    fn protected(&mut self) -> Result<Vec<PathBuf>, ConfigError> {
+        let parse = |list: &Vec<String>, _: &Path| list.iter().map(|text| relative(text)).collect();
+        let show = |paths: &Vec<PathBuf>| or_none(paths.iter().map(|path| path.display().to_string()).collect());
+        let usual = || PROTECTED.iter().map(PathBuf::from).collect();
+        self.value("sandbox.protected", |raw| &raw.sandbox.protected, parse, usual, show)
     }
 
     fn paths(
@@ -60,6 +137,21 @@ impl Pick<'_> {
             let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
             or_none(shown)
         })
+    }
+}
+
+fn relative(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_plain = !text.is_empty()
+        && path
+            .components()
+            .all(|part| matches!(part, std::path::Component::Normal(_)));
+    if is_plain {
+        Ok(path)
+    } else {
+        Err(format!(
+            "expected a name or the last part of a path, such as \".git/hooks\", found {text:?}"
+        ))
     }
 }
 
@@ -145,6 +237,29 @@ mod tests {
             rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Allow)
         );
         assert!(config.is_on() && config.general.mode == SandboxMode::Off);
+    }
+
+    #[test]
+    fn caches_and_protected_names_are_lists_that_can_be_changed() {
+        let usual = load("", &[("GOCACHE", "/g"), ("CARGO_HOME", "/c")]).unwrap();
+        for path in ["/nowhere/u/.cache", "/nowhere/u/.cargo/registry", "/g", "/c/registry"] {
+            assert!(usual.caches.contains(&PathBuf::from(path)), "{path}");
+        }
+        assert!(
+            !usual
+                .caches
+                .iter()
+                .any(|path| path.ends_with(".cargo") || path.ends_with("bin"))
+        );
+        assert!(usual.protected.contains(&PathBuf::from(".git/hooks")) && usual.sockets.is_empty());
+        let text = "[sandbox]\ncaches = []\nprotected = [\"x\"]\nsockets = [\"~/agent\"]";
+        let config = load(text, &[]).unwrap();
+        assert_eq!((config.caches.len(), config.protected), (0, vec![PathBuf::from("x")]));
+        assert_eq!(config.sockets, [Path::new("/nowhere/u/agent")]);
+        for wrong in ["", "/a", "../a", "a/.."] {
+            let error = load(&format!("[sandbox]\nprotected = [{wrong:?}]"), &[]).unwrap_err();
+            assert!(error.contains("sandbox.protected"), "{error}");
+        }
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Pick<'_> {
                     .map_or_else(|| "none".to_owned(), |(path, _)| path.display().to_string())
             },
         )?;
+        self.private_files.extend(of_file.iter().map(|(path, _)| path.clone()));
         let key = match (of_file, env.get(VARIABLE).map(ApiKey::new)) {
             (Some((_, key)), _) => Some(key),
             (None, Some(Ok(key))) => Some(key),

@@ -37,6 +37,7 @@ impl Pick<'_> {
             || None,
             |time| time.map_or_else(|| "none".to_owned(), units::show_duration),
         )?;
+        self.private_files.extend(key.iter().map(|(path, _)| path.clone()));
         let (key_file, key) = key.unzip();
         Ok(AuditConfig {
             key,
@@ -81,6 +82,7 @@ impl Pick<'_> {
             Vec::new,
             |list: &Vec<String>| or_none(list.clone()),
         )?;
+        self.private_files.extend(of_files.iter().map(|(path, _)| path.clone()));
         let values = of_variables.into_iter().flat_map(|(_, values)| values);
         let secrets: Vec<String> = values
             .chain(of_files.into_iter().flat_map(|(_, values)| values))

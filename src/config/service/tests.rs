@@ -136,6 +136,9 @@ required = true
 writable = ["/w"]
 readable = ["/r"]
 hidden = ["/h"]
+caches = ["~/c"]
+protected = ["a", "b/c"]
+sockets = ["/s"]
 agents = { plan = { mode = "off" } }
 [telemetry]
 admin = "127.0.0.1:9464"
@@ -288,6 +291,9 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_AUTH_JWT_LEEWAY", "1s"),
         ("TOOLGATE_AUTH_UNIX_GROUP", "staff"),
         ("TOOLGATE_AUTH_UNIX_SCOPES", "calls.read"),
+        ("TOOLGATE_SANDBOX_CACHES", "/c,~/d"),
+        ("TOOLGATE_SANDBOX_PROTECTED", "a,b/c"),
+        ("TOOLGATE_SANDBOX_SOCKETS", "/s"),
         ("TOOLGATE_EXTENSIONS_RUNTIME", "bun"),
         ("TOOLGATE_LSP_DIAGNOSTICS_WAIT", "0s"),
         ("TOOLGATE_PERMISSION_SELF_APPROVAL", "false"),

@@ -119,6 +119,9 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
             writable: list("sandbox.writable"),
             readable: list("sandbox.readable"),
             hidden: list("sandbox.hidden"),
+            caches: list("sandbox.caches"),
+            protected: list("sandbox.protected"),
+            sockets: list("sandbox.sockets"),
             agents: sandbox_agents(env)?,
         },
         shell: RawShell {

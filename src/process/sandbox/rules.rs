@@ -18,6 +18,7 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode as Permissions, OFlags};
 
+use super::gate::Root;
 use super::{Demand, Places, SandboxError};
 
 /// The newest interface that these rules were written for; older kernels enforce what they know of it.
@@ -41,7 +42,7 @@ impl AsFd for Rules {
 
 /// What the rules were made from, to see whether it is still so.
 #[derive(Debug, Default)]
-pub(super) struct Stamps(Vec<(PathBuf, Stamp)>);
+pub(super) struct Stamps(Vec<(PathBuf, bool, Option<Stamp>)>);
 
 /// Which file it was and, of a listed folder, when its entries last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,14 +66,21 @@ impl Stamp {
 impl Stamps {
     /// Says whether nothing has changed since.
     pub(super) fn hold(&self) -> bool {
-        let holds =
-            |(path, stamp): &(PathBuf, Stamp)| Stamp::of(path, stamp.changed.is_some()).is_ok_and(|now| now == *stamp);
-        self.0.iter().all(holds)
+        let mut all = self.0.iter();
+        all.all(|(path, listed, stamp)| Stamp::of(path, *listed).ok() == *stamp)
     }
 }
 
 /// Makes the ruleset of a demand. Blocking.
-pub(super) fn build(demand: &Demand, places: &Places, temporary: &Path) -> Result<(Rules, Stamps), SandboxError> {
+///
+/// In what is `gated` the service writes on the program's behalf, so that Landlock lets it only read there.
+pub(super) fn build(
+    demand: &Demand,
+    places: &Places,
+    hidden: &[PathBuf],
+    gated: &[Root],
+    temporary: &Path,
+) -> Result<(Rules, Stamps), SandboxError> {
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(KNOWN))?
@@ -82,11 +90,16 @@ pub(super) fn build(demand: &Demand, places: &Places, temporary: &Path) -> Resul
     }
     let mut builder = Builder {
         ruleset: ruleset.create()?,
-        hidden: &places.hidden,
+        hidden,
+        gated,
         stamps: Stamps::default(),
         listed: 0,
     };
-    builder.add_readable(demand, places)?;
+    if demand.walls {
+        builder.add_named(demand, places)?;
+    } else {
+        builder.add_readable(demand, places)?;
+    }
     builder.add_writable(demand, places, temporary)?;
     let Builder { ruleset, stamps, .. } = builder;
     let descriptor: Option<OwnedFd> = ruleset.into();
@@ -100,6 +113,7 @@ pub(super) fn build(demand: &Demand, places: &Places, temporary: &Path) -> Resul
 struct Builder<'a> {
     ruleset: RulesetCreated,
     hidden: &'a [PathBuf],
+    gated: &'a [Root],
     stamps: Stamps,
     listed: usize,
 }
@@ -114,8 +128,23 @@ impl Builder<'_> {
                 self.spread(&entry, read)?;
             }
         }
-        for readable in places.readable.iter().chain(&demand.readable) {
-            self.allow_if_there(readable, read)?;
+        self.add_shown(demand, places, read)
+    }
+
+    /// Allows reading what was named, and nothing else.
+    fn add_named(&mut self, demand: &Demand, places: &Places) -> Result<(), SandboxError> {
+        let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
+        for path in places.common.iter().chain(&demand.readable).chain([&demand.workspace]) {
+            self.root_if_there(path, read)?;
+        }
+        self.add_shown(demand, places, read)
+    }
+
+    /// Allows reading what may be read although it is in a hidden folder.
+    fn add_shown(&mut self, demand: &Demand, places: &Places, read: BitFlags<AccessFs>) -> Result<(), SandboxError> {
+        let shown = places.readable.iter().chain(&demand.shown);
+        for readable in shown.filter_map(|path| path.canonicalize().ok()) {
+            self.allow_if_there(&readable, read)?;
         }
         Ok(())
     }
@@ -127,18 +156,41 @@ impl Builder<'_> {
             let rights = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
             self.allow_if_there(&Path::new("/dev").join(device), rights)?;
         }
+        if !self.gated.is_empty() {
+            // A new terminal; its other end is in a folder with those of others, and passes the gate.
+            for device in ["/dev/ptmx", "/dev/pts/ptmx"] {
+                let rights = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+                self.allow_if_there(Path::new(device), rights)?;
+            }
+        }
         self.allow_if_there(Path::new("/dev/shm"), write)?;
         self.allow(temporary, write)?;
-        if let Some(workspace) = demand.written_workspace() {
+        // What only names a socket or a pipe is no code, and may be made without asking.
+        let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
+        let gated = read | AccessFs::MakeSock | AccessFs::MakeFifo;
+        for root in self.gated {
+            self.root(&root.path, gated)?;
+        }
+        if let Some(workspace) = demand.written_workspace().filter(|_| self.gated.is_empty()) {
             self.root(workspace, write)?;
+        }
+        if demand.walls {
+            for cache in &places.caches {
+                self.root_if_there(cache, write)?;
+            }
         }
         for path in demand.approved.iter().chain(&places.writable) {
             // What does not exist cannot be opened, and approving its parent instead would approve more.
-            if path.exists() {
-                self.root(path, write)?;
-            }
+            self.root_if_there(path, write)?;
         }
         Ok(())
+    }
+
+    fn root_if_there(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {
+        if path.exists() {
+            return self.root(path, rights);
+        }
+        self.note(path, false)
     }
 
     /// Allows something on a path that was named, links in it followed.
@@ -182,8 +234,12 @@ impl Builder<'_> {
     }
 
     fn note(&mut self, path: &Path, listed: bool) -> Result<(), SandboxError> {
-        let stamp = Stamp::of(path, listed).map_err(|source| path_error(path, source))?;
-        self.stamps.0.push((path.to_path_buf(), stamp));
+        let stamp = match Stamp::of(path, listed) {
+            Ok(stamp) => Some(stamp),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(path_error(path, source)),
+        };
+        self.stamps.0.push((path.to_path_buf(), listed, stamp));
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Real programs under the real kernel. Where the kernel cannot confine, these tests fail and say so.
 
+mod walls;
+
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
@@ -40,7 +42,16 @@ impl Fixture {
         let places = Places {
             hidden: vec![folder.path().join("data")],
             readable: vec![folder.path().join("data/tool-output")],
-            writable: Vec::new(),
+            protected: [
+                ".opencode",
+                "opencode.json",
+                "opencode.jsonc",
+                ".git/hooks",
+                ".git/config",
+            ]
+            .map(PathBuf::from)
+            .into(),
+            ..Places::default()
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
         let environment: Environment = [
@@ -57,13 +68,7 @@ impl Fixture {
     }
 
     fn demand(&self, mode: Mode) -> Demand {
-        Demand {
-            mode,
-            network: false,
-            workspace: self.folder.path().join("work"),
-            approved: Vec::new(),
-            readable: Vec::new(),
-        }
+        Demand::new(mode, self.folder.path().join("work"))
     }
 
     /// Runs a command in the workspace; `$O` is the folder outside, `$D` the hidden one.
@@ -204,7 +209,7 @@ async fn ordinary_work_goes_on() {
         "sleep 60 & kill $! && wait $!; test $? = 143",
         "sh -c 'kill -TERM $$'; test $? = 143",
         "python3 -c 'import socket; a,b=socket.socketpair(); a.send(b\"x\"); b.recv(1)'",
-        "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.bind(\"sock\"); s.listen(); \
+        "cd $TMPDIR; python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.bind(\"sock\"); s.listen(); \
          c=socket.socket(socket.AF_UNIX); c.connect(\"sock\")'",
         "git init -q repo && cd repo && git -c user.name=a -c user.email=b commit -q --allow-empty -m x",
     ] {
@@ -291,6 +296,7 @@ async fn without_a_kernel_that_confines_nothing_is_claimed() {
     let fixture = Fixture::on(Kernel {
         landlock: 0,
         seccomp: false,
+        notify: false,
     });
     let demand = fixture.demand(Mode::ReadOnly);
     let confinement = fixture.sandbox.confine(&demand).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::Input;
-use crate::call::{Ask, AskPart, json_map};
+use crate::call::{Ask, AskPart, Consent, json_map};
 use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError, blocking};
 use crate::workspace::Workspace;
@@ -55,6 +55,20 @@ pub(super) struct Approved {
     pub(super) workdir: Workdir,
     /// The outside directories that it may use, the working directory among them if it is one.
     pub(super) outside: Vec<PathBuf>,
+    /// What the line was judged as.
+    pub(super) judged: Judged,
+}
+
+/// What its confinement depends on.
+pub(super) struct Judged {
+    /// The line.
+    pub(super) command: String,
+    /// Whether a person approved its commands in this call.
+    pub(super) consent: Consent,
+    /// Whether one of its commands is known to use the network.
+    pub(super) uses_network: bool,
+    /// The names of its programs.
+    pub(super) programs: Vec<String>,
 }
 
 /// Asks for everything that the call needs.
@@ -77,8 +91,9 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
     }
     check_workdir(&before)?;
     let home = ctx.workspace.home();
+    let mut consent = Consent::Standing;
     if let Some(ask) = for_commands(&input.command, &input.description, &line, &before, home) {
-        ctx.ask(ask).await?;
+        consent = ctx.ask(ask).await?;
     }
     let after = look(&places, ctx).await?;
     if after.outside != before.outside || after.workdir != before.workdir {
@@ -90,7 +105,25 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
     Ok(Approved {
         workdir: after.workdir,
         outside: after.outside,
+        judged: Judged {
+            command: input.command.clone(),
+            consent,
+            uses_network: line.commands.iter().any(|command| command.uses_network),
+            programs: programs(&line),
+        },
     })
+}
+
+/// Returns the names of the programs of a line, without their folders.
+fn programs(line: &Line) -> Vec<String> {
+    let names = line
+        .commands
+        .iter()
+        .flat_map(|command| command.forms.iter().chain(&command.variants));
+    let names = names.filter_map(|form| form.split_whitespace().next());
+    names
+        .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned())
+        .collect()
 }
 
 async fn parse(command: &str) -> Result<Line, ToolError> {

@@ -1,11 +1,15 @@
 //! The sandbox of a command: what it is confined to, and what happens when the kernel refuses it something.
 //!
+//! What a person approved runs as the configuration says. What rules or grants allowed is held within walls where the
+//! agent's rules ask for or deny anything: then the kernel allows what the line was judged as, and nothing else.
+//!
 //! A refusal is seen in what the command prints, because the kernel tells nobody else. It becomes a question: may the
 //! command write there, and run again? The rules answer where they can, so that what a rule allows for an outside
 //! folder, the kernel allows too. A command runs again from its beginning; the prompt says so.
 //!
 //! *Invariant:* only an approval widens a confinement, once per folder and [`MAX_AGAIN`] times per call.
 
+mod caches;
 mod refusals;
 
 use std::collections::BTreeMap;
@@ -14,10 +18,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::call::{Ask, JsonMap, json_map};
-use crate::process::sandbox::{Confinement, Demand, Mode, Sandbox};
+use crate::call::{Ask, Consent, JsonMap, json_map};
+use crate::process::sandbox::{Confinement, Demand, Mode, Sandbox, Stopped};
 use crate::tool::{CallContext, Refusal, ToolError, blocking};
 
+use super::approval::Judged;
 use refusals::{Refused, find};
 
 /// How often a command may run again.
@@ -69,20 +74,36 @@ impl Confine {
     }
 
     /// Begins the confinement of one call's command, which starts in `workdir` and may write what was `approved`.
-    fn confine(&self, workdir: &Path, approved: &[PathBuf], ctx: &CallContext) -> Option<Active> {
+    fn confine(&self, workdir: &Path, approved: &[PathBuf], judged: &Judged, ctx: &CallContext) -> Option<Active> {
         let Confining { mode, network } = *self.agents.get(&ctx.origin.agent).unwrap_or(&self.general);
+        let walls = judged.consent == Consent::Standing && ctx.has_walls();
+        if mode.is_none() && !walls {
+            return None;
+        }
+        let has_network = match (mode, network) {
+            (_, NetworkUse::Allow) => true,
+            (Some(_), NetworkUse::Ask) | (_, NetworkUse::Deny) => false,
+            (None, NetworkUse::Ask) => judged.uses_network || ctx.allows("network", &judged.command),
+        };
+        // What counts as inside for the rules: the whole checkout.
+        let workspace = ctx.workspace.worktree().to_path_buf();
         Some(Active {
             sandbox: Arc::clone(&self.sandbox),
+            is_configured: mode.is_some(),
             demand: Demand {
-                mode: mode?,
-                network: network == NetworkUse::Allow,
-                // What counts as inside for the rules: the whole checkout.
-                workspace: ctx.workspace.worktree().to_path_buf(),
+                network: has_network,
                 approved: approved.to_vec(),
-                readable: self.outputs.get(ctx.workspace.name()).cloned().into_iter().collect(),
+                shown: self.outputs.get(ctx.workspace.name()).cloned().into_iter().collect(),
+                walls,
+                ..Demand::new(mode.unwrap_or(Mode::WorkspaceWrite), workspace)
             },
             network,
             directory: workdir.to_path_buf(),
+            caches: if walls {
+                caches::of(&judged.programs, ctx.workspace.home())
+            } else {
+                Vec::new()
+            },
             current: None,
             asked: Vec::new(),
             refused: Vec::new(),
@@ -96,10 +117,14 @@ pub(super) struct Confined(Option<Active>);
 
 struct Active {
     sandbox: Arc<Sandbox>,
+    /// Whether the configuration confines it, whoever approved it.
+    is_configured: bool,
     demand: Demand,
     network: NetworkUse,
     /// Where relative paths of the command begin.
     directory: PathBuf,
+    /// Caches that are made before it first runs: beside them it may make nothing.
+    caches: Vec<caches::Cache>,
     current: Option<Arc<Confinement>>,
     asked: Vec<PathBuf>,
     /// What the kernel refused, for the metadata.
@@ -108,15 +133,26 @@ struct Active {
 }
 
 impl Confined {
-    pub(super) fn new(confine: Option<&Confine>, workdir: &Path, approved: &[PathBuf], ctx: &CallContext) -> Self {
-        Self(confine.and_then(|confine| confine.confine(workdir, approved, ctx)))
+    pub(super) fn new(
+        confine: Option<&Confine>,
+        workdir: &Path,
+        approved: &[PathBuf],
+        judged: &Judged,
+        ctx: &CallContext,
+    ) -> Self {
+        Self(confine.and_then(|confine| confine.confine(workdir, approved, judged, ctx)))
     }
 
     /// Prepares what the next run is confined to; none if it is not confined.
     pub(super) async fn prepare(&mut self) -> Result<Option<Arc<Confinement>>, ToolError> {
         let Some(active) = &mut self.0 else { return Ok(None) };
         let (sandbox, demand) = (Arc::clone(&active.sandbox), active.demand.clone());
-        let prepared = blocking(move || sandbox.confine(&demand)).await?;
+        let caches = std::mem::take(&mut active.caches);
+        let prepare = move || {
+            caches::make(&caches, &sandbox);
+            sandbox.confine(&demand)
+        };
+        let prepared = blocking(prepare).await?;
         let prepared = prepared.map_err(|error| {
             ToolError::Failed(format!("The command was not run, because its sandbox failed: {error}"))
         })?;
@@ -135,8 +171,17 @@ impl Confined {
         let Some(current) = active.current.clone() else {
             return Ok(None);
         };
+        let mut protected = active.new_stops(&current);
+        protected.retain(|path| !active.asked.contains(path));
+        if !protected.is_empty() {
+            return active.ask_protected(command, protected, ctx).await;
+        }
         let (text, directory, demand) = (printed.to_owned(), active.directory.clone(), active.demand.clone());
         let mut found = blocking(move || find(&text, &directory, &demand, &current)).await?;
+        found.read.retain(|path| !active.asked.contains(path));
+        if !found.read.is_empty() {
+            return active.ask_reading(command, found.read, ctx).await;
+        }
         found.folders.retain(|folder| !active.asked.contains(folder));
         if !found.folders.is_empty() {
             return active.ask_folders(command, found, ctx).await;
@@ -159,18 +204,32 @@ impl Confined {
                 "network": enforced.network,
                 "system_calls": enforced.system_calls,
                 "signals": enforced.signals,
+                "unix_sockets": enforced.sockets,
+                "protected": enforced.protected,
             })
         });
-        json!({ "mode": active.demand.mode.as_str(), "enforced": enforced, "refused": active.refused })
+        let mode = if active.is_configured {
+            active.demand.mode.as_str()
+        } else {
+            "walls"
+        };
+        let mut refused = active.refused.clone();
+        refused.extend(active.unasked());
+        json!({ "mode": mode, "walls": active.demand.walls, "enforced": enforced, "refused": refused })
     }
 
     /// Returns what the model should know of refusals that stand.
     pub(super) fn note(&self) -> Option<String> {
         let active = self.0.as_ref()?;
-        let standing = active.refused.iter().filter(|refused| refused["answer"] != "allowed");
+        let unasked = active.unasked();
+        let refused = active.refused.iter().chain(&unasked);
+        let standing = refused.filter(|refused| refused["answer"] != "allowed");
         let lines = standing.map(|refused| {
             let what = match refused["kind"].as_str() {
                 Some("network") => "the network".to_owned(),
+                Some("read") => format!("reading {}", refused["path"].as_str().unwrap_or_default()),
+                Some("socket") => format!("connecting to {}", refused["path"].as_str().unwrap_or_default()),
+                Some("protected") => format!("changing {}", refused["path"].as_str().unwrap_or_default()),
                 Some(_) | None => format!("writing to {}", refused["directory"].as_str().unwrap_or_default()),
             };
             format!(
@@ -184,6 +243,117 @@ impl Confined {
 }
 
 impl Active {
+    /// Returns what the gate refused because it is protected.
+    fn new_stops(&self, current: &Confinement) -> Vec<PathBuf> {
+        let stopped = current.stopped().into_iter();
+        let protected = stopped.filter_map(|stopped| match stopped {
+            Stopped::Protected(path) => Some(path),
+            Stopped::Socket(_) => None,
+        });
+        protected.collect()
+    }
+
+    /// Returns what the gate refused and nobody was asked about.
+    fn unasked(&self) -> Vec<Value> {
+        let stopped = self
+            .current
+            .as_ref()
+            .map(|current| current.stopped())
+            .unwrap_or_default();
+        let told = stopped.into_iter().filter_map(|stopped| match stopped {
+            Stopped::Protected(path) if self.asked.contains(&path) => None,
+            Stopped::Protected(path) => Some(json!({
+                "kind": "protected",
+                "path": path,
+                "answer": "not asked: the command ended well",
+            })),
+            Stopped::Socket(path) => Some(json!({
+                "kind": "socket",
+                "path": path,
+                "answer": "sandbox.sockets names the sockets that commands may use",
+            })),
+        });
+        told.collect()
+    }
+
+    /// What is protected is code or configuration that somebody else runs, so rules for all files do not open it.
+    async fn ask_protected(
+        &mut self,
+        command: &str,
+        paths: Vec<PathBuf>,
+        ctx: &CallContext,
+    ) -> Result<Option<String>, ToolError> {
+        let names = joined(&paths);
+        let workspace = self.demand.workspace.canonicalize().unwrap_or_default();
+        let patterns = paths.iter().map(|path| {
+            let shown = path.strip_prefix(&workspace).unwrap_or(path);
+            shown.to_string_lossy().into_owned()
+        });
+        let ask = Ask {
+            permission: "edit".to_owned(),
+            patterns: patterns.collect(),
+            title: format!("Allow changing {names}, which others run or are configured by, and run the command again"),
+            metadata: question(command, [("filepath", json!(paths.first()))]),
+            late: true,
+            only_people: true,
+            ..Ask::default()
+        };
+        self.asked.extend(paths.iter().cloned());
+        let answer = self.put(ask, ctx).await?;
+        let told = paths
+            .iter()
+            .map(|path| json!({ "kind": "protected", "path": path, "answer": answer }));
+        self.refused.extend(told);
+        if answer != "allowed" {
+            return Ok(None);
+        }
+        self.demand.opened.extend(paths);
+        self.again += 1;
+        Ok(Some(format!("changing {names}")))
+    }
+
+    async fn ask_reading(
+        &mut self,
+        command: &str,
+        paths: Vec<PathBuf>,
+        ctx: &CallContext,
+    ) -> Result<Option<String>, ToolError> {
+        let names = joined(&paths);
+        let patterns: Vec<String> = paths
+            .iter()
+            .map(|path| {
+                let shown = path.to_string_lossy();
+                if path.is_dir() {
+                    format!("{shown}/*")
+                } else {
+                    shown.into_owned()
+                }
+            })
+            .collect();
+        let is_literal = paths.iter().all(|path| !path.to_string_lossy().contains(['*', '?']));
+        let ask = Ask {
+            permission: "external_directory".to_owned(),
+            always: if is_literal { patterns.clone() } else { Vec::new() },
+            patterns,
+            title: format!("Allow reading {names} and run the command again"),
+            metadata: question(command, [("filepath", json!(paths.first()))]),
+            late: true,
+            ..Ask::default()
+        };
+        self.asked.extend(paths.iter().cloned());
+        let answer = self.put(ask, ctx).await?;
+        let told = paths
+            .iter()
+            .map(|path| json!({ "kind": "read", "path": path, "answer": answer }));
+        self.refused.extend(told);
+        if answer != "allowed" {
+            return Ok(None);
+        }
+        self.demand.readable.extend(paths);
+        self.again += 1;
+        Ok(Some(format!("reading {names}")))
+    }
+
     async fn ask_folders(
         &mut self,
         command: &str,
@@ -262,7 +432,7 @@ impl Active {
             return Ok("not asked: the command ran too often");
         }
         match ctx.ask(ask).await {
-            Ok(()) => Ok("allowed"),
+            Ok(_) => Ok("allowed"),
             Err(Refusal::Denied { .. }) => Ok("denied by a rule"),
             Err(Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. }) => {
                 Ok("rejected by the user")
@@ -275,6 +445,11 @@ impl Active {
             Err(Refusal::Unavailable) => Err(Refusal::Unavailable.into()),
         }
     }
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    shown.join(", ")
 }
 
 fn question<const N: usize>(command: &str, more: [(&str, Value); N]) -> JsonMap {

@@ -36,7 +36,8 @@ pub(super) async fn approve(
         parts,
         ..Ask::default()
     })
-    .await
+    .await?;
+    Ok(())
 }
 
 /// Returns the part of a question that a variable is, if it leaves open what the command does.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::report::Preview;
 use super::*;
-use crate::call::{Ask, CallId, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId};
+use crate::call::{Ask, CallId, Consent, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId};
 use crate::permission::Refusal;
 use crate::process::{Environment, Settings};
 use crate::tool::{CallPort, Tool};
@@ -39,10 +39,14 @@ struct Seen {
 
 #[async_trait]
 impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         self.meanwhile.iter().for_each(|happen| happen(&ask));
         self.seen.lock().unwrap().asks.push(ask);
-        if self.refuses { Err(Refusal::Rejected) } else { Ok(()) }
+        if self.refuses {
+            Err(Refusal::Rejected)
+        } else {
+            Ok(Consent::Standing)
+        }
     }
 
     async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {

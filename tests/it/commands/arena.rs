@@ -198,12 +198,7 @@ impl Place {
     }
 
     fn confinement(&self, sandbox: &Sandbox) -> Confinement {
-        let demand = Demand {
-            mode: Mode::WorkspaceWrite,
-            network: false,
-            workspace: self.work(),
-            approved: Vec::new(),
-        };
+        let demand = Demand { walls: true, ..Demand::new(Mode::WorkspaceWrite, self.work()) };
         sandbox.confine(&demand).unwrap()
     }
 

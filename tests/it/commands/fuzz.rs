@@ -239,13 +239,8 @@ impl Scene {
     }
 
     async fn run(&mut self, line: &str) -> Trace {
-        let demand = Demand {
-            mode: Mode::WorkspaceWrite,
-            network: false,
-            // The folder outside is inside of the walls, so that what gets there is seen.
-            workspace: self.root.clone(),
-            approved: Vec::new(),
-        };
+        // The folder outside is inside of the walls, so that what gets there is seen.
+        let demand = Demand { walls: true, ..Demand::new(Mode::WorkspaceWrite, self.root.clone()) };
         let launch = Launch {
             call: "line".to_owned(),
             program: PathBuf::from("/bin/bash"),

@@ -91,13 +91,7 @@ impl Place {
         self.reset(way);
         let before = self.outside();
         let work = self.root.join("work");
-        let demand = Demand {
-            mode,
-            network: false,
-            workspace: work.clone(),
-            approved: Vec::new(),
-            readable: Vec::new(),
-        };
+        let demand = Demand::new(mode, work.clone());
         let launch = Launch {
             call: way.name.clone(),
             program: self.programs.shell().unwrap().to_path_buf(),

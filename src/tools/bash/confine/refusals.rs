@@ -62,6 +62,8 @@ pub(super) struct Refused {
     pub(super) folders: Vec<PathBuf>,
     /// The paths that led there.
     pub(super) paths: Vec<PathBuf>,
+    /// What could be approved to be read.
+    pub(super) read: Vec<PathBuf>,
     /// Whether it looks as if the network was missed.
     pub(super) network: bool,
 }
@@ -75,6 +77,17 @@ pub(super) fn find(printed: &str, directory: &Path, demand: &Demand, confinement
     for mentioned in mentioned(printed) {
         if refused.folders.len() >= MAX_FOLDERS {
             break;
+        }
+        let named = mentioned
+            .paths
+            .iter()
+            .map(|path| follow(&normalize(&directory.join(path))));
+        let unread = named.into_iter().find(|path| is_unread(path, confinement));
+        if let Some(path) = unread.filter(|_| !mentioned.removes && refused.read.len() < MAX_FOLDERS) {
+            if !refused.read.contains(&path) {
+                refused.read.push(path);
+            }
+            continue;
         }
         // The nearest path that fits is what the line is about.
         let found = mentioned.paths.iter().find_map(|path| {
@@ -90,6 +103,15 @@ pub(super) fn find(printed: &str, directory: &Path, demand: &Demand, confinement
         }
     }
     refused
+}
+
+/// Says whether only the sandbox is in the way of reading a path.
+fn is_unread(path: &Path, confinement: &Confinement) -> bool {
+    let is_place = !NO_PLACES.iter().any(|place| path.starts_with(place)) && path.parent().is_some();
+    is_place
+        && !confinement.may_read(path)
+        && !confinement.touches_hidden(path)
+        && access(path, Access::READ_OK).is_ok()
 }
 
 /// Returns the folder that must be writable for a path, if only the sandbox is in the way.
