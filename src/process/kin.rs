@@ -419,15 +419,14 @@ mod tests {
                 .unwrap()
                 .trim_start_matches("socket:[")
                 .trim_end_matches(']');
-            let expected = Some(Found {
-                user: fs::metadata("/proc/self").unwrap().uid(),
-                inode: inode.parse().unwrap(),
-            });
+            let inode = inode.parse().unwrap();
+            let user = fs::metadata("/proc/self").unwrap().uid();
+            let expected = Some(Found { user, inode });
             assert_eq!(find_socket(remote, local).unwrap(), expected, "{at}");
             let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
             assert_eq!(ask(canonical(remote), canonical(local)).unwrap(), expected, "{at}");
             assert_eq!(look_up(canonical(remote), canonical(local)).unwrap(), expected, "{at}");
-            assert!(holders(expected.unwrap().inode).contains(&getpid()));
+            assert!(holders(inode).contains(&getpid()));
             drop(client);
             let gone = find_socket(remote, local).unwrap();
             assert!(gone.is_none_or(|found| found.inode == 0), "{gone:?}");

@@ -372,7 +372,7 @@ fn database(name: &str, words: &[Word]) -> Option<&'static str> {
         ".tables .schema .headers .mode .indexes .databases .dump .quit .exit .timeout .width .nullvalue .show";
     let is_odd = |word: &Word| {
         let text = word.fixed().unwrap_or(".");
-        let command = text.trim_start().split_whitespace().next().unwrap_or_default();
+        let command = text.split_whitespace().next().unwrap_or_default();
         command.starts_with('.') && !LOOKS.split_whitespace().any(|look| look == command)
     };
     let has_option = words

@@ -419,7 +419,7 @@ impl<'a> Scan<'a> {
         if !is_quoted {
             return !value.text.contains(|c: char| c.is_ascii_whitespace());
         }
-        !(value.text.starts_with('~') && !value.tilde)
+        !value.text.starts_with('~') || value.tilde
     }
 
     /// Puts in what some commands print wherever they run, and says whether it did.

@@ -34,6 +34,7 @@ pub mod text;
 pub mod transaction;
 pub mod view;
 pub mod walk;
+pub mod wildcards;
 pub mod window;
 
 use std::path::{Path, PathBuf};

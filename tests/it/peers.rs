@@ -347,7 +347,7 @@ fn nothing_outlives_its_call_by_changing_its_limits() {
                 let id = format!("{end}{index}");
                 let request = in_session(&id, kept(&id, bash(&command)));
                 let mut stream = server.tools().execute_tool(request).await.unwrap().into_inner();
-                next_such(&mut stream, |event| is_output(event)).await;
+                next_such(&mut stream, is_output).await;
                 match end {
                     "cancel" => {
                         server.cancel(&id).await;

@@ -224,6 +224,7 @@ fn every_key_has_a_variable() {
         ("TOOLGATE_LISTEN_TCP", "127.0.0.1:0"),
         ("TOOLGATE_LISTEN_UNIX", "/s"),
         ("TOOLGATE_LISTEN_INSECURE", "true"),
+        ("TOOLGATE_LISTEN_LOCAL_USERS", "any"),
         ("TOOLGATE_LISTEN_ORIGINS", "https://a.example, http://b"),
         ("TOOLGATE_WORKSPACES", "a=/a, b=/b"),
         ("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1"),

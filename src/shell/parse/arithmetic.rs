@@ -52,7 +52,7 @@ fn expansion(children: &[Node<'_>], line: &str) -> Option<&'static str> {
     const TEXTS: &str = ":- - := = :? ? :+ + # ## % %% / // /# /% ^ ^^ , ,,";
     let text = |node: &Node<'_>| line.get(node.byte_range()).unwrap_or_default();
     let is_subject = |node: &Node<'_>| matches!(node.kind(), "variable_name" | "special_variable_name" | "subscript");
-    let subject = children.iter().position(|child| is_subject(child));
+    let subject = children.iter().position(is_subject);
     let before = &children[..subject.unwrap_or(children.len())];
     if before.iter().any(|child| !matches!(text(child), "${" | "#")) || subject.is_none() {
         return Some(INDIRECT);

@@ -14,18 +14,15 @@ use super::Input;
 use crate::call::{Ask, AskPart, Consent, json_map};
 use crate::shell::{self, Command, Line, PathUse};
 use crate::tool::{CallContext, ToolError, blocking};
-use crate::workspace::Workspace;
 use crate::workspace::open::is_at_hand;
 use crate::workspace::path::{normalize, walk};
+use crate::workspace::{Workspace, wildcards};
 
 /// A line that is parsed on the spot; a longer one may take a while.
 const SHORT_LINE: usize = 512;
 
 /// As many paths are looked at on the spot.
 const FEW: usize = 16;
-
-/// The most entries that one wildcard is followed through.
-const MAX_ENTRIES: usize = 20_000;
 
 /// Folders of the system that everybody may read.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc"];
@@ -240,7 +237,7 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
                 ..used.clone()
             };
             let whole = absolute_forms(&whole, &workdir.shown, workspace.home());
-            forms.extend(whole.iter().flat_map(|pattern| linked(pattern)));
+            forms.extend(whole.iter().flat_map(|pattern| wildcards::linked(pattern)));
         }
         for path in forms.into_iter().flat_map(as_programs_see_it) {
             let resolved = workspace.resolve(path);
@@ -259,7 +256,7 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         has_dashes: places.expands_names
             && folders_of(places, &workdir.shown, workspace.home())
                 .iter()
-                .any(|folder| holds_dashes(folder)),
+                .any(|folder| wildcards::holds_dashes(folder)),
         is_workdir_outside: given.is_some_and(|resolved| !resolved.is_inside()),
         workdir,
         workdir_problem,
@@ -279,64 +276,10 @@ fn folders_of(places: &Places, workdir: &Path, home: Option<&Path>) -> Vec<PathB
     folders
 }
 
-/// Says whether a folder holds a name that a program would take for an option.
-fn holds_dashes(folder: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return false;
-    };
-    let mut names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
-    names.any(|name| name.as_encoded_bytes().starts_with(b"-"))
-}
-
 /// Says whether a path lies where everybody may read.
 fn is_public(path: &Path) -> bool {
     let is_below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
     is_below(&SYSTEM) && !is_below(&PRIVATE)
-}
-
-/// Returns the paths that a pattern matches through links. A wildcard matches at least what the shell matches with it.
-fn linked(pattern: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<(PathBuf, bool)> = vec![(PathBuf::from("/"), false)];
-    let mut left = MAX_ENTRIES;
-    for step in pattern.components().skip(1) {
-        let name = step.as_os_str().to_string_lossy();
-        let mut next = Vec::new();
-        for (folder, is_linked) in found {
-            if !name.contains(['*', '?', '[', '(']) {
-                let path = folder.join(&*name);
-                next.push((path, is_linked));
-                continue;
-            }
-            let Ok(entries) = std::fs::read_dir(&folder) else {
-                continue;
-            };
-            for entry in entries.flatten() {
-                left = left.saturating_sub(1);
-                if left == 0 {
-                    break;
-                }
-                if is_match(&entry.file_name().to_string_lossy(), &name) {
-                    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-                    next.push((entry.path(), is_linked || is_link));
-                }
-            }
-        }
-        found = next;
-    }
-    let matched = found.into_iter();
-    matched
-        .filter(|(_, is_linked)| *is_linked)
-        .map(|(path, _)| path)
-        .collect()
-}
-
-/// Says whether a name may match a wildcard; what brackets and groups mean is taken for anything.
-fn is_match(name: &str, pattern: &str) -> bool {
-    let beginning = &pattern[..pattern
-        .find(['*', '?', '[', '(', '@', '+', '!'])
-        .unwrap_or(pattern.len())];
-    let end = &pattern[pattern.rfind(['*', '?', ']', ')']).map_or(0, |at| at + 1)..];
-    name.starts_with(beginning) && name.ends_with(end)
 }
 
 /// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words

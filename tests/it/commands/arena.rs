@@ -198,7 +198,10 @@ impl Place {
     }
 
     fn confinement(&self, sandbox: &Sandbox) -> Confinement {
-        let demand = Demand { walls: true, ..Demand::new(Mode::WorkspaceWrite, self.work()) };
+        let demand = Demand {
+            walls: true,
+            ..Demand::new(Mode::WorkspaceWrite, self.work())
+        };
         sandbox.confine(&demand).unwrap()
     }
 

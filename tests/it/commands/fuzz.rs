@@ -240,7 +240,10 @@ impl Scene {
 
     async fn run(&mut self, line: &str) -> Trace {
         // The folder outside is inside of the walls, so that what gets there is seen.
-        let demand = Demand { walls: true, ..Demand::new(Mode::WorkspaceWrite, self.root.clone()) };
+        let demand = Demand {
+            walls: true,
+            ..Demand::new(Mode::WorkspaceWrite, self.root.clone())
+        };
         let launch = Launch {
             call: "line".to_owned(),
             program: PathBuf::from("/bin/bash"),

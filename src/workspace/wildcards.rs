@@ -1,0 +1,60 @@
+//! What the names in folders are to a shell that expands wildcards.
+
+use std::path::{Path, PathBuf};
+
+/// The most entries that one wildcard is followed through.
+const MAX_ENTRIES: usize = 20_000;
+
+/// Says whether a folder holds a name that a program would take for an option.
+pub fn holds_dashes(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    let mut names = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.file_name());
+    names.any(|name| name.as_encoded_bytes().starts_with(b"-"))
+}
+
+/// Returns the paths that a pattern matches through links. A wildcard matches at least what the shell matches with it.
+pub fn linked(pattern: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<(PathBuf, bool)> = vec![(PathBuf::from("/"), false)];
+    let mut left = MAX_ENTRIES;
+    for step in pattern.components().skip(1) {
+        let name = step.as_os_str().to_string_lossy();
+        let mut next = Vec::new();
+        for (folder, is_linked) in found {
+            if !name.contains(['*', '?', '[', '(']) {
+                let path = folder.join(&*name);
+                next.push((path, is_linked));
+                continue;
+            }
+            let Ok(entries) = std::fs::read_dir(&folder) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                left = left.saturating_sub(1);
+                if left == 0 {
+                    break;
+                }
+                if is_match(&entry.file_name().to_string_lossy(), &name) {
+                    let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+                    next.push((entry.path(), is_linked || is_link));
+                }
+            }
+        }
+        found = next;
+    }
+    let matched = found.into_iter();
+    matched
+        .filter(|(_, is_linked)| *is_linked)
+        .map(|(path, _)| path)
+        .collect()
+}
+
+/// Says whether a name may match a wildcard; what brackets and groups mean is taken for anything.
+fn is_match(name: &str, pattern: &str) -> bool {
+    let beginning = &pattern[..pattern
+        .find(['*', '?', '[', '(', '@', '+', '!'])
+        .unwrap_or(pattern.len())];
+    let end = &pattern[pattern.rfind(['*', '?', ']', ')']).map_or(0, |at| at + 1)..];
+    name.starts_with(beginning) && name.ends_with(end)
+}
