@@ -49,14 +49,22 @@ impl Made {
     pub(super) fn is_run_by(&self, name: &str, word: &str) -> bool {
         let is_python = name.starts_with("python") || name.starts_with("pypy");
         let is_make = matches!(name, "make" | "gmake");
-        if word.is_empty() || !(is_python || is_make || is_runner(name)) {
+        let is_node = matches!(name, "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node");
+        if word.is_empty() || !(is_python || is_make || is_node || is_runner(name)) {
             return false;
         }
-        let module = word.replace('.', "/");
+        // Modules are found by their names, beside the file that is run too.
+        let ends: &[&str] = match () {
+            () if is_python => &[".py", ".pyc", ".so", ".pth"],
+            () if is_node => &["js", ".ts", ".node"],
+            () => &[],
+        };
+        if self.0.iter().any(|file| ends.iter().any(|end| file.ends_with(end))) {
+            return true;
+        }
+        let module = word.strip_prefix("-m").unwrap_or(word).replace('.', "/");
         self.0.iter().any(|file| {
-            let stem = file.strip_suffix(".py").filter(|_| is_python);
             (is_make && word.ends_with(file.as_str()))
-                || stem.is_some_and(|stem| stem == word || stem == module)
                 || file.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'))
                 || (is_python && file.strip_prefix(&module).is_some_and(|rest| rest.starts_with('/')))
         })

@@ -7,6 +7,7 @@
 //! *Invariant:* every command node of the tree becomes a [`Simple`], in source order, damaged tree or not.
 
 mod arithmetic;
+mod fit;
 mod pieces;
 mod redirects;
 
@@ -217,9 +218,8 @@ impl<'l> Walk<'l> {
             self.doubt("the shell's grammar does not fit it");
         }
         self.parsed.has_statements |= is_listed(STATEMENTS);
-        if let Some(reason) = arithmetic::doubt(node, children, self.line) {
-            self.doubt(reason);
-        }
+        let reasons = [fit::doubt, arithmetic::doubt].map(|doubt| doubt(node, children, self.line));
+        reasons.into_iter().flatten().for_each(|reason| self.doubt(reason));
         self.parsed.variables.see(node, children, self.line);
         match node.kind() {
             "command" => self.command(node, children, around),

@@ -223,16 +223,16 @@ pub(super) fn of_any_words(words: &[Word], from: &[String]) -> Vec<PathUse> {
         // A path may stand behind the letter of an option, or behind a sign.
         let behind_letter = text.strip_prefix('-').and_then(|rest| rest.get(1..));
         let behind_sign = text.rsplit_once(['=', ',', '@']).map(|(_, rest)| rest);
-        let mut seen = [Some(text), behind_letter, behind_sign].into_iter().flatten();
+        let seen = [Some(text), behind_letter, behind_sign].into_iter().flatten();
         let leads_out = |text: &&str| {
             let is_home = text.starts_with('~') && (word.tilde || *text != value);
             (text.starts_with('/') && !text.starts_with("//")) || is_home || text.split('/').any(|step| step == "..")
         };
-        if let Some(path) = seen
-            .find(|text| leads_out(text) && !text.contains(' '))
-            .filter(|path| !is_idle_device(path))
-        {
-            found.push(PathUse {
+        let outside: Vec<&str> = seen
+            .filter(|text| leads_out(text) && !text.contains(' ') && !is_idle_device(text))
+            .collect();
+        if !outside.is_empty() {
+            found.extend(outside.into_iter().map(|path| PathUse {
                 path: path.to_owned(),
                 from: from.to_vec(),
                 is_asked: true,
@@ -241,7 +241,7 @@ pub(super) fn of_any_words(words: &[Word], from: &[String]) -> Vec<PathUse> {
                 only_from: false,
                 pattern: None,
                 at: word.at,
-            });
+            }));
         } else if word.glob.is_some() {
             found.extend(of_words(std::slice::from_ref(word), true, from));
         } else if !text.is_empty() && !text.starts_with('-') && !text.contains([' ', ':', '=']) {

@@ -208,6 +208,18 @@ fn says_what_is_unclear() {
         "cat > /dev/tcp/x/1",
         "echo ${x@P}",
         "let 'a[$(git push)]'",
+        "let \"a[\\$(p)]\"",
+        "declare -i x=\"a[\\$(p)]\"",
+        "export -n x",
+        "a=([['$(p)']]='')",
+        "true & wait -np \"a[\\$(p)]\"",
+        "a=(${x=<(p)}'')",
+        "[[ a&&a = <(p) ]]",
+        "x=\\ \\\n \"q\"",
+        "time 0<a p",
+        ">} ]",
+        "''>$ t",
+        "['p']",
         "env LD_PRELOAD=x ls",
         "git -c alias.x='!ls' x",
         "awk 'BEGIN{system(\"x\")}'",
@@ -297,7 +309,9 @@ fn what_a_line_makes_and_hides_is_unclear() {
     check("for d in a/*/; do (cd \"$d\" && npm test); done", false);
     check("cat <<E\n`ls`\nE", true);
     check("cat <<-E\n\t$(ls)\n\tE", true);
-    check("cat <<E\n\\`ls\\`\nE", false);
+    // The grammar takes this text for a word.
+    check("cat <<E\n\\`ls\\`\nE", true);
+    check("cat <<E\nx \\`ls\\`\nE", false);
     check("cat <<'E'\n`ls`\nE", false);
     check("echo `echo \\`ls\\``", true);
     check("echo \"${x#$(ls)}\"", true);
@@ -313,6 +327,15 @@ fn what_a_line_makes_and_hides_is_unclear() {
     check("cargo run -- --config x", false);
     check("less '+!ls' f", true);
     check("python3 -m timeit x", true);
+    check("echo x > t.py; python3 -mt", true);
+    check("echo x > json.py; python3 -m json.tool x", true);
+    check("echo x > t.js; node t", true);
+    check("xargs find keep.txt <<< -delete", true);
+    check("find . -name '*.c' | xargs sed -i s/a/b/", false);
+    check("printf %s x | xargs sed -n p", true);
+    check("flock -n `echo ../x`/new true", true);
+    check("timeout 5 make", false);
+    check("zip -qTT 'CMD #' t.zip x -T", true);
 }
 
 #[test]
@@ -398,7 +421,7 @@ fn finds_paths() {
     check("rm <&- /x /y", "/x /y");
     check("cat <&- >&3- 2>&1", "");
     check("cat <> /x", "/x");
-    check("cat 3<>/x 0<> /y", "/x /y");
+    check("cat 3<>/x 0<> /y", "0 /x /y");
     check("<>/x cat", "/x");
     check("exec {fd}<>/x", "/x");
     check("{ ls; } <> /x", "/x");

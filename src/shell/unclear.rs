@@ -190,6 +190,14 @@ fn shell_builtin(name: &str, words: &[Word]) -> Option<&'static str> {
     if changes {
         return Some("it changes what commands mean");
     }
+    let is_name = |word: &Word| word.fixed().is_some_and(super::parse::is_name);
+    // `wait -p` takes a subscript with the name of its variable.
+    let sets = name == "wait"
+        && starts(words, &["-"])
+        && !words.iter().all(|word| word.source.starts_with('-') || is_name(word));
+    if name == "let" || sets {
+        return Some("it evaluates arithmetic on what is only known when it runs");
+    }
     let hides = match name {
         "source" | "." => words.get(1).is_none_or(is_unknown_file),
         "at" | "batch" => !has(words, &["-l", "-r", "-d"]),

@@ -123,7 +123,14 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
             }
             Some(known::check(name, words, &reading))
         }
-        None => known::check_unlisted(name, words),
+        None => {
+            let found = known::check_unlisted(name, words);
+            let is_fed = (scene.is_fed || findings.is_found) && !matches!(name, "find" | "gfind");
+            if source == Source::Template && found.is_some() && !is_fed {
+                findings.doubt(Some("its words come from its input"));
+            }
+            found
+        }
     };
     match found {
         Some(found) => {
@@ -137,7 +144,15 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
                 findings.doubt(Some("which file it uses is only known when it runs"));
             }
         }
-        None if !inner.is_empty() => uses.extend(own_paths(name, words, &inner, scene)),
+        None if !inner.is_empty() => {
+            let own = own_words(name, words, &inner);
+            let is_open = |word: &Word| word.value.is_none() && !word.source.contains('=') && !word.is_stream();
+            if own.iter().any(is_open) {
+                findings.doubt(Some("a word of it is only known when it runs"));
+            }
+            let found = paths::of_any_words(own, &scene.from);
+            uses.extend(found.into_iter().filter(leads_out));
+        }
         None if !paths::is_directory_change(name) => {
             if !known::is_elsewhere(name) {
                 uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
@@ -289,18 +304,17 @@ fn template(words: &[&str], inner: &[Inner], findings: &mut Findings) {
     }
 }
 
-/// Returns what a program that runs another one does with its own words.
-fn own_paths(name: &str, words: &[Word], inner: &[Inner], scene: &Scene) -> Vec<PathUse> {
+/// Returns the words of a program that runs another one which are its own, if they may name files.
+fn own_words<'w>(name: &str, words: &'w [Word], inner: &[Inner]) -> &'w [Word] {
     if known::is_elsewhere(name) || paths::is_listed(name) {
-        return Vec::new();
+        return &[];
     }
     let count = inner.iter().map(|inner| match inner {
         Inner::Words(words) | Inner::Template(words) => words.len(),
         Inner::Script(_) | Inner::Remote(_) | Inner::Implied(_) | Inner::Opaque(_) => 0,
     });
     let own = words.len().saturating_sub(count.max().unwrap_or(0));
-    let found = paths::of_any_words(words.get(1..own).unwrap_or_default(), &scene.from);
-    found.into_iter().filter(leads_out).collect()
+    words.get(1..own).unwrap_or_default()
 }
 
 /// Says why further words, which come from input, may do something else than the command says.

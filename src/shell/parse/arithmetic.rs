@@ -38,6 +38,11 @@ pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option
         "unary_expression" if children.iter().any(|child| matches!(text(child), "-v" | "-R")) => {
             children.last().is_some_and(|name| is_name(text(name)))
         }
+        "array" => children.iter().all(|element| has_plain_index(text(element))),
+        "declaration_command" => children
+            .iter()
+            .skip(1)
+            .all(|child| child.kind() == "variable_assignment" || is_declared(text(child))),
         "unset_command" => children
             .iter()
             .skip(1)
@@ -45,6 +50,28 @@ pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option
         _ => true,
     };
     (!is_literal).then_some(ARITHMETIC)
+}
+
+/// Says whether an element of an array has no index, or a number.
+fn has_plain_index(element: &str) -> bool {
+    let index = element
+        .strip_prefix('[')
+        .map(|rest| rest.split(']').next().unwrap_or_default());
+    index.is_none_or(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Says whether a word of a declaration is a name, or an option that neither evaluates what is assigned nor makes a name
+/// stand for another.
+fn is_declared(word: &str) -> bool {
+    let is_option = |letters: &str| letters.bytes().all(|letter| b"rgpaAfFxul".contains(&letter));
+    let option = word.strip_prefix(['-', '+']).filter(|letters| is_option(letters));
+    option.is_some() || is_name(word) || is_quoted_name(word)
+}
+
+/// `export "NAME=text"` is judged as an assignment; its name is a plain one.
+fn is_quoted_name(word: &str) -> bool {
+    let inner = word.strip_prefix(['"', '\'']).unwrap_or(word);
+    inner.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
 /// Checks `${…}`: the operators that only cut or replace text are understood.
