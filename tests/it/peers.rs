@@ -15,7 +15,27 @@ use crate::support::*;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_toolgate");
 
 fn rules() -> Setup {
-    Setup::permission(json!({ "bash": "allow", "edit": "ask", "external_directory": "ask" }))
+    Setup::permission(json!({ "bash": "ask", "edit": "ask", "external_directory": "ask" }))
+}
+
+/// Has a person approve every command, and nothing else: what a person approves runs without walls.
+async fn approved(setup: Setup) -> Server {
+    let server = Server::with(setup).await;
+    let mut approver = Approver::open(server.channel().clone(), "person").await.unwrap();
+    tokio::spawn(async move {
+        while let Ok(message) = approver.next().await {
+            let channel_response::Message::PromptAdded(added) = message else {
+                continue;
+            };
+            let prompt = added.prompt.unwrap();
+            let is_command =
+                matches!(&prompt.request, Some(prompt::Request::Permission(asked)) if asked.permission == "bash");
+            if is_command {
+                approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await;
+            }
+        }
+    });
+    server
 }
 
 /// Runs a command to its end, and returns what it printed and the call's id.
@@ -62,7 +82,7 @@ const DISGUISES: [&str; 4] = [
 ];
 
 async fn check_that_commands_decide_nothing(setup: Setup) {
-    let server = Server::with(setup).await;
+    let server = approved(setup).await;
     for (index, disguise) in DISGUISES.iter().enumerate() {
         let target = server.folder().join(format!("outside{index}"));
         let call = format!(
@@ -138,14 +158,14 @@ fn a_command_decides_nothing_over_tcp() {
 fn a_process_of_a_call_is_bound_to_the_rights_of_its_agent() {
     test(async {
         let config = json!({
-            "permission": { "bash": "allow" },
-            "agent": { "careful": { "mode": "all", "permission": { "bash": { "*": "allow", "rm *": "deny" } } } },
+            "permission": { "bash": "ask" },
+            "agent": { "careful": { "mode": "all", "permission": { "bash": { "*": "ask", "rm *": "deny" } } } },
         });
         let setup = Setup {
             config: Some(config),
             ..Setup::default()
         };
-        let server = Server::with(setup).await;
+        let server = approved(setup).await;
         fs::write(server.work().join("kept"), "x").unwrap();
         let command = format!(
             "{PROGRAM} --server {} call --agent build bash 'command=rm kept' description=x </dev/null 2>&1",
@@ -216,7 +236,7 @@ fn other_users_need_a_key_or_authentication() {
     }
     test(async {
         for (local_users, gets_in) in [("same", false), ("any", true)] {
-            let server = Server::with(Setup::tcp().env("TOOLGATE_LISTEN_LOCAL_USERS", local_users)).await;
+            let server = approved(Setup::tcp().env("TOOLGATE_LISTEN_LOCAL_USERS", local_users)).await;
             // A copy, since the folder in which it was built may be closed to others.
             let program = server.folder().join("toolgate");
             fs::copy(PROGRAM, &program).unwrap();
@@ -300,7 +320,7 @@ fn nothing_of_the_service_is_shown_to_its_commands() {
             .env("TOOLGATE_TOKEN", "hush-hush-hush-hush")
             .env("API_SECRET", "whisper-whisper")
             .env("TOOLGATE_SHELL_ENVIRONMENT_DENY", "API_SECRET");
-        let mut server = Server::with(setup).await;
+        let mut server = approved(setup).await;
         let said = ran(
             &server,
             "c",
@@ -391,7 +411,7 @@ fn nothing_outlives_its_call_by_changing_its_limits() {
 #[test]
 fn a_background_process_keeps_its_calls_rights() {
     test(async {
-        let server = Server::with(rules()).await;
+        let server = approved(rules()).await;
         let out = server.work().join("said");
         let line = format!(
             "{PROGRAM} --server {} call bash command=\"echo later\" description=x </dev/null >said.part 2>&1; mv said.part said",
