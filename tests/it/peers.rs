@@ -28,9 +28,7 @@ async fn approved(setup: Setup) -> Server {
                 continue;
             };
             let prompt = added.prompt.unwrap();
-            let is_command =
-                matches!(&prompt.request, Some(prompt::Request::Permission(asked)) if asked.permission == "bash");
-            if is_command {
+            if prompt.tool == "bash" {
                 approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await;
             }
         }
@@ -86,7 +84,7 @@ async fn check_that_commands_decide_nothing(setup: Setup) {
     for (index, disguise) in DISGUISES.iter().enumerate() {
         let target = server.folder().join(format!("outside{index}"));
         let call = format!(
-            "timeout 20 {PROGRAM} --server {} call --yes write filePath={} content=x </dev/null 2>&1",
+            "timeout 3 {PROGRAM} --server {} call --yes write filePath={} content=x </dev/null 2>&1",
             url(&server),
             target.display()
         );
