@@ -147,8 +147,16 @@ fn a_disk_without_free_space_is_a_quota() {
 }
 
 fn resident_peak(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+fn resident(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+fn memory(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
@@ -190,6 +198,36 @@ fn a_flood_is_cheap() {
         assert!(update_bytes <= 8 * 30_000, "{update_bytes} bytes of updates");
         let grown = resident_peak(server.pid()).saturating_sub(before);
         assert!(grown <= 32 << 20, "{grown} bytes more memory");
+    });
+}
+
+#[test]
+fn readers_that_never_read_leave_no_memory_behind() {
+    test(async {
+        const READERS: usize = 50;
+        let server = Server::start().await;
+        // What the service needs for one such call is not what is measured here.
+        server.execute(kept("first", bash("seq 1 3000000"))).await.unwrap();
+        let before = resident(server.pid());
+        let mut readers = Vec::new();
+        let flood = kept("flood", bash("while [ ! -e go ]; do sleep 0.05; done; seq 1 3000000"));
+        let mut own = server.tools().execute_tool(flood).await.unwrap().into_inner();
+        for _ in 0..READERS {
+            let request = WatchCallRequest {
+                call_id: "flood".to_owned(),
+                ..WatchCallRequest::default()
+            };
+            let mut reader = tools(server.connect().await);
+            readers.push(reader.watch_call(request).await.unwrap().into_inner());
+        }
+        fs::write(server.work().join("go"), "").unwrap();
+        while own.message().await.unwrap().is_some() {}
+        drop(readers);
+        println!("{} {}", before >> 20, resident(server.pid()) >> 20);
+        eventually("the memory of the readers is given back", async || {
+            resident(server.pid()) <= before + (30 << 20)
+        })
+        .await;
     });
 }
 

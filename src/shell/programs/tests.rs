@@ -1,3 +1,5 @@
+//! The table against what the programs say of themselves.
+
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
