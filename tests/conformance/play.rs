@@ -103,7 +103,20 @@ async fn with_approver(
 ) -> Result<Problems> {
     let (approver, notices) = Approver::open(&server.connection()).await?;
     let script = Script::default();
-    let host = Host::open(&server.connection(), script.clone(), Vec::new()).await?;
+    // With a front end there that runs the model, `task` is offered, and hints name it.
+    let is_for_host =
+        |step: &Step| step.op == Some(Op::Tools) || matches!(step.tool.as_deref(), Some("task" | "batch"));
+    let host = if scenario.steps.iter().any(is_for_host) {
+        Some(Host::open(&server.connection(), script.clone(), Vec::new()).await?)
+    } else {
+        None
+    };
+    let hosting = async {
+        match host {
+            Some(host) => host.run().await,
+            None => std::future::pending().await,
+        }
+    };
     let mut player = Player::new(scenario, folders, server.connection(), notices, script);
     player.http = http;
     if scenario.steps.iter().any(|step| step.expect.events.is_some()) {
@@ -115,7 +128,7 @@ async fn with_approver(
             Ok(never) => match never {},
             Err(error) => Err(error),
         },
-        broken = host.run() => match broken {
+        broken = hosting => match broken {
             Ok(never) => match never {},
             Err(error) => Err(error),
         },
