@@ -151,7 +151,7 @@ fn resident_peak(pid: u32) -> u64 {
 }
 
 fn resident(pid: u32) -> u64 {
-    memory(pid, "VmRSS:")
+    memory(pid, "RssAnon:")
 }
 
 fn memory(pid: u32, field: &str) -> u64 {
@@ -223,7 +223,6 @@ fn readers_that_never_read_leave_no_memory_behind() {
         fs::write(server.work().join("go"), "").unwrap();
         while own.message().await.unwrap().is_some() {}
         drop(readers);
-        println!("{} {}", before >> 20, resident(server.pid()) >> 20);
         eventually("the memory of the readers is given back", async || {
             resident(server.pid()) <= before + (30 << 20)
         })
