@@ -202,35 +202,6 @@ fn a_flood_is_cheap() {
 }
 
 #[test]
-fn readers_that_never_read_leave_no_memory_behind() {
-    test(async {
-        const READERS: usize = 50;
-        let server = Server::start().await;
-        // What the service needs for one such call is not what is measured here.
-        server.execute(kept("first", bash("seq 1 3000000"))).await.unwrap();
-        let before = resident(server.pid());
-        let mut readers = Vec::new();
-        let flood = kept("flood", bash("while [ ! -e go ]; do sleep 0.05; done; seq 1 3000000"));
-        let mut own = server.tools().execute_tool(flood).await.unwrap().into_inner();
-        for _ in 0..READERS {
-            let request = WatchCallRequest {
-                call_id: "flood".to_owned(),
-                ..WatchCallRequest::default()
-            };
-            let mut reader = tools(server.connect().await);
-            readers.push(reader.watch_call(request).await.unwrap().into_inner());
-        }
-        fs::write(server.work().join("go"), "").unwrap();
-        while own.message().await.unwrap().is_some() {}
-        drop(readers);
-        eventually("the memory of the readers is given back", async || {
-            resident(server.pid()) <= before + (30 << 20)
-        })
-        .await;
-    });
-}
-
-#[test]
 fn a_text_says_what_was_replaced_in_it() {
     test(async {
         let server = Server::start().await;
