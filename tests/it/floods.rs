@@ -147,16 +147,8 @@ fn a_disk_without_free_space_is_a_quota() {
 }
 
 fn resident_peak(pid: u32) -> u64 {
-    memory(pid, "VmHWM:")
-}
-
-fn resident(pid: u32) -> u64 {
-    memory(pid, "RssAnon:")
-}
-
-fn memory(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 

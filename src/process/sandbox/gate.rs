@@ -2,7 +2,7 @@
 //!
 //! Landlock allows by folder and whatever is below, so whoever may make files in a workspace may make `.opencode` there, and
 //! it does not know which Unix socket is connected to. Under a gate Landlock lets nothing be written in the workspace. The
-//! calls that would write are handed to the service (see [`notify`](super::super::notify)): it copies the path, opens the
+//! calls that would write are handed to the service (see [`notify`]): it copies the path, opens the
 //! folder, looks where that really is, and makes the call itself, relative to the open folder and without following a
 //! link. Nothing can be swapped in between. What is elsewhere goes on to the kernel, where Landlock decides.
 //!
