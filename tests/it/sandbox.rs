@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 
-use prost_types::value::Kind;
 use serde_json::{Value, json};
 use toolgate::grpc::proto::*;
 
@@ -20,23 +19,8 @@ async fn server(mode: &str, network: &str, permission: Value) -> Server {
     server
 }
 
-fn plain(value: &prost_types::Value) -> Value {
-    match &value.kind {
-        Some(Kind::StringValue(text)) => json!(text),
-        Some(Kind::NumberValue(number)) => json!(number),
-        Some(Kind::BoolValue(value)) => json!(value),
-        Some(Kind::ListValue(list)) => list.values.iter().map(plain).collect(),
-        Some(Kind::StructValue(fields)) => {
-            let fields = fields.fields.iter().map(|(name, value)| (name.clone(), plain(value)));
-            Value::Object(fields.collect())
-        }
-        Some(Kind::NullValue(_)) | None => Value::Null,
-    }
-}
-
 fn metadata(completed: &CallCompleted, key: &str) -> Value {
-    let metadata = completed.metadata.as_ref().expect("a result has metadata");
-    metadata.fields.get(key).map_or(Value::Null, plain)
+    json_of(completed.metadata.as_ref().expect("a result has metadata"))[key].take()
 }
 
 fn asked(prompt: &Prompt) -> &PermissionRequest {

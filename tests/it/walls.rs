@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use prost_types::value::Kind;
 use serde_json::{Value, json};
 use toolgate::grpc::proto::*;
 
@@ -40,20 +39,6 @@ async fn with(setup: Setup) -> Server {
     server
 }
 
-fn plain(value: &prost_types::Value) -> Value {
-    match &value.kind {
-        Some(Kind::StringValue(text)) => json!(text),
-        Some(Kind::NumberValue(number)) => json!(number),
-        Some(Kind::BoolValue(value)) => json!(value),
-        Some(Kind::ListValue(list)) => list.values.iter().map(plain).collect(),
-        Some(Kind::StructValue(fields)) => {
-            let fields = fields.fields.iter().map(|(name, value)| (name.clone(), plain(value)));
-            Value::Object(fields.collect())
-        }
-        Some(Kind::NullValue(_)) | None => Value::Null,
-    }
-}
-
 /// What a command led to.
 struct Ran {
     exit: Value,
@@ -67,11 +52,10 @@ impl Ran {
     }
 
     fn of(completed: &CallCompleted) -> Self {
-        let fields = &completed.metadata.as_ref().unwrap().fields;
-        let get = |key: &str| fields.get(key).map_or(Value::Null, plain);
+        let mut metadata = json_of(completed.metadata.as_ref().unwrap());
         Self {
-            exit: get("exit"),
-            sandbox: get("sandbox"),
+            exit: metadata["exit"].take(),
+            sandbox: metadata["sandbox"].take(),
             output: completed.output.clone(),
         }
     }

@@ -298,17 +298,10 @@ impl Active {
             only_people: true,
             ..Ask::default()
         };
-        self.asked.extend(paths.iter().cloned());
-        let answer = self.put(ask, ctx).await?;
-        let told = paths
-            .iter()
-            .map(|path| json!({ "kind": "protected", "path": path, "answer": answer }));
-        self.refused.extend(told);
-        if answer != "allowed" {
+        if !self.ask_paths("protected", &paths, ask, ctx).await? {
             return Ok(None);
         }
         self.demand.opened.extend(paths);
-        self.again += 1;
         Ok(Some(format!("changing {names}")))
     }
 
@@ -340,18 +333,30 @@ impl Active {
             late: true,
             ..Ask::default()
         };
+        if !self.ask_paths("read", &paths, ask, ctx).await? {
+            return Ok(None);
+        }
+        self.demand.readable.extend(paths);
+        Ok(Some(format!("reading {names}")))
+    }
+
+    /// Asks for paths that were refused, and says whether the command may have them now.
+    async fn ask_paths(
+        &mut self,
+        kind: &str,
+        paths: &[PathBuf],
+        ask: Ask,
+        ctx: &CallContext,
+    ) -> Result<bool, ToolError> {
         self.asked.extend(paths.iter().cloned());
         let answer = self.put(ask, ctx).await?;
         let told = paths
             .iter()
-            .map(|path| json!({ "kind": "read", "path": path, "answer": answer }));
+            .map(|path| json!({ "kind": kind, "path": path, "answer": answer }));
         self.refused.extend(told);
-        if answer != "allowed" {
-            return Ok(None);
-        }
-        self.demand.readable.extend(paths);
-        self.again += 1;
-        Ok(Some(format!("reading {names}")))
+        let is_allowed = answer == "allowed";
+        self.again += usize::from(is_allowed);
+        Ok(is_allowed)
     }
 
     async fn ask_folders(
