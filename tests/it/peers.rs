@@ -234,7 +234,8 @@ fn other_users_need_a_key_or_authentication() {
     }
     test(async {
         for (local_users, gets_in) in [("same", false), ("any", true)] {
-            let server = approved(Setup::tcp().env("TOOLGATE_LISTEN_LOCAL_USERS", local_users)).await;
+            let setup = Setup { tcp: true, ..rules() };
+            let server = approved(setup.env("TOOLGATE_LISTEN_LOCAL_USERS", local_users)).await;
             // A copy, since the folder in which it was built may be closed to others.
             let program = server.folder().join("toolgate");
             fs::copy(PROGRAM, &program).unwrap();
