@@ -21,6 +21,17 @@ const SYSTEM: &[&str] = &[
     "/run/NetworkManager", "/var/lib", "/var/cache", "/var/db", "/home/linuxbrew",
 ];
 
+/// What lies in these folders and is nobody's but the system's: a service that runs as root could read it.
+const SECRETS: &[&str] = &[
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+];
+
 /// What they may read of the home folder beside the caches: tools, and settings without secrets.
 #[rustfmt::skip]
 const OF_HOME: &[&str] = &[
@@ -112,6 +123,8 @@ fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places
     Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()
+            .chain(SECRETS.iter().map(PathBuf::from))
+            .chain(environment.home().map(|home| home.join(".config/git/credentials")))
             .chain(config.sandbox.hidden.iter().cloned())
             .chain(config.private_files.iter().cloned())
             .chain(config.listen.unix.clone())

@@ -511,6 +511,10 @@ fn hostile_lines_end_in_time() {
         ">f ".repeat(most / 3),
         "<>f ".repeat(most / 4),
         "time ".repeat(most / 5),
+        format!("{}1{}", "(".repeat(deep), ")".repeat(deep)),
+        format!("echo $({}1{})", "(".repeat(deep), ")".repeat(deep)),
+        format!("((1{}))", "+1".repeat(deep)),
+        format!("[[ {}1 -eq 1 ]]", "1 -eq 1 && ".repeat(most / 11)),
     ] {
         let start = Instant::now();
         parse(&line);

@@ -52,6 +52,7 @@ const PROTECTED: &[&str] = &[
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
+    ".git/commondir",
 ];
 
 impl Pick<'_> {

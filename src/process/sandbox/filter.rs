@@ -1,6 +1,7 @@
 //! The filters of system calls: what Landlock does not guard, and what would lead out of a confinement.
 //!
-//! Two programs: a small one for what must look as if the kernel did not know it, and one that refuses with EPERM.
+//! Three programs: one for what must look as if the kernel did not know it, one for what must look as if no file system
+//! had it, and one that refuses with EPERM.
 //! Programs for a foreign architecture (32-bit ones on x86_64) are killed at their first call, because the numbers mean
 //! other calls there.
 
@@ -87,14 +88,9 @@ const REFUSED: &[c_long] = &[
     libc::SYS_ioperm,
 ];
 
-/// Calls that change mode, owner, times and extended attributes, which no Landlock right covers.
-const ATTRIBUTES: &[c_long] = &[
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
-    FCHMODAT2,
-    libc::SYS_fchown,
-    libc::SYS_fchownat,
-    libc::SYS_utimensat,
+/// Calls that change extended attributes, access control lists among them, and flags of files. No Landlock right covers
+/// them, so nothing confined may use them: it is as on a file system that does not have them, which programs cope with.
+const EXTENDED: &[c_long] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
@@ -104,6 +100,19 @@ const ATTRIBUTES: &[c_long] = &[
     SETXATTRAT,
     REMOVEXATTRAT,
     FILE_SETATTR,
+];
+
+/// Requests that change flags of files.
+const FLAGS: [u64; 2] = [0x4008_6602, 0x401c_5820];
+
+/// Calls that change mode, owner and times, which no Landlock right covers.
+const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_utimensat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
@@ -210,7 +219,11 @@ pub(super) fn filters(wanted: Wanted) -> Result<Filters, BackendError> {
     }
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let program = compile(calls, refuse, machine)?;
-    Ok(Arc::from([unknown_calls(), program]))
+    let mut missing: BTreeMap<i64, Vec<SeccompRule>> = EXTENDED.iter().map(|&call| (call, Vec::new())).collect();
+    let flags = FLAGS.map(|request| rule([(1, SeccompCmpOp::Eq, request)]));
+    missing.insert(libc::SYS_ioctl, flags.into_iter().collect::<Result<_, _>>()?);
+    let missing = compile(missing, SeccompAction::Errno(libc::EOPNOTSUPP.cast_unsigned()), machine)?;
+    Ok(Arc::from([unknown_calls(), missing, program]))
 }
 
 fn compile(

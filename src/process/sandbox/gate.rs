@@ -44,6 +44,8 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(5);
 const FOREIGN: [&str; 3] = ["node_modules", "site-packages", "vendor"];
 
 const GIT: &str = ".git";
+/// Names the folder that a repository's settings come from. `git worktree add` makes one for each linked worktree.
+const COMMON: &str = "commondir";
 /// Where repositories inside a repository's own folder are.
 const NESTED: [&str; 2] = ["modules", "worktrees"];
 
@@ -269,7 +271,8 @@ impl Gate {
             let is_reached = |entry: &PathBuf| {
                 let entry: Vec<&OsStr> = entry.iter().collect();
                 let in_module = in_nested.is_some_and(|at| {
-                    entry.len() == 2 && entry[0] == GIT && before.len() > at + 3 && part == entry[1] && {
+                    let is_named = entry.len() == 2 && entry[0] == GIT && part == entry[1] && part != COMMON;
+                    is_named && before.len() > at + 3 && {
                         let between = &before[at + 2..before.len() - 1];
                         !between
                             .iter()

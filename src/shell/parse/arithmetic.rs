@@ -28,12 +28,8 @@ pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option
             index.is_some_and(|index| matches!(text(&index), "@" | "*") || is_number(index, line))
         }
         "expansion" => return expansion(children, line),
-        "binary_expression" if is_in_test(node) => {
-            let compares = children.iter().any(|child| COMPARISONS.contains(&text(child)));
-            !compares
-                || children
-                    .iter()
-                    .all(|child| COMPARISONS.contains(&text(child)) || is_number(*child, line))
+        "test_command" if children.first().is_some_and(|first| first.kind() == "[[") => {
+            compares_numbers(children, line)
         }
         "unary_expression" if children.iter().any(|child| matches!(text(child), "-v" | "-R")) => {
             children.last().is_some_and(|name| is_name(text(name)))
@@ -107,29 +103,49 @@ fn expansion(children: &[Node<'_>], line: &str) -> Option<&'static str> {
 
 /// Says whether a node of arithmetic holds nothing but numbers and operators.
 fn is_number(node: Node<'_>, line: &str) -> bool {
-    let text = line.get(node.byte_range()).unwrap_or_default();
-    if !node.is_named() {
-        return true;
-    }
-    if node.kind() == "word" || node.kind() == "number" {
-        let digits = text.strip_prefix('-').unwrap_or(text);
-        return !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    }
-    LITERAL.split_whitespace().any(|kind| kind == node.kind())
-        && node.children(&mut node.walk()).all(|child| is_number(child, line))
-}
-
-/// Says whether an expression stands in `[[ … ]]`; `[ … ]` takes numbers and evaluates nothing.
-fn is_in_test(node: Node<'_>) -> bool {
-    let mut above = node.parent();
-    while let Some(parent) = above {
-        match parent.kind() {
-            "test_command" => return parent.child(0).is_some_and(|first| first.kind() == "[["),
-            "binary_expression" | "unary_expression" | "parenthesized_expression" => above = parent.parent(),
-            _ => return false,
+    // Its own stack: what is nested deeply enough would end the thread's.
+    let mut left = vec![node];
+    while let Some(node) = left.pop() {
+        let text = line.get(node.byte_range()).unwrap_or_default();
+        let is_literal = match node.kind() {
+            _ if !node.is_named() => true,
+            "word" | "number" => {
+                let digits = text.strip_prefix('-').unwrap_or(text);
+                !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            kind => {
+                left.extend(node.children(&mut node.walk()));
+                LITERAL.split_whitespace().any(|literal| literal == kind)
+            }
+        };
+        if !is_literal {
+            return false;
         }
     }
-    false
+    true
+}
+
+/// Says whether all comparisons of `[[ … ]]` are of numbers; `[ … ]` takes numbers and evaluates nothing.
+fn compares_numbers(children: &[Node<'_>], line: &str) -> bool {
+    let is_operator = |node: &Node<'_>| {
+        let text = line.get(node.byte_range()).unwrap_or_default();
+        COMPARISONS.contains(&text)
+    };
+    let mut left: Vec<Node<'_>> = children.to_vec();
+    while let Some(node) = left.pop() {
+        if !matches!(
+            node.kind(),
+            "binary_expression" | "unary_expression" | "parenthesized_expression"
+        ) {
+            continue;
+        }
+        let parts: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+        if parts.iter().any(is_operator) && !parts.iter().all(|part| is_operator(part) || is_number(*part, line)) {
+            return false;
+        }
+        left.extend(parts);
+    }
+    true
 }
 
 /// Says whether a text is the plain name of a variable.
