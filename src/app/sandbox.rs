@@ -32,7 +32,8 @@ const SECRETS: &[&str] = &[
     "/etc/ssl/private",
 ];
 
-/// What they may read of the home folder beside the caches: tools, and settings without secrets.
+/// What they may read of the home folder beside the caches: tools and their settings, though a few of these may hold a
+/// token of a registry (`.npmrc`, `.m2/settings.xml`): tools fail without them, and `sandbox.hidden` takes them away.
 #[rustfmt::skip]
 const OF_HOME: &[&str] = &[
     ".gitconfig", ".config/git", ".gitignore", ".gitignore_global", ".gitattributes", ".npmrc", ".yarnrc", ".yarnrc.yml",

@@ -46,8 +46,10 @@ const FOREIGN: [&str; 3] = ["node_modules", "site-packages", "vendor"];
 const GIT: &str = ".git";
 /// Names the folder that a repository's settings come from. `git worktree add` makes one for each linked worktree.
 const COMMON: &str = "commondir";
+/// Where a repository keeps what belongs to its linked worktrees.
+const LINKED: &str = "worktrees";
 /// Where repositories inside a repository's own folder are.
-const NESTED: [&str; 2] = ["modules", "worktrees"];
+const NESTED: [&str; 2] = ["modules", LINKED];
 
 /// A folder whose writes pass the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +131,12 @@ enum Use {
     RemoveFolder,
     /// Another name for it, or it for another.
     Move,
+}
+
+/// Says whether a path in a repository's own folder is in what it stores, where anything may be named as it likes.
+fn is_content(parts: &[&OsStr]) -> bool {
+    let stores = ["refs", "logs", "objects"];
+    parts.iter().any(|part| stores.iter().any(|store| part == store))
 }
 
 /// What the kernel tells of a thread.
@@ -271,13 +279,8 @@ impl Gate {
             let is_reached = |entry: &PathBuf| {
                 let entry: Vec<&OsStr> = entry.iter().collect();
                 let in_module = in_nested.is_some_and(|at| {
-                    let is_named = entry.len() == 2 && entry[0] == GIT && part == entry[1] && part != COMMON;
-                    is_named && before.len() > at + 3 && {
-                        let between = &before[at + 2..before.len() - 1];
-                        !between
-                            .iter()
-                            .any(|part| ["refs", "logs", "objects"].iter().any(|own| part == own))
-                    }
+                    let is_named = entry.len() == 2 && entry[0] == GIT && part == entry[1];
+                    is_named && before.len() > at + 3 && !is_content(&before[at + 2..before.len() - 1])
                 });
                 before.ends_with(&entry) || in_module
             };
@@ -312,6 +315,8 @@ impl Gate {
                 .find(|above| above.file_name() == Some(OsStr::new(GIT)));
             let is_free = repository
                 .is_some_and(|git| self.is_own(git) || removes && git.parent() != Some(&*root.path) && !root.is_git);
+            let folder = place.directory.parent().and_then(Path::file_name);
+            let is_free = is_free || wanted == Use::MakeFile && place.name == COMMON && folder == Some(OsStr::new(LINKED));
             return if is_free { Ok(()) } else { self.stop(protected) };
         }
         let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
@@ -330,12 +335,14 @@ impl Gate {
     }
 
     /// Refuses to move a folder with something protected in it: another one could take its place.
-    fn check_moved(&self, place: &Place) -> Result<(), Errno> {
+    fn check_moved(&self, place: &Place, to: &Place) -> Result<(), Errno> {
         let status = statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(status.st_mode) != FileType::Directory {
             return Ok(());
         }
         let path = place.path();
+        self.check_nested(&path)?;
+        self.check_nested(&to.path())?;
         let names = self.policy.protected.iter().filter_map(|entry| entry.iter().next());
         for name in names {
             let inside = path.join(name);
@@ -351,6 +358,24 @@ impl Gate {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to put a folder in the place of one that a repository keeps a repository in, or to take that away.
+    fn check_nested(&self, path: &Path) -> Result<(), Errno> {
+        let Some(root) = self.root_of(path) else { return Ok(()) };
+        let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
+        let git = path.ancestors().find(|above| above.file_name() == Some(OsStr::new(GIT)));
+        let git = git.or(root.is_git.then_some(&*root.path));
+        let Some(git) = git.filter(|git| !is_opened && self.guards_git() && !self.is_own(git)) else {
+            return Ok(());
+        };
+        let inside: Vec<&OsStr> = path.strip_prefix(git).unwrap_or(path).iter().collect();
+        match inside.split_first() {
+            Some((first, rest)) if NESTED.iter().any(|nested| first == nested) && !is_content(rest) => {
+                self.stop(path.to_path_buf())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn is_own(&self, path: &Path) -> bool {

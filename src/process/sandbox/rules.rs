@@ -236,7 +236,8 @@ impl Builder<'_> {
     fn note(&mut self, path: &Path, listed: bool) -> Result<(), SandboxError> {
         let stamp = match Stamp::of(path, listed) {
             Ok(stamp) => Some(stamp),
-            Err(source) if source.kind() == io::ErrorKind::NotFound => None,
+            // Below a file there is nothing either.
+            Err(source) if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
             Err(source) => return Err(path_error(path, source)),
         };
         self.stamps.0.push((path.to_path_buf(), listed, stamp));

@@ -48,6 +48,7 @@ impl Fixture {
                 "opencode.jsonc",
                 ".git/hooks",
                 ".git/config",
+                ".git/commondir",
             ]
             .map(PathBuf::from)
             .into(),

@@ -312,27 +312,17 @@ impl Active {
         ctx: &CallContext,
     ) -> Result<Option<String>, ToolError> {
         let names = joined(&paths);
-        let patterns: Vec<String> = paths
-            .iter()
-            .map(|path| {
-                let shown = path.to_string_lossy();
-                if path.is_dir() {
-                    format!("{shown}/*")
-                } else {
-                    shown.into_owned()
-                }
-            })
-            .collect();
-        let is_literal = paths.iter().all(|path| !path.to_string_lossy().contains(['*', '?']));
-        let ask = Ask {
-            permission: "external_directory".to_owned(),
-            always: if is_literal { patterns.clone() } else { Vec::new() },
-            patterns,
-            title: format!("Allow reading {names} and run the command again"),
-            metadata: question(command, [("filepath", json!(paths.first()))]),
-            late: true,
-            ..Ask::default()
-        };
+        let patterns = paths.iter().map(|path| {
+            let shown = path.to_string_lossy();
+            if path.is_dir() {
+                format!("{shown}/*")
+            } else {
+                shown.into_owned()
+            }
+        });
+        let title = format!("Allow reading {names} and run the command again");
+        let metadata = question(command, [("filepath", json!(paths.first()))]);
+        let ask = outside(patterns.collect(), title, metadata);
         if !self.ask_paths("read", &paths, ask, ctx).await? {
             return Ok(None);
         }
@@ -370,25 +360,12 @@ impl Active {
             .iter()
             .map(|folder| folder.to_string_lossy().into_owned())
             .collect();
-        let patterns: Vec<String> = shown.iter().map(|folder| format!("{folder}/*")).collect();
-        // An approval is a wildcard, so a name that holds one would approve more than itself.
-        let is_literal = shown.iter().all(|folder| !folder.contains(['*', '?']));
+        let patterns = shown.iter().map(|folder| format!("{folder}/*"));
         let names = shown.join(", ");
-        let ask = Ask {
-            permission: "external_directory".to_owned(),
-            always: if is_literal { patterns.clone() } else { Vec::new() },
-            patterns,
-            title: format!("Allow writing to {names} and run the command again"),
-            metadata: question(
-                command,
-                [
-                    ("filepath", json!(found.paths.first())),
-                    ("parentDir", json!(shown.first())),
-                ],
-            ),
-            late: true,
-            ..Ask::default()
-        };
+        let title = format!("Allow writing to {names} and run the command again");
+        let (path, folder) = (json!(found.paths.first()), json!(shown.first()));
+        let metadata = question(command, [("filepath", path), ("parentDir", folder)]);
+        let ask = outside(patterns.collect(), title, metadata);
         self.asked.extend(found.folders.iter().cloned());
         let answer = self.put(ask, ctx).await?;
         self.refused.extend(
@@ -455,6 +432,25 @@ impl Active {
 fn joined(paths: &[PathBuf]) -> String {
     let shown: Vec<String> = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
     shown.join(", ")
+}
+
+/// Returns the question for paths outside the workspace, which is put after a refusal.
+fn outside(patterns: Vec<String>, title: String, metadata: JsonMap) -> Ask {
+    // An approval for good is a wildcard, so a name that holds one would approve more than itself.
+    let is_literal = |pattern: &String| !pattern.strip_suffix("/*").unwrap_or(pattern).contains(['*', '?']);
+    Ask {
+        permission: "external_directory".to_owned(),
+        always: if patterns.iter().all(is_literal) {
+            patterns.clone()
+        } else {
+            Vec::new()
+        },
+        patterns,
+        title,
+        metadata,
+        late: true,
+        ..Ask::default()
+    }
 }
 
 fn question<const N: usize>(command: &str, more: [(&str, Value); N]) -> JsonMap {

@@ -277,9 +277,9 @@ impl Asked<'_> {
         for place in [&from, &to] {
             self.gate.check(place, Use::Move)?;
         }
-        self.gate.check_moved(&from)?;
+        self.gate.check_moved(&from, &to)?;
         if flags.contains(RenameFlags::EXCHANGE) {
-            self.gate.check_moved(&to)?;
+            self.gate.check_moved(&to, &from)?;
         }
         self.caller()?;
         rustix::fs::renameat_with(&from.folder, &from.name, &to.folder, &to.name, flags)?;

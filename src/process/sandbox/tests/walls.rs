@@ -282,3 +282,65 @@ async fn the_terminals_of_others_are_out_of_reach() {
     drop(other.stdin.take());
     other.wait().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repositories_inside_a_repository_stay_as_they_are() {
+    let fixture = Fixture::new();
+    let demand = fixture.demand(Mode::WorkspaceWrite);
+    let prepare = "set -e
+        cd work
+        git init -q . && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x
+        git worktree add -q linked
+        mkdir -p .git/modules/m/refs evil && cp .git/config .git/modules/m/ && cp .git/config evil/";
+    let prepared = std::process::Command::new("bash")
+        .args(["-c", prepare])
+        .current_dir(fixture.folder.path())
+        .status();
+    assert!(prepared.unwrap().success());
+    for command in [
+        "echo ../../../evil > .git/worktrees/linked/commondir",
+        "rm .git/worktrees/linked/commondir",
+        "echo x > c && mv c .git/worktrees/linked/commondir",
+        "ln -f evil/config .git/worktrees/linked/commondir",
+        "mv .git/worktrees/linked .git/worktrees/other",
+        "mv .git/worktrees aside",
+        "echo x > .git/commondir",
+        "echo x > .git/modules/m/commondir",
+        "echo x >> .git/modules/m/config",
+        "mv .git/modules/m aside",
+        "mv -T evil .git/modules/m",
+        "mv -T evil .git/modules/n",
+        "mv .git/modules .git/m",
+    ] {
+        let (code, printed) = fixture.run(&demand, command).await;
+        assert_ne!(code, Some(0), "{command}: {printed}");
+    }
+    for command in [
+        "git worktree add -q second && git -C second status && git -C linked status",
+        "git worktree list && git worktree lock second && git worktree unlock second",
+        "git -C linked -c user.name=x -c user.email=x@x commit -q --allow-empty -m y",
+    ] {
+        let (code, printed) = fixture.run(&demand, command).await;
+        assert_eq!(code, Some(0), "{command}: {printed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_below_a_file_hinders_nothing() {
+    let fixture = Fixture::new();
+    let places = Places {
+        common: ["/usr", "/bin", "/lib", "/lib64"].map(PathBuf::from).into(),
+        caches: vec![fixture.folder.path().join("out/theirs/cache")],
+        ..Places::default()
+    };
+    let fixture = Fixture {
+        sandbox: Arc::new(Sandbox::new(Kernel::probe(), places).unwrap()),
+        ..fixture
+    };
+    let demand = Demand {
+        walls: true,
+        ..fixture.demand(Mode::WorkspaceWrite)
+    };
+    let (_, printed) = fixture.run(&demand, "echo ran").await;
+    assert_eq!(printed.trim(), "ran");
+}
