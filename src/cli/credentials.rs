@@ -109,6 +109,13 @@ impl FromStr for Token {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bearer(Option<Token>);
 
+impl Bearer {
+    /// Says whether it shows none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(token) = &self.0 {

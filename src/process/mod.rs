@@ -95,6 +95,16 @@ pub fn shield() {
     sys::shield();
 }
 
+/// Lets other processes of the same user look into this one again, as [`shield`] forbids it: a service that traces a
+/// connection can see whose it is then. For a program that holds no secret.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn unshield() -> io::Result<()> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(io::Error::from)
+}
+
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct Launch {

@@ -316,7 +316,8 @@ impl Gate {
             let is_free = repository
                 .is_some_and(|git| self.is_own(git) || removes && git.parent() != Some(&*root.path) && !root.is_git);
             let folder = place.directory.parent().and_then(Path::file_name);
-            let is_free = is_free || wanted == Use::MakeFile && place.name == COMMON && folder == Some(OsStr::new(LINKED));
+            let is_free =
+                is_free || wanted == Use::MakeFile && place.name == COMMON && folder == Some(OsStr::new(LINKED));
             return if is_free { Ok(()) } else { self.stop(protected) };
         }
         let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
@@ -364,7 +365,9 @@ impl Gate {
     fn check_nested(&self, path: &Path) -> Result<(), Errno> {
         let Some(root) = self.root_of(path) else { return Ok(()) };
         let is_opened = self.policy.opened.iter().any(|opened| path.starts_with(opened));
-        let git = path.ancestors().find(|above| above.file_name() == Some(OsStr::new(GIT)));
+        let git = path
+            .ancestors()
+            .find(|above| above.file_name() == Some(OsStr::new(GIT)));
         let git = git.or(root.is_git.then_some(&*root.path));
         let Some(git) = git.filter(|git| !is_opened && self.guards_git() && !self.is_own(git)) else {
             return Ok(());

@@ -190,13 +190,14 @@ impl Builder<'_> {
         if path.exists() {
             return self.root(path, rights);
         }
-        self.note(path, false)
+        self.note(path, false);
+        Ok(())
     }
 
     /// Allows something on a path that was named, links in it followed.
     fn root(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {
         let real = path.canonicalize().map_err(|source| path_error(path, source))?;
-        self.note(path, false)?;
+        self.note(path, false);
         self.spread(&real, rights)
     }
 
@@ -218,7 +219,7 @@ impl Builder<'_> {
     fn entries(&mut self, folder: &Path) -> Result<Vec<PathBuf>, SandboxError> {
         let failed = |source| path_error(folder, source);
         // Noted before it is listed: what changes in between makes the stamp too old, and that is the safe side.
-        self.note(folder, true)?;
+        self.note(folder, true);
         let mut entries = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -233,15 +234,11 @@ impl Builder<'_> {
         Ok(entries)
     }
 
-    fn note(&mut self, path: &Path, listed: bool) -> Result<(), SandboxError> {
-        let stamp = match Stamp::of(path, listed) {
-            Ok(stamp) => Some(stamp),
-            // Below a file there is nothing either.
-            Err(source) if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
-            Err(source) => return Err(path_error(path, source)),
-        };
-        self.stamps.0.push((path.to_path_buf(), listed, stamp));
-        Ok(())
+    /// Remembers what a path is now. What the service cannot see is nothing: nor can the program, which is the same user's.
+    fn note(&mut self, path: &Path, listed: bool) {
+        self.stamps
+            .0
+            .push((path.to_path_buf(), listed, Stamp::of(path, listed).ok()));
     }
 
     /// As [`Self::allow`], for what may have gone meanwhile or may not be looked at.
