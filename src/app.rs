@@ -12,6 +12,7 @@ mod languages;
 mod mcp;
 mod peers;
 mod places;
+mod rules;
 mod sandbox;
 mod socket;
 mod telemetry;
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
 
 use self::places::{Common, Sources, places};
+use self::rules::Watched;
 use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::audit::Recorder;
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
@@ -80,6 +82,8 @@ pub struct App {
     tls: Option<Arc<Tls>>,
     retention: OutputSweep,
     remote_skills: Vec<FirstFetch>,
+    watched: Vec<Watched>,
+    environment: Environment,
     network: Network,
     admin: Option<Admin>,
     telemetry: Telemetry,
@@ -187,7 +191,7 @@ impl App {
                 extensions::watch(&extensions, settings, &place.tools);
             },
         };
-        let (places, remote_skills) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
+        let (places, remote_skills, watched) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
@@ -234,6 +238,7 @@ impl App {
             output_retention: config.retention.outputs,
             call_retention: config.retention.calls,
             started: Timestamp::now(),
+            warnings: config.warnings.clone(),
             sandbox: sandbox::facts(&config.sandbox, kernel),
             languages: Arc::new(languages::Known(languages.clone())),
             closing: CancellationToken::new(),
@@ -266,6 +271,8 @@ impl App {
                 max_total_bytes: config.limits.max_total_output_bytes,
             },
             remote_skills,
+            watched,
+            environment: environment.clone(),
             network,
             admin,
             telemetry,
@@ -332,6 +339,12 @@ impl App {
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
         servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
         servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
+        servers.spawn(rules::watch(
+            self.engine.clone(),
+            self.environment,
+            self.watched,
+            stop_servers.clone(),
+        ));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let watch = Arc::new(telemetry::Watch {
             engine: self.engine.clone(),

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use super::rules::{OwnFolders, Watched, told};
 use super::{languages, mcp, sandbox};
 use crate::config::logins::LoginFile;
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::ApiKey;
-use crate::config::{Config, Environment, Flags, ToolsConfig};
-use crate::engine::{Catalog, Place, truncate};
+use crate::config::{Config, Environment, Flags, Seen, ToolsConfig};
+use crate::engine::{Catalog, Current, InForce, Place, truncate};
 use crate::hosted::Hosts;
 use crate::lsp::{Feedback, Fleet, LanguageServers};
 use crate::mcp::Servers;
 use crate::net::Network;
-use crate::permission::agents::{Agents, Folders};
 use crate::process::Programs;
 use crate::process::sandbox::Sandbox;
 use crate::skills;
@@ -156,7 +156,11 @@ pub(super) struct Sources<'a> {
     pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
 }
 
-/// Opens the workspaces; returns them with the skills that they want fetched.
+/// A workspace that was opened, the skills that it wants fetched, and what looks after its rules.
+type Opened = (Place, (FirstFetch, Watched));
+
+/// Opens the workspaces; returns them with the skills that they want fetched and what looks after their rules. One with a
+/// configuration that cannot be used takes no calls; if there is no other, the service does not start.
 pub(super) fn places(
     config: &Config,
     data_dir: &Path,
@@ -164,15 +168,30 @@ pub(super) fn places(
     store: &Arc<dyn Store>,
     common: &Common,
     sources: &Sources<'_>,
-) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>)> {
+) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>, Vec<Watched>)> {
     let logins = LoginFile::of(environment).map(Arc::new);
-    let place = |workspace: &crate::config::service::WorkspaceConfig| {
+    let mut problem = None;
+    let mut usable = 0_usize;
+    let mut place = |workspace: &crate::config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
         let home = environment.home().map(Path::to_path_buf);
         let opened = Workspace::open(&workspace.name, &workspace.directory, home)
             .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
             .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
         let opened = Arc::new(opened);
-        let tools = ToolsConfig::load(opened.directory(), opened.worktree(), environment)?;
+        let mut seen = Seen::default();
+        let read = ToolsConfig::load_and_note(opened.directory(), opened.worktree(), environment, &mut seen);
+        let (tools, broken) = match read {
+            Ok(tools) => {
+                usable += 1;
+                (tools, None)
+            }
+            Err(error) => {
+                let told = told(&error);
+                tracing::error!(workspace = %workspace.name, "its calls are refused: {told}");
+                problem.get_or_insert(error);
+                (ToolsConfig::default(), Some(told))
+            }
+        };
         for warning in &tools.warnings {
             tracing::warn!(workspace = %workspace.name, "{warning}");
         }
@@ -181,16 +200,21 @@ pub(super) fn places(
         let fetch = FirstFetch::of(tools.remote_skills(workspace.trust, environment));
         let mut readable = skills.folders_outside(opened.worktree());
         readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
-        let output_dir = output_folder(data_dir, &workspace.name);
         let own_folder = workspace_folder(data_dir, &workspace.name);
-        let folders = Folders {
-            output_dir: &output_dir,
-            data_dir: &own_folder,
-            skills: &readable,
+        let folders = OwnFolders {
+            outputs: output_folder(data_dir, &workspace.name),
+            data: own_folder.clone(),
+            skills: readable,
         };
-        let agents = Agents::new(&tools.agents, folders);
-        let subagents = Subagents::new(agents.clone(), tools.subagent_depth);
-        let task = Task::new(subagents, sources.hosts.clone());
+        let mut in_force = folders.in_force(&tools);
+        if broken.is_some() {
+            // Nobody may do anything by rules that nobody wrote.
+            in_force.agents = Arc::default();
+            in_force.broken = broken;
+        }
+        let is_usable = in_force.broken.is_none();
+        let subagents = Subagents::new(in_force.agents.clone(), tools.subagent_depth);
+        let task = Task::new(subagents.clone(), sources.hosts.clone());
         let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
         let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
@@ -208,26 +232,40 @@ pub(super) fn places(
             call_limit: tools.experimental.mcp_timeout,
         };
         let place = Place {
-            agents,
-            workspace: opened,
+            workspace: opened.clone(),
             tools: Arc::new(catalog),
             trusted: workspace.trust,
-            primary_tools: tools.experimental.primary_tools.clone(),
-            truncation: truncation(tools.tool_output),
-            packages: tools.packages.clone(),
+            in_force: Current::new(in_force),
         };
-        (sources.watch)(&place, &tools);
-        mcp::start(sources.mcp, &place, named, logins.as_ref());
-        Ok((place, fetch))
+        // What is not known of the configuration may be what forbids all code.
+        if is_usable {
+            (sources.watch)(&place, &tools);
+            mcp::start(sources.mcp, &place, named, logins.as_ref());
+        }
+        let watched = Watched {
+            workspace: opened,
+            folders,
+            subagents,
+            at_start: tools.merged.clone(),
+            tools: is_usable.then_some(tools),
+            seen,
+            // It may have changed since.
+            stamps: None,
+        };
+        Ok((place, (fetch, watched)))
     };
-    let places: anyhow::Result<Vec<(Place, FirstFetch)>> = config.workspaces.iter().map(place).collect();
-    let (places, mut fetches): (_, Vec<_>) = places?.into_iter().unzip();
+    let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
+    let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
+    if let Some(problem) = problem.filter(|_| usable == 0) {
+        return Err(problem.into());
+    }
+    let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     // Nobody waits for nothing.
-    fetches.retain(|fetch| !fetch.wanted.is_empty());
-    Ok((places, fetches))
+    fetches.retain(|fetch: &FirstFetch| !fetch.wanted.is_empty());
+    Ok((places, fetches, watched))
 }
 
-fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
+pub(super) fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
     let default = truncate::Limits::default();
     let or = |limit: Option<u64>, default: usize| {
         limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))

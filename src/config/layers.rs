@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::environment::Environment;
 use super::error::{ConfigError, Position, Problem};
 use super::markdown::Depth;
+use super::seen::Seen;
 use super::sources::{Layer, Origin};
 use super::{checks, jsonc, markdown, masked, read, substitute};
 use crate::call::JsonMap;
@@ -30,12 +31,18 @@ pub(super) struct Found {
     pub(super) warnings: Vec<String>,
 }
 
-/// Reads every layer for a workspace.
-pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> Result<Found, ConfigError> {
+/// Reads every layer for a workspace. `seen` gets what was looked for, also where this fails.
+pub(super) fn collect(
+    directory: &Path,
+    worktree: &Path,
+    env: &Environment,
+    seen: &mut Seen,
+) -> Result<Found, ConfigError> {
     let mut collector = Collector {
         env,
         of_project: false,
         found: Found::default(),
+        seen,
     };
     let home_dir = env.config_home().map(|folder| folder.join("opencode"));
     if let Some(folder) = &home_dir {
@@ -67,7 +74,7 @@ pub(super) fn collect(directory: &Path, worktree: &Path, env: &Environment) -> R
             collector.found.directories.push(folder);
         }
     }
-    for folder in dot_folders(&project, env) {
+    for folder in dot_folders(&project, env, collector.seen) {
         collector.of_project = folder.of_project;
         collector.files(&folder.path)?;
         collector.agents(&folder.path)?;
@@ -112,7 +119,7 @@ pub(super) fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> 
 }
 
 /// The `.opencode` folders, outermost first, then those that belong to the user.
-fn dot_folders(project: &[Folder], env: &Environment) -> Vec<Folder> {
+fn dot_folders(project: &[Folder], env: &Environment, seen: &mut Seen) -> Vec<Folder> {
     let own = |path| Folder {
         path,
         foreign: false,
@@ -132,6 +139,7 @@ fn dot_folders(project: &[Folder], env: &Environment) -> Vec<Folder> {
     );
     let mut last_places = Vec::new();
     for (index, folder) in folders.iter().enumerate() {
+        seen.add(&folder.path);
         let again = folders[index + 1..].iter().any(|later| later.path == folder.path);
         if !again && folder.path.is_dir() && (!folder.foreign || read::is_own(&folder.path)) {
             last_places.push(folder.clone());
@@ -145,6 +153,7 @@ struct Collector<'a> {
     /// Whether what is read now comes from the project.
     of_project: bool,
     found: Found,
+    seen: &'a mut Seen,
 }
 
 impl Collector<'_> {
@@ -156,6 +165,7 @@ impl Collector<'_> {
     fn project_files(&mut self, folder: &Folder) -> Result<(), ConfigError> {
         for name in FILE_NAMES {
             let path = folder.path.join(name);
+            self.seen.add(&path);
             if folder.foreign && path.exists() && !read::is_own(&path) {
                 self.warn(format!("{} is left out: it belongs to another user", path.display()));
             } else {
@@ -175,6 +185,7 @@ impl Collector<'_> {
 
     /// Reads a file, if there is one.
     fn file(&mut self, path: &Path) -> Result<bool, ConfigError> {
+        self.seen.add(path);
         let Some(text) = read::text(path)? else {
             return Ok(false);
         };
@@ -186,12 +197,14 @@ impl Collector<'_> {
     /// Reads a text in which relative paths belong to `folder`.
     fn text(&mut self, text: &str, origin: Origin, folder: &Path) -> Result<(), ConfigError> {
         let invalid = |problem| ConfigError::invalid(&origin, problem);
-        let parsed = substitute::substitute(text, folder, self.env).map_err(invalid)?;
+        let parsed = substitute::substitute(text, folder, self.env, self.seen).map_err(invalid)?;
         let map = jsonc::parse(&parsed).map_err(|problem| invalid(jsonc::with_excerpt(problem, text, &parsed)))?;
-        let unknown: Vec<String> = checks::unknown_keys(&map)
-            .map(|key| format!("{origin}: the key {key:?} is not known and has no effect"))
-            .collect();
-        self.found.warnings.extend(unknown);
+        let unknown = checks::unknown_keys(&map).map(|key| {
+            let meant = checks::meant_key(key).map(|meant| format!("; did you mean {meant:?}?"));
+            let meant = meant.unwrap_or_default();
+            format!("{origin}: the key {key:?} is not known and has no effect{meant}")
+        });
+        self.found.warnings.extend(unknown.collect::<Vec<String>>());
         let locate = |pointer: &str| jsonc::locate(&parsed, pointer);
         self.push(map, origin, folder, locate)?;
         if let Some(layer) = self.found.layers.last_mut().filter(|_| parsed != text) {
@@ -206,7 +219,8 @@ impl Collector<'_> {
             let below = folder.join(name);
             // Agents of a team share a folder; modes lie side by side.
             let depth = if primary { Depth::One } else { Depth::Any };
-            for path in markdown::files(&below, depth)? {
+            for path in markdown::files(&below, depth, self.seen)? {
+                self.seen.add(&path);
                 let Some(text) = read::text(&path)? else { continue };
                 let (agent, mut block) = markdown::agent(&below, &path, &text)?;
                 if primary {
@@ -243,6 +257,8 @@ impl Collector<'_> {
         folder: &Path,
         locate: impl Fn(&str) -> Option<Position>,
     ) -> Result<(), ConfigError> {
+        let odd = checks::odd_keys(&map).into_iter();
+        self.found.warnings.extend(odd.map(|text| format!("{origin}: {text}")));
         let mut value = checks::normalise(map).map_err(|problems| ConfigError::Invalid {
             place: origin.to_string(),
             problems: problems.iter().map(|problem| place(problem, &locate)).collect(),

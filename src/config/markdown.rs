@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::error::{ConfigError, Position, Problem};
+use super::seen::Seen;
 use crate::call::JsonMap;
 use crate::frontmatter::{self, FrontMatterError};
 
@@ -26,12 +27,13 @@ pub(super) enum Depth {
 ///
 /// # Errors
 /// There are more entries than a folder of agents could sensibly have.
-pub(super) fn files(folder: &Path, depth: Depth) -> Result<Vec<PathBuf>, ConfigError> {
+pub(super) fn files(folder: &Path, depth: Depth, seen: &mut Seen) -> Result<Vec<PathBuf>, ConfigError> {
     let mut found = Vec::new();
     let mut entries_seen = 0;
     let mut folders_seen = HashSet::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
+        seen.add(&folder);
         // A folder that is missing or closed has no agents for us.
         let Ok(real) = folder.canonicalize() else { continue };
         let Ok(entries) = std::fs::read_dir(&folder) else {
@@ -162,12 +164,12 @@ mod tests {
             std::fs::write(path, "").expect("the folder is ours");
         }
         std::os::unix::fs::symlink(folder.path(), folder.path().join("team/loop")).expect("the folder is ours");
-        let found = files(folder.path(), Depth::Any).expect("there are few files");
+        let found = files(folder.path(), Depth::Any, &mut Seen::default()).expect("there are few files");
         let expected = [".hidden.md", "b.md", "team/a.md"].map(|name| folder.path().join(name));
         assert_eq!(found, expected);
-        let beside = files(folder.path(), Depth::One).expect("there are few files");
+        let beside = files(folder.path(), Depth::One, &mut Seen::default()).expect("there are few files");
         assert_eq!(beside, expected[..2]);
-        assert!(files(&folder.path().join("none"), Depth::Any).is_ok_and(|found| found.is_empty()));
+        assert!(files(&folder.path().join("none"), Depth::Any, &mut Seen::default()).is_ok_and(|found| found.is_empty()));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Configuration: the service's own ([`service`]: `toolgate.toml`, `TOOLGATE_*` variables, flags) and the tools'
 //! ([`opencode`]: the `opencode.json` files and agent files that users already have).
 //!
-//! *Invariant:* read once at start and never written, but for logins that were renewed ([`logins`]). Every file is a regular one of bounded size, every value is
+//! *Invariant:* never written, but for logins that were renewed ([`logins`]). Every file is a regular one of bounded size, every value is
 //! checked where it is read, and an error names file, line, key and what was expected. The process's environment is
 //! seen only through [`Environment`].
 
@@ -13,6 +13,7 @@ pub mod flags;
 pub mod logins;
 pub mod mcp;
 pub mod opencode;
+pub mod seen;
 pub mod service;
 
 mod checks;
@@ -33,4 +34,5 @@ pub use environment::Environment;
 pub use error::{ConfigError, Position, Problem};
 pub use flags::Flags;
 pub use opencode::ToolsConfig;
+pub use seen::Seen;
 pub use service::{Config, RawConfig};

@@ -14,6 +14,7 @@ use super::error::ConfigError;
 use super::flags::Flags;
 use super::layers::{self, Found};
 use super::merge;
+use super::seen::Seen;
 use super::skills;
 use super::sources::{self, Layer};
 use crate::call::{JsonMap, Rule};
@@ -81,12 +82,25 @@ impl ToolsConfig {
     /// # Errors
     /// The first file or variable that is invalid or cannot be read.
     pub fn load(directory: &Path, worktree: &Path, env: &Environment) -> Result<Self, ConfigError> {
+        Self::load_and_note(directory, worktree, env, &mut Seen::default())
+    }
+
+    /// As [`Self::load`]; `seen` gets what was looked for, also where this fails.
+    ///
+    /// # Errors
+    /// The first file or variable that is invalid or cannot be read.
+    pub fn load_and_note(
+        directory: &Path,
+        worktree: &Path,
+        env: &Environment,
+        seen: &mut Seen,
+    ) -> Result<Self, ConfigError> {
         let Found {
             mut layers,
             directories,
             project_directories,
             mut warnings,
-        } = layers::collect(directory, worktree, env)?;
+        } = layers::collect(directory, worktree, env, seen)?;
         prepend_old_tools(&mut layers);
         let (mut merged, mut shown) = (JsonMap::new(), JsonMap::new());
         for layer in &layers {
@@ -152,6 +166,15 @@ impl ToolsConfig {
     /// Returns the configuration folders that the project brought.
     pub fn project_directories(&self) -> &[PathBuf] {
         &self.project_directories
+    }
+
+    /// Returns the files that say something of rules or agents.
+    pub fn rule_files(&self) -> impl Iterator<Item = &Path> {
+        let of_rules = |layer: &&Layer| ["permission", "agent", "tools"].iter().any(|key| layer.value.contains_key(*key));
+        self.layers.iter().filter(of_rules).filter_map(|layer| match &layer.origin {
+            Origin::File(path) => Some(path.as_path()),
+            Origin::Variable(_) | Origin::OldTools => None,
+        })
     }
 
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.

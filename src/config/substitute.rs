@@ -7,14 +7,16 @@ use std::path::Path;
 use super::environment::Environment;
 use super::error::{Position, Problem};
 use super::read;
+use super::seen::Seen;
 
 /// Replaces the marks: first variables (inserted as they are), then files (trimmed, escaped for a JSON string; relative
 /// paths belong to `folder`). So a variable may be part of a path. Lines that begin with `//` are left alone.
-pub(super) fn substitute(text: &str, folder: &Path, env: &Environment) -> Result<String, Problem> {
+pub(super) fn substitute(text: &str, folder: &Path, env: &Environment, seen: &mut Seen) -> Result<String, Problem> {
     let text = replace(text, "{env:", |name| Ok(env.get(name).unwrap_or_default().to_owned()))?;
     let mut left = read::MAX_BYTES;
     replace(&text, "{file:", |written| {
         let path = env.resolve(written, folder);
+        seen.add(&path);
         let reference =
             |reason: &str| format!("bad file reference: \"{{file:{written}}}\" {} {reason}", path.display());
         let bytes = read::bounded(&path).map_err(|error| {
@@ -97,7 +99,7 @@ mod tests {
             ("{env:}", "{env:}"),
             ("{env:{env:A}", ""),
         ] {
-            let done = substitute(text, Path::new("/"), &env);
+            let done = substitute(text, Path::new("/"), &env, &mut Seen::default());
             assert_eq!(done.as_deref(), Ok(expected), "{text}");
         }
     }
@@ -109,14 +111,14 @@ mod tests {
         let env = environment(&[("HOME", folder.path().to_str().expect("the path is UTF-8")), ("T", "t")]);
         let expected = r#"multi\nline \"q\" \\ $&"#;
         for text in ["{file:t.txt}", "{file:./t.txt}", "{file:~/t.txt}", "{file:{env:T}.txt}"] {
-            let done = substitute(text, folder.path(), &env);
+            let done = substitute(text, folder.path(), &env, &mut Seen::default());
             assert_eq!(done.as_deref(), Ok(expected), "{text}");
         }
         for (text, reason) in [
             ("\n {file:nope.txt}", "nope.txt does not exist"),
             ("\n {file:/dev/zero}", "cannot be read: it is not a regular file"),
         ] {
-            let problem = substitute(text, folder.path(), &env).expect_err("there is no such file");
+            let problem = substitute(text, folder.path(), &env, &mut Seen::default()).expect_err("there is no such file");
             assert!(problem.message.starts_with("bad file reference: \"{file:"), "{problem}");
             assert!(problem.message.ends_with(reason), "{problem}");
             assert_eq!(problem.position, Some(Position { line: 2, column: 2 }));
@@ -126,19 +128,19 @@ mod tests {
     #[test]
     fn growth_is_bounded() {
         let env = environment(&[("A", &"x".repeat(100_000))]);
-        assert!(substitute(&"{env:A}".repeat(1000), Path::new("/"), &env).is_err());
+        assert!(substitute(&"{env:A}".repeat(1000), Path::new("/"), &env, &mut Seen::default()).is_err());
     }
 
     proptest! {
         #[test]
         fn never_panics(text in "[{}:/a\\n é]{0,12}(\\{(env|file):[a-zé{]{0,3}\\}?[/\\n ]{0,3}){0,4}") {
             let env = environment(&[("a", "{file:"), ("é", "é")]);
-            let _ = substitute(&text, Path::new("/nowhere"), &env);
+            let _ = substitute(&text, Path::new("/nowhere"), &env, &mut Seen::default());
         }
 
         #[test]
         fn text_without_marks_stays(text in "[^{]*") {
-            prop_assert_eq!(substitute(&text, Path::new("/"), &environment(&[])), Ok(text));
+            prop_assert_eq!(substitute(&text, Path::new("/"), &environment(&[]), &mut Seen::default()), Ok(text));
         }
     }
 }

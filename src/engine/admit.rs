@@ -163,10 +163,12 @@ impl Engine {
             return Err(AdmitError::Draining);
         }
         let place = self.place_of(&call)?;
-        if place.agent(&call.origin.agent).is_none() {
+        place.usable()?;
+        let agents = place.now().agents.clone();
+        if agents.get(&call.origin.agent).is_none() {
             return Err(AdmitError::UnknownAgent {
                 name: call.origin.agent.clone(),
-                known: place.agents.iter().map(|agent| agent.name.clone()).collect(),
+                known: agents.iter().map(|agent| agent.name.clone()).collect(),
             });
         }
         let parent = self.parent_of(&call).await?;

@@ -111,6 +111,7 @@ fn refused(error: AdmitError) -> ToolError {
             ToolError::Quota(format!("The call could not be started: {error}."))
         }
         AdmitError::UnknownWorkspace { .. }
+        | AdmitError::BrokenWorkspace { .. }
         | AdmitError::UnknownAgent { .. }
         | AdmitError::UnknownParent(_)
         | AdmitError::TaskEnded(_)

@@ -79,7 +79,7 @@ impl Engine {
         }
         let (mut allowed, mut denied) = (Vec::new(), Vec::new());
         if let Some(place) = self.place(workspace) {
-            dialect::complete(&mut model, &place.packages);
+            dialect::complete(&mut model, &place.now().packages);
             let origin = Origin {
                 agent: agent.to_owned(),
                 model: model.clone(),

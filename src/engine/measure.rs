@@ -50,6 +50,7 @@ impl Engine {
             AdmitError::TooManyCalls { key, .. } => key,
             AdmitError::Draining
             | AdmitError::UnknownWorkspace { .. }
+            | AdmitError::BrokenWorkspace { .. }
             | AdmitError::UnknownAgent { .. }
             | AdmitError::UnknownParent(_)
             | AdmitError::TaskEnded(_)

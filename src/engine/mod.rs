@@ -16,6 +16,7 @@ mod edit;
 mod ending;
 mod handover;
 mod hooks;
+mod in_force;
 mod input;
 mod late;
 mod left;
@@ -39,7 +40,7 @@ pub mod truncate;
 mod turns;
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -53,6 +54,7 @@ use tokio_util::task::TaskTracker;
 pub use admit::Started;
 pub use catalog::{Catalog, Contribution, Hold, Offered, Rank, SourceInfo};
 pub use cursor::{Cursor, Item, OutputMode, WatchError};
+pub use in_force::{Current, InForce};
 pub use left::LeftRunning;
 pub use live::Attached;
 pub use notice::DrainNotice;
@@ -68,7 +70,7 @@ use crate::call::{
     CallId, CallRecord, Definition, Delegation, EndReason, InstanceId, Origin, Rule, ServiceEvent, ServiceEventKind,
     SessionKey, Timestamp, Todo,
 };
-use crate::permission::agents::{Agent, Agents};
+use crate::permission::agents::Agent;
 use crate::permission::broker::{Broker, Rights};
 use crate::redact::Redactor;
 use crate::store::{CallFilter, Page, PageRequest, Store, StoreError};
@@ -91,18 +93,12 @@ pub fn digest_of(value: &serde_json::Value) -> String {
 pub struct Place {
     /// The folders.
     pub workspace: Arc<Workspace>,
-    /// The agents, in the order in which they are listed.
-    pub agents: Agents,
     /// The tools.
     pub tools: Arc<Catalog>,
     /// Whether code that the project brings is run.
     pub trusted: bool,
-    /// The tools that subagents are not given.
-    pub primary_tools: Vec<String>,
-    /// How much of an output the model sees.
-    pub truncation: truncate::Limits,
-    /// The packages through which models are reached, by `provider/model` and by `provider`.
-    pub packages: BTreeMap<String, String>,
+    /// What its configuration says now.
+    pub in_force: Current,
 }
 
 impl Place {
@@ -130,13 +126,32 @@ impl Place {
 
     /// Returns the rules of an agent that may be run by a task.
     fn layer(&self, agent: &str, in_task: bool) -> Option<Arc<[Rule]>> {
-        let agent = self.agent(agent)?;
-        Some(lineage::layer(&agent.rules, &self.primary_tools, in_task))
+        let now = self.now();
+        let agent = now.agents.get(agent)?;
+        Some(lineage::layer(&agent.rules, &now.primary_tools, in_task))
     }
 
-    /// Finds an agent.
-    pub fn agent(&self, name: &str) -> Option<&Agent> {
-        self.agents.get(name)
+    /// Returns what is in force at the moment.
+    pub fn now(&self) -> Arc<InForce> {
+        self.in_force.get()
+    }
+
+    /// Says whether the workspace takes calls.
+    ///
+    /// # Errors
+    /// Its configuration cannot be used.
+    pub fn usable(&self) -> Result<(), AdmitError> {
+        self.now().broken.as_ref().map_or(Ok(()), |problem| {
+            Err(AdmitError::BrokenWorkspace {
+                name: self.workspace.name().to_owned(),
+                problem: problem.clone(),
+            })
+        })
+    }
+
+    /// Finds an agent as it is now.
+    pub fn agent(&self, name: &str) -> Option<Arc<Agent>> {
+        self.now().agents.get(name).cloned()
     }
 }
 

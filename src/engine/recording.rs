@@ -52,6 +52,7 @@ pub(super) fn refusal_word(error: &AdmitError) -> &'static str {
     match error {
         AdmitError::Draining => "draining",
         AdmitError::UnknownWorkspace { .. } => "unknown_workspace",
+        AdmitError::BrokenWorkspace { .. } => "broken_workspace",
         AdmitError::UnknownAgent { .. } => "unknown_agent",
         AdmitError::UnknownParent(_) => "unknown_parent",
         AdmitError::TaskEnded(_) => "task_ended",

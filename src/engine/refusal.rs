@@ -20,6 +20,14 @@ pub enum AdmitError {
         /// The names that exist.
         known: Vec<String>,
     },
+    /// The configuration of the workspace cannot be used.
+    #[error("the workspace {name:?} takes no calls until its configuration is mended: {problem}")]
+    BrokenWorkspace {
+        /// The workspace.
+        name: String,
+        /// What is wrong, and where.
+        problem: String,
+    },
     /// No such agent.
     #[error("there is no agent named {name:?}; there are {known:?}")]
     UnknownAgent {

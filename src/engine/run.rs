@@ -90,7 +90,7 @@ impl Run {
         Self {
             engine: engine.clone(),
             workspace: place.workspace.clone(),
-            truncation: place.truncation,
+            truncation: place.now().truncation,
             live,
             record,
             registry,

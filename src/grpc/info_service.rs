@@ -41,7 +41,7 @@ impl InfoService for Info {
         let truncation = engine
             .places()
             .first()
-            .map(|place| place.truncation)
+            .map(|place| place.now().truncation)
             .unwrap_or_default();
         let (traffic, prompts) = (self.0.traffic.limits(), engine.broker().policy());
         let wide = |count: u32| int32(count as usize);
@@ -79,6 +79,7 @@ impl InfoService for Info {
             sandbox_info: Some(sandbox_info(&self.0.sandbox)),
             running_calls: int32(engine.running()),
             queued_calls: int32(engine.queued()),
+            warnings: self.0.warnings.clone(),
         }))
     }
 }
@@ -113,14 +114,17 @@ fn workspace(place: &Place) -> WorkspaceInfo {
         description: agent.description.clone().unwrap_or_default(),
         mode: agent.mode.as_str().to_owned(),
     };
+    let now = place.now();
     WorkspaceInfo {
         name: place.workspace.name().to_owned(),
         directory: place.workspace.directory().to_string_lossy().into_owned(),
         worktree: place.workspace.worktree().to_string_lossy().into_owned(),
-        agents: place.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
+        agents: now.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
         trusted: place.trusted,
         tool_sources: place.tools.sources().into_iter().map(tool_source).collect(),
         language_servers: Vec::new(),
+        warnings: now.warnings.clone(),
+        problem: now.broken.clone().unwrap_or_default(),
     }
 }
 

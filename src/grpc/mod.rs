@@ -97,6 +97,8 @@ pub struct Shared {
     pub traffic: Arc<Traffic>,
     /// When this run began.
     pub started: Timestamp,
+    /// What a person should know of the service's own configuration.
+    pub warnings: Vec<String>,
     /// What confines programs.
     pub sandbox: SandboxFacts,
     /// Knows the language servers of each workspace.

@@ -342,12 +342,13 @@ impl PermissionService for Permissions {
         let engine = &self.0.engine;
         let place = caller.place(engine, &request.workspace)?;
         let agent_name = non_empty(request.agent).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
+        place.usable().map_err(status::admit)?;
         let agent = place
             .agent(&agent_name)
             .ok_or_else(|| bad_field("agent", format!("there is no agent named {agent_name:?}")))?;
         let rights = Rights {
             requesters: [caller.principal().id()].into(),
-            ..place.rights(agent)
+            ..place.rights(&agent)
         };
         let patterns = if request.patterns.is_empty() {
             vec!["*".to_owned()]

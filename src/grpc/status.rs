@@ -211,6 +211,7 @@ pub(crate) fn admit(error: AdmitError) -> Status {
             details.set_resource_info("workspace", name, "", message.clone());
             Status::with_error_details(Code::NotFound, message, details)
         }
+        AdmitError::BrokenWorkspace { name, .. } => precondition("WORKSPACE_BROKEN", &name, message),
         AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
         AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
         AdmitError::TaskEnded(id) => precondition("TASK_ENDED", id.as_str(), message),

@@ -91,15 +91,17 @@ impl Tools {
     async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
         let place = caller.place(&self.0.engine, &request.workspace)?;
         let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
-        let agent = place.agent(&agent_name).ok_or_else(|| {
-            let known: Vec<&str> = place.agents.iter().map(|agent| agent.name.as_str()).collect();
+        place.usable().map_err(status::admit)?;
+        let now = place.now();
+        let agent = now.agents.get(&agent_name).ok_or_else(|| {
+            let known: Vec<&str> = now.agents.iter().map(|agent| agent.name.as_str()).collect();
             bad_field(
                 "agent",
                 format!("there is no agent named {agent_name:?}; there are {known:?}"),
             )
         })?;
         let mut model = convert::model(request.model.clone())?;
-        dialect::complete(&mut model, &place.packages);
+        dialect::complete(&mut model, &now.packages);
         let client = non_empty(request.client.clone()).unwrap_or_else(|| self.0.client.clone());
         let offer = Offer {
             workspace: &place.workspace,

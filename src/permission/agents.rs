@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::rules::{self, rule};
 use super::wildcard;
@@ -109,7 +110,7 @@ pub struct Folders<'a> {
 
 /// The agents of one workspace, built-in ones first, then in the order of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Agents(Vec<Agent>);
+pub struct Agents(Vec<Arc<Agent>>);
 
 impl Agents {
     /// Makes the agents that a configuration leads to.
@@ -152,17 +153,17 @@ impl Agents {
         for agent in &mut agents {
             keep_readable(&mut agent.rules, &readable);
         }
-        Self(agents)
+        Self(agents.into_iter().map(Arc::new).collect())
     }
 
     /// Returns the agent called `name`.
-    pub fn get(&self, name: &str) -> Option<&Agent> {
+    pub fn get(&self, name: &str) -> Option<&Arc<Agent>> {
         self.0.iter().find(|agent| agent.name == name)
     }
 
     /// Returns every agent, hidden ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Agent> {
-        self.0.iter()
+        self.0.iter().map(AsRef::as_ref)
     }
 }
 

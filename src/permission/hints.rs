@@ -92,12 +92,25 @@ fn meant(name: &str) -> Option<&'static str> {
         "external_dir" | "external" => Some("external_directory"),
         _ => None,
     };
-    // One slip in a short name, two in a longer one.
+    spoken.or_else(|| nearest(name, KNOWN))
+}
+
+/// Returns the known name that another one was most likely to be: one slip in a short name, two in a longer one.
+pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    // A long name costs its square.
+    if name.len() > 2 * LONGEST {
+        return None;
+    }
     let most = if name.len() < 6 { 1 } else { 2 };
-    let near = KNOWN
-        .into_iter()
-        .map(|known| (slips(&name.to_lowercase(), known), known));
-    spoken.or_else(|| near.filter(|(slips, _)| *slips <= most).min().map(|(_, known)| known))
+    let lower = name.to_lowercase();
+    let mut near: Vec<(usize, &str)> = Vec::new();
+    for one in known {
+        if one == name {
+            return None;
+        }
+        near.push((slips(&lower, &one.to_lowercase()), one));
+    }
+    near.into_iter().filter(|(slips, _)| *slips <= most).min().map(|(_, known)| known)
 }
 
 /// Counts letters that are missing, too many, wrong, or swapped with the next one.

@@ -3,6 +3,8 @@
 //! *Invariant:* whoever runs the model is behind [`SubagentRunner`]. What a subagent may do is decided where its calls are
 //! admitted, not by what is said here.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use async_trait::async_trait;
 
 use super::{CallContext, ToolError};
@@ -10,36 +12,50 @@ use crate::call::{Action, Attachment, JsonMap, Model, SessionId};
 use crate::permission::agents::{Agent, Agents, Mode};
 use crate::permission::rules;
 
-/// The agents of one workspace, for the tool that gives them tasks.
+/// The agents of one workspace, for the tool that gives them tasks. Clones share what [`Self::replace`] puts in.
 #[derive(Clone, Debug, Default)]
 pub struct Subagents {
-    agents: Agents,
-    /// How many tasks may hang on each other.
-    pub max_depth: usize,
+    /// The agents, and how many tasks may hang on each other, as the configuration says now.
+    listed: Arc<Mutex<(Arc<Agents>, usize)>>,
 }
 
 impl Subagents {
     /// Makes the list from a workspace's agents and the configured depth.
-    pub fn new(agents: Agents, max_depth: usize) -> Self {
-        Self { agents, max_depth }
+    pub fn new(agents: Arc<Agents>, max_depth: usize) -> Self {
+        let listed = Arc::new(Mutex::new((agents, max_depth)));
+        Self { listed }
+    }
+
+    /// Puts what a changed configuration says in the place of what was.
+    pub fn replace(&self, agents: Arc<Agents>, max_depth: usize) {
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = (agents, max_depth);
+    }
+
+    fn listed(&self) -> (Arc<Agents>, usize) {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how many tasks may hang on each other.
+    pub fn max_depth(&self) -> usize {
+        self.listed().1
     }
 
     /// Returns whom `caller` is told of: name, and when to use it.
-    pub fn told_to(&self, caller: &str) -> Vec<(&str, Option<&str>)> {
-        let rules = self.agents.get(caller).map(|agent| agent.rules.as_slice());
+    pub fn told_to(&self, caller: &str) -> Vec<(String, Option<String>)> {
+        let (agents, _) = self.listed();
+        let rules = agents.get(caller).map(|agent| agent.rules.as_slice());
         let is_denied =
             |agent: &Agent| rules.is_some_and(|rules| rules::evaluate("task", &agent.name, &[rules]).0 == Action::Deny);
-        let listed = self.agents.iter();
+        let listed = agents.iter();
         listed
             .filter(|agent| agent.mode != Mode::Primary && !agent.hidden && !is_denied(agent))
-            .map(|agent| (agent.name.as_str(), agent.description.as_deref()))
+            .map(|agent| (agent.name.clone(), agent.description.clone()))
             .collect()
     }
 
-    /// Returns an agent's own prompt and model, if there is such an agent.
-    pub fn find(&self, name: &str) -> Option<(&str, Option<&str>)> {
-        let agent = self.agents.get(name)?;
-        Some((agent.prompt.as_deref().unwrap_or_default(), agent.model.as_deref()))
+    /// Returns an agent, if there is one of that name.
+    pub fn find(&self, name: &str) -> Option<Arc<Agent>> {
+        self.listed().0.get(name).cloned()
     }
 }
 

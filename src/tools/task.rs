@@ -78,7 +78,7 @@ impl TypedTool for Task {
 
     fn description(&self, offer: &Offer<'_>) -> String {
         let line =
-            |(name, description): (&str, Option<&str>)| format!("- {name}: {}", description.unwrap_or(UNDESCRIBED));
+            |(name, description): (String, Option<String>)| format!("- {name}: {}", description.as_deref().unwrap_or(UNDESCRIBED));
         let agents: Vec<String> = self.subagents.told_to(offer.agent).into_iter().map(line).collect();
         include_str!("task.md")
             .trim_end()
@@ -90,7 +90,7 @@ impl TypedTool for Task {
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
-        let limit = self.subagents.max_depth;
+        let limit = self.subagents.max_depth();
         if ctx.tasks_above().await? >= limit {
             return Err(ToolError::Failed(format!(
                 "Subagent depth limit reached ({limit}). Increase \"subagent_depth\" to allow nested subagents."
@@ -106,13 +106,13 @@ impl TypedTool for Task {
             ..Ask::of("task", vec![input.subagent_type.clone()])
         })
         .await?;
-        let Some((agent_prompt, model)) = self.subagents.find(&input.subagent_type) else {
+        let Some(agent) = self.subagents.find(&input.subagent_type) else {
             return Err(ToolError::Failed(format!(
                 "Unknown agent type: {} is not a valid agent type",
                 input.subagent_type
             )));
         };
-        let model = model.and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone());
+        let model = agent.model.as_deref().and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone());
         let resumed = input.resumed();
         let delegated = ctx.delegate(&input.subagent_type, model, resumed).await?;
         let session = delegated.session.clone();
@@ -121,7 +121,7 @@ impl TypedTool for Task {
         let run = SubagentRun {
             delegated,
             agent: input.subagent_type,
-            agent_prompt: agent_prompt.to_owned(),
+            agent_prompt: agent.prompt.clone().unwrap_or_default(),
             description: input.description.clone(),
             prompt: input.prompt,
             command: input.command.unwrap_or_default(),

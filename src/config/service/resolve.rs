@@ -149,11 +149,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
     let log = pick.log()?;
     let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
     let unknown = variables::unknown(env, &keys);
-    pick.warnings.extend(
-        unknown
-            .iter()
-            .map(|name| format!("the variable {name} is not known and has no effect")),
-    );
+    pick.warnings.extend(unknown);
     // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
     let is_outside = |path: &PathBuf| {
         !workspaces

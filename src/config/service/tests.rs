@@ -346,10 +346,23 @@ fn unknown_variables_are_warned_of() {
         ("TOOLGATE_LISTEN_TPC", "x"),
         ("TOOLGATE_PORT_50551_TCP", "tcp://10.0.0.1:50551"),
         ("TOOLGATE_SERVICE_HOST", "10.0.0.1"),
+        ("TOOLGATE_PORT", "tcp://10.0.0.1:50551"),
+        ("TOOLGATE_PORT_50551_TCP_ADDR", "10.0.0.1"),
+        ("TOOLGATE_SERVICE_PORT_GRPC", "50551"),
+        ("TOOLGATE_ADMIN_PORT_9090_TCP_PORT", "9090"),
+        ("TOOLGATE_SESSION", "s"),
     ];
-    let config = load("", &vars, RawConfig::default()).expect("it is valid");
-    assert_eq!(config.warnings.len(), 1);
-    assert!(config.warnings[0].contains("TOOLGATE_LISTEN_TPC"));
+    let check = |more: &[(&str, &str)], expected: &[&str]| {
+        let config = load("", &[&vars[..], more].concat(), RawConfig::default()).expect("it is valid");
+        assert_eq!(config.warnings.len(), expected.len(), "{:?}", config.warnings);
+        for (warning, part) in config.warnings.iter().zip(expected) {
+            assert!(warning.contains(part), "{part:?} is not in {warning:?}");
+        }
+    };
+    let meant = "TOOLGATE_LISTEN_TPC is not known and has no effect; did you mean TOOLGATE_LISTEN_TCP?";
+    check(&[], &[meant]);
+    check(&[("TOOLGATE_PORT", "50551")], &[meant, "TOOLGATE_PORT is not known"]);
+    check(&[("TOOLGATE_UNATTENDED", "refuse")], &[meant, "TOOLGATE_UNATTENDED is not known"]);
 }
 
 #[test]

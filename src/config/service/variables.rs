@@ -10,6 +10,7 @@ use super::{
 };
 use crate::config::environment::Environment;
 use crate::config::error::{ConfigError, Problem};
+use crate::permission::hints;
 
 /// Returns the variable of a key.
 pub(super) fn name_of(key: &str) -> String {
@@ -147,40 +148,54 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
     })
 }
 
-/// Returns the variables that look like ours and are none. Names such as `TOOLGATE_PORT_50551_TCP` are not among them:
-/// Kubernetes sets those for a service called `toolgate`.
-pub(super) fn unknown<'e>(env: &'e Environment, known: &[&str]) -> Vec<&'e str> {
-    const PARTS: [&str; 18] = [
-        "TRUST",
-        "AUDIT",
-        "AUTH",
-        "CONSOLE",
-        "REDACT",
-        "DATA",
-        "DRAIN",
-        "LISTEN",
-        "WORKSPACE",
-        "LIMITS",
-        "NETWORK",
-        "PERMISSION",
-        "RETENTION",
-        "SANDBOX",
-        "SEARCH",
-        "SHELL",
-        "TELEMETRY",
-        "LOG",
-    ];
-    /// What only the command line reads.
-    const COMMANDS: [&str; 2] = ["TOOLGATE_WORKSPACE", "TOOLGATE_LOG"];
+/// What is no key of the configuration and read all the same.
+const OTHERS: [&str; 13] = [
+    "TOOLGATE_AGENT",
+    "TOOLGATE_COLOR",
+    "TOOLGATE_CONFIG",
+    "TOOLGATE_LOG",
+    "TOOLGATE_NAME",
+    "TOOLGATE_SERVER",
+    "TOOLGATE_SESSION",
+    "TOOLGATE_TLS_CA",
+    "TOOLGATE_TLS_CERT",
+    "TOOLGATE_TLS_KEY",
+    "TOOLGATE_TOKEN",
+    "TOOLGATE_TOKEN_FILE",
+    "TOOLGATE_WORKSPACE",
+];
+
+/// Returns a sentence for each variable that looks like ours and is none.
+pub(super) fn unknown(env: &Environment, known: &[&str]) -> Vec<String> {
     let known: Vec<String> = known.iter().map(|key| name_of(key)).collect();
-    env.vars()
-        .map(|(name, _)| name)
-        .filter(|name| {
-            name.strip_prefix("TOOLGATE_")
-                .is_some_and(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
+    let known = || known.iter().map(String::as_str).chain(OTHERS);
+    let ours = env.vars().filter(|(name, _)| name.starts_with("TOOLGATE_"));
+    let unknown = ours.filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|one| one == *name));
+    unknown
+        .map(|(name, _)| {
+            let meant = hints::nearest(name, known()).map(|meant| format!("; did you mean {meant}?"));
+            let meant = meant.unwrap_or_default();
+            format!("the variable {name} is not known and has no effect{meant}")
         })
-        .filter(|name| !COMMANDS.contains(name) && !known.iter().any(|ours| ours == name))
         .collect()
+}
+
+/// Says whether Kubernetes sets such a variable for a service whose name begins with `toolgate`, for instance
+/// `TOOLGATE_PORT_50551_TCP_ADDR`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let of_port = |rest: &str| {
+        let mut parts = rest.split('_');
+        let number = parts.next().is_some_and(|port| port.parse::<u16>().is_ok());
+        let protocol = parts.next().is_some_and(|name| ["TCP", "UDP", "SCTP"].contains(&name));
+        let what = parts.next().is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what));
+        number && protocol && what && parts.next().is_none()
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && is_url)
+        || name.match_indices("_PORT_").any(|(at, mark)| of_port(&name[at + mark.len()..]))
 }
 
 fn switch(env: &Environment, key: &str) -> Result<Option<bool>, ConfigError> {

@@ -79,6 +79,7 @@ impl Viewpoint {
     /// Checks that there is such a workspace with such an agent.
     pub(super) fn check(&self, caller: &Caller, engine: &Engine) -> Result<(), Status> {
         let place = self.place(caller, engine)?;
+        place.usable().map_err(status::admit)?;
         match place.agent(self.agent()) {
             Some(_) => Ok(()),
             None => Err(status::not_found("agent", self.agent())),
@@ -91,7 +92,7 @@ impl Viewpoint {
             return Vec::new();
         };
         let mut model = self.model.clone();
-        dialect::complete(&mut model, &place.packages);
+        dialect::complete(&mut model, &place.now().packages);
         let offer = Offer {
             workspace: &place.workspace,
             agent: self.agent(),
@@ -99,7 +100,7 @@ impl Viewpoint {
             client: CLIENT,
             rights: None,
         };
-        let mut definitions = place.offered(&offer, &place.rights(agent)).await;
+        let mut definitions = place.offered(&offer, &place.rights(&agent)).await;
         definitions.retain(|definition| asks_its_user || !definition.effects.contains(&crate::call::Effect::AsksUser));
         definitions
     }
