@@ -98,6 +98,10 @@ pub struct Running {
     pub tls: bool,
     /// Its Unix socket.
     pub unix: Option<PathBuf>,
+    /// This run of the service.
+    pub instance: String,
+    /// Names and folders of its workspaces.
+    pub workspaces: Vec<(String, PathBuf)>,
     /// Whether it serves the console.
     pub console: bool,
     /// Where operators ask for it; the port is the real one.
@@ -359,6 +363,10 @@ impl App {
             admin.watch(watch);
         }
         let admin = self.admin.as_ref().map(Admin::address);
+        let instance = self.engine.instance().to_string();
+        let workspaces = self.engine.places().iter().map(|place| &place.workspace);
+        let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
+        let workspaces = workspaces.collect();
         let app = Parts {
             store: self.store,
             engine: self.engine,
@@ -378,6 +386,8 @@ impl App {
             tls: encrypted,
             console,
             unix,
+            instance,
+            workspaces,
             admin,
             app,
             servers,

@@ -14,7 +14,7 @@ use crate::config::logins::LoginFile;
 use crate::config::opencode::ToolOutputLimits;
 use crate::config::service::ApiKey;
 use crate::config::{Config, Environment, Flags, Seen, ToolsConfig};
-use crate::engine::{Catalog, Current, InForce, Place, truncate};
+use crate::engine::{Catalog, Current, Place, truncate};
 use crate::hosted::Hosts;
 use crate::lsp::{Feedback, Fleet, LanguageServers};
 use crate::mcp::Servers;

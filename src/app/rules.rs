@@ -115,7 +115,10 @@ impl Watched {
                 )
             }),
             Err(error) => Some(match &self.tools {
-                Some(_) => format!("a changed file cannot be used, and the rules from before stay in force: {}", told(error)),
+                Some(_) => format!(
+                    "a changed file cannot be used, and the rules from before stay in force: {}",
+                    told(error)
+                ),
                 None => told(error),
             }),
         };
@@ -146,8 +149,19 @@ impl Watched {
         if next == *now {
             return;
         }
-        let has_changed = (&next.agents, &next.primary_tools, next.truncation, &next.packages, next.broken.is_none())
-            != (&now.agents, &now.primary_tools, now.truncation, &now.packages, now.broken.is_none());
+        let has_changed = (
+            &next.agents,
+            &next.primary_tools,
+            next.truncation,
+            &next.packages,
+            next.broken.is_none(),
+        ) != (
+            &now.agents,
+            &now.primary_tools,
+            now.truncation,
+            &now.packages,
+            now.broken.is_none(),
+        );
         for warning in next.warnings.iter().filter(|warning| !now.warnings.contains(warning)) {
             tracing::warn!(workspace = %name, "{warning}");
         }
@@ -174,7 +188,9 @@ impl Watched {
             Value::Object(self.at_start.clone()),
             Value::Object(tools.merged.clone()),
         );
-        let changed = AT_START.iter().filter(|part| before.pointer(part) != after.pointer(part));
+        let changed = AT_START
+            .iter()
+            .filter(|part| before.pointer(part) != after.pointer(part));
         let changed: Vec<String> = changed.map(|part| part[1..].replace('/', ".")).collect();
         (!changed.is_empty()).then(|| {
             format!(

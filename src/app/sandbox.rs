@@ -126,6 +126,7 @@ fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places
             .into_iter()
             .chain(SECRETS.iter().map(PathBuf::from))
             .chain(environment.home().map(|home| home.join(".config/git/credentials")))
+            .chain(environment.instance_folders())
             .chain(config.sandbox.hidden.iter().cloned())
             .chain(config.private_files.iter().cloned())
             .chain(config.listen.unix.clone())

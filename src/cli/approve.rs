@@ -1,4 +1,5 @@
-//! `toolgate approve`: a person, or a program with `--json`, answers the prompts of a running server.
+//! `toolgate approve`: a person, or a program with `--json`, answers the prompts of a running server, or of every service of
+//! this user that runs.
 //!
 //! *Invariant:* nothing lives in the connection: when it breaks, the channel is opened again and its snapshot replaces
 //! what was known. A prompt is asked once at a time, and a question that somebody else has answered is taken away.
@@ -6,12 +7,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use clap::Args;
+use futures_util::stream::{self, SelectAll};
+use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::Globals;
@@ -19,11 +24,13 @@ use super::call::user_name;
 use super::client::Client;
 use super::exit::{Exit, Failure, is_lost_connection};
 use super::follow::backoff;
+use super::instances::Instance;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
 use super::scope::{self, RawScope};
+use super::service;
 use super::terminal::{Look, Terminal};
 use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
@@ -34,6 +41,9 @@ use crate::grpc::proto::{
 
 /// Replies that may wait for the network; one person does not type faster, and a program is held back.
 const REPLIES: usize = 16;
+
+/// Prompts whose service is remembered after their end.
+const MOST_HOMES: usize = 4096;
 
 /// Which prompts to answer, and in whose name.
 #[derive(Debug, Args)]
@@ -59,41 +69,163 @@ pub(super) struct ApproveArgs {
 
 impl ApproveArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let mut interrupts = Interrupts::listen()?;
+        let interrupts = Interrupts::listen()?;
         let replies = Replies::open(terminal)?;
-        let client = Client::connect(globals).await?;
+        let found = Client::connect_all(globals).await?;
+        let name = self.name.unwrap_or_else(user_name);
+        let mut sources = Sources {
+            globals: globals.clone(),
+            workspace: self.workspace,
+            sessions: self.session,
+            name: name.clone(),
+            list: Vec::new(),
+            news: SelectAll::new(),
+        };
+        let is_one = found.len() == 1;
+        for (instance, client) in found {
+            match sources.add(&instance, client).await {
+                Err(failure) if is_one => return Err(failure),
+                Err(failure) => terminal.note(&format!("{}: {}", instance.url, failure.describe())),
+                Ok(()) => {}
+            }
+        }
+        if sources.list.is_empty() {
+            return Err(Failure::Usage(
+                "no service that runs here has this workspace".to_owned(),
+            ));
+        }
+        let approver = Approver::new(terminal.clone(), replies, name);
+        approver.serve(sources, interrupts).await
+    }
+}
+
+/// How often services are looked for that were started meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What a service says, or what became of the connection to it.
+enum News {
+    Opened(mpsc::Sender<ChannelRequest>),
+    Message(Box<ChannelResponse>),
+    Lost,
+    Refused(Status),
+}
+
+type Told = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
+
+/// One service whose prompts are answered.
+struct Source {
+    url: String,
+    /// Its id, if it was found among those that run.
+    id: String,
+    /// Takes replies while there is a connection.
+    requests: Option<mpsc::Sender<ChannelRequest>>,
+    /// Whether a connection was lost before this one.
+    is_back: bool,
+    /// Ends the attempts to connect.
+    over: CancellationToken,
+}
+
+/// All of them.
+struct Sources {
+    globals: Globals,
+    workspace: Option<String>,
+    sessions: Vec<String>,
+    name: String,
+    list: Vec<Source>,
+    news: SelectAll<Told>,
+}
+
+impl Sources {
+    /// Begins to listen to a service.
+    async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
         let filter = PromptFilter {
             workspace: client.workspace(self.workspace.as_deref()).await?,
-            session_ids: self.session,
+            session_ids: self.sessions.clone(),
         };
         let open = ChannelOpen {
-            name: self.name.unwrap_or_else(user_name),
+            name: self.name.clone(),
             filter: Some(filter),
         };
-        let mut approver = Approver::new(terminal.clone(), replies, open.name.clone());
-        let mut attempt = 0;
-        loop {
-            let lost = match Channel::open(&client, &open).await {
-                Ok(channel) => match approver.serve(channel, &mut interrupts, &mut attempt).await? {
-                    Left::Done(exit) => return Ok(exit),
-                    Left::Lost(status) => status,
-                },
-                Err(status) => status,
-            };
-            if !is_lost_connection(&lost) {
-                return Err(lost.into());
+        let over = CancellationToken::new();
+        let index = self.list.len();
+        let told = news(client, open).map(move |news| (index, news));
+        self.news
+            .push(Box::pin(told.take_until(over.clone().cancelled_owned())));
+        self.list.push(Source {
+            url: instance.url.clone(),
+            id: instance.id.clone(),
+            requests: None,
+            is_back: false,
+            over,
+        });
+        Ok(())
+    }
+
+    /// Listens to services that were started meanwhile; those that are gone are not tried again. One that was named is the
+    /// only one.
+    async fn look(&mut self) {
+        if self.globals.server.is_some() {
+            return;
+        }
+        let running = service::running();
+        for source in &self.list {
+            let is_gone = !source.id.is_empty() && !running.iter().any(|instance| instance.id == source.id);
+            if is_gone && source.requests.is_none() {
+                source.over.cancel();
             }
-            attempt += 1;
-            approver.is_back = true;
-            if attempt == 1 {
-                terminal.note("lost the connection; trying to open it again");
+        }
+        for instance in running {
+            let is_known =
+                |source: &Source| source.id == instance.id || (source.id.is_empty() && source.url == instance.url);
+            if self.list.iter().any(is_known) {
+                continue;
             }
-            tokio::select! {
-                () = tokio::time::sleep(backoff(attempt)) => {}
-                () = interrupts.next() => return Ok(Exit::Interrupted),
+            // One that does not answer yet is tried again with the next look.
+            if let Ok(client) = Client::connect_to(&instance.url, &self.globals.credentials).await
+                && let Err(failure) = self.add(&instance, client).await
+            {
+                tracing::warn!("{}: {failure}", instance.url);
             }
         }
     }
+}
+
+/// Where a connection is.
+enum Line {
+    Connect(u32),
+    Open(Streaming<ChannelResponse>, u32),
+    Over,
+}
+
+/// Tells what a service says; a lost connection is opened again.
+fn news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
+    stream::unfold((client, open, Line::Connect(0)), |(client, open, line)| async move {
+        let lost = |status: Status, attempt: u32| {
+            if is_lost_connection(&status) {
+                (News::Lost, Line::Connect(attempt + 1))
+            } else {
+                (News::Refused(status), Line::Over)
+            }
+        };
+        let (news, line) = match line {
+            Line::Over => return None,
+            Line::Connect(attempt) => {
+                if attempt > 0 {
+                    tokio::time::sleep(backoff(attempt)).await;
+                }
+                match Channel::open(&client, &open).await {
+                    Ok(Channel { requests, responses }) => (News::Opened(requests), Line::Open(responses, attempt)),
+                    Err(status) => lost(status, attempt),
+                }
+            }
+            Line::Open(mut responses, attempt) => match responses.message().await {
+                Ok(Some(message)) => (News::Message(Box::new(message)), Line::Open(responses, 0)),
+                Ok(None) => lost(Status::unavailable("the server closed the channel"), attempt),
+                Err(status) => lost(status, attempt),
+            },
+        };
+        Some((news, (client, open, line)))
+    })
 }
 
 /// Where replies come from.
@@ -150,22 +282,6 @@ impl Channel {
             .into_inner();
         Ok(Self { requests, responses })
     }
-
-    async fn reply(&self, reply: PromptReply) -> Result<(), Status> {
-        let request = ChannelRequest {
-            message: Some(Request::Reply(reply)),
-        };
-        self.requests
-            .send(request)
-            .await
-            .map_err(|_| Status::unavailable("the channel is closed"))
-    }
-}
-
-/// How a connection came to its end.
-enum Left {
-    Done(Exit),
-    Lost(Status),
 }
 
 type Asking = Pin<Box<dyn Future<Output = std::io::Result<Answer>> + Send>>;
@@ -175,20 +291,21 @@ struct Approver {
     terminal: Terminal,
     replies: Replies,
     name: String,
-    /// Open prompts in the order of their arrival, the one that is asked first.
-    open: VecDeque<Prompt>,
+    /// Open prompts in the order of their arrival, the one that is asked first, each with the place of its service.
+    open: VecDeque<(usize, Prompt)>,
     asking: Option<Asking>,
     /// Replies whose results are still to come, by their ids.
-    unanswered: HashMap<String, PromptReply>,
-    /// Whether a connection was lost before this one.
-    is_back: bool,
+    unanswered: HashMap<String, (usize, PromptReply)>,
+    /// Where prompts came from that a program may answer.
+    homes: HashMap<String, usize>,
     at_end: bool,
 }
 
 enum Step {
-    Message(Result<Option<Box<ChannelResponse>>, Status>),
+    News(usize, News),
     Answer(std::io::Result<Answer>),
     Line(Option<String>),
+    Look,
     Interrupt,
 }
 
@@ -201,63 +318,121 @@ impl Approver {
             open: VecDeque::new(),
             asking: None,
             unanswered: HashMap::new(),
-            is_back: false,
+            homes: HashMap::new(),
             at_end: false,
         }
     }
 
-    /// Works on one connection until it breaks or the approver leaves.
-    async fn serve(
-        &mut self,
-        mut channel: Channel,
-        interrupts: &mut Interrupts,
-        attempt: &mut u32,
-    ) -> Result<Left, Failure> {
-        self.open.clear();
-        self.asking = None;
-        // A reply is recognised by its id, so sending it again after a break decides nothing twice.
-        for reply in self.unanswered.values() {
-            if let Err(status) = channel.reply(reply.clone()).await {
-                return Ok(Left::Lost(status));
-            }
-        }
+    /// Answers until the approver leaves, or no service is left that takes its answers.
+    async fn serve(mut self, mut sources: Sources, mut interrupts: Interrupts) -> Result<Exit, Failure> {
+        let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             if self.at_end && self.unanswered.is_empty() {
-                return Ok(Left::Done(Exit::Completed));
+                return Ok(Exit::Completed);
             }
             let step = tokio::select! {
-                message = channel.responses.message() => Step::Message(message.map(|message| message.map(Box::new))),
+                Some((index, news)) = sources.news.next() => Step::News(index, news),
                 answer = answer(&mut self.asking) => Step::Answer(answer),
                 line = self.replies.line() => Step::Line(line),
+                _ = look.tick() => Step::Look,
                 () = interrupts.next() => Step::Interrupt,
             };
             let reply = match step {
-                Step::Message(Ok(Some(message))) => {
-                    *attempt = 0;
-                    self.receive(*message)?;
+                Step::News(index, news) => {
+                    self.hear(&mut sources, index, news).await?;
                     None
                 }
-                Step::Message(Ok(None)) => return Ok(Left::Lost(Status::unavailable("the server closed the channel"))),
-                Step::Message(Err(status)) => return Ok(Left::Lost(status)),
                 Step::Answer(answer) => Some(self.decided(&answer.map_err(Failure::Terminal)?)),
-                Step::Line(Some(line)) => self.read(&line),
+                Step::Line(Some(line)) => self.read(&line).map(|reply| {
+                    // The service says itself that it knows no such prompt.
+                    (self.homes.get(&reply.prompt_id).copied().unwrap_or_default(), reply)
+                }),
                 Step::Line(None) => {
                     self.at_end = true;
                     None
                 }
-                Step::Interrupt => return Ok(Left::Done(Exit::Interrupted)),
-            };
-            if let Some(reply) = reply {
-                self.unanswered.insert(reply.reply_id.clone(), reply.clone());
-                if let Err(status) = channel.reply(reply).await {
-                    return Ok(Left::Lost(status));
+                Step::Look => {
+                    sources.look().await;
+                    None
                 }
+                Step::Interrupt => return Ok(Exit::Interrupted),
+            };
+            if let Some((index, reply)) = reply {
+                self.unanswered.insert(reply.reply_id.clone(), (index, reply.clone()));
+                send(&sources.list[index], reply).await;
             }
             self.ask_next();
         }
     }
 
-    fn receive(&mut self, message: ChannelResponse) -> Result<(), Failure> {
+    /// Takes in what a service says, or what became of it.
+    async fn hear(&mut self, sources: &mut Sources, index: usize, news: News) -> Result<(), Failure> {
+        let is_one = sources.list.len() == 1;
+        let source = &mut sources.list[index];
+        match news {
+            News::Opened(requests) => {
+                source.requests = Some(requests);
+                // A reply is recognised by its id, so sending it again after a break decides nothing twice.
+                for (_, reply) in self.unanswered.values().filter(|(home, _)| *home == index) {
+                    send(source, reply.clone()).await;
+                }
+            }
+            News::Message(message) => {
+                if matches!(message.message, Some(Message::Opened(_))) && !self.terminal.json {
+                    let again = if source.is_back { " again" } else { "" };
+                    let to = if is_one {
+                        String::new()
+                    } else {
+                        format!(" to {}", source.url)
+                    };
+                    self.terminal.note(&format!("connected{again} as {}{to}", self.name));
+                }
+                self.receive(index, *message)?;
+            }
+            News::Lost => {
+                if source.requests.take().is_some() || !source.is_back {
+                    self.terminal.note("lost the connection; trying to open it again");
+                }
+                source.is_back = true;
+                self.forget(index);
+            }
+            News::Refused(status) => {
+                source.requests = None;
+                let url = source.url.clone();
+                self.forget(index);
+                self.unanswered.retain(|_, (home, _)| *home != index);
+                if sources.list.iter().all(|source| source.requests.is_none()) {
+                    return Err(status.into());
+                }
+                self.terminal
+                    .note(&format!("{url}: {}", Failure::from(status).describe()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the prompts of a service away: it tells of them again when it is back.
+    fn forget(&mut self, index: usize) {
+        if self.open.front().is_some_and(|(home, _)| *home == index) {
+            self.asking = None;
+        }
+        self.open.retain(|(home, _)| *home != index);
+    }
+
+    fn receive(&mut self, index: usize, message: ChannelResponse) -> Result<(), Failure> {
+        if let Some(Message::PromptAdded(added)) = &message.message {
+            let ids = added.prompt.iter().map(|prompt| prompt.prompt_id.clone());
+            self.homes.extend(ids.map(|id| (id, index)));
+        }
+        if let Some(Message::PromptResolved(resolved)) = &message.message {
+            let ids = resolved.prompt.iter().map(|prompt| &prompt.prompt_id);
+            // A reply that comes too late still finds its service.
+            ids.for_each(|id| {
+                if self.homes.len() > MOST_HOMES {
+                    self.homes.remove(id);
+                }
+            });
+        }
         if self.terminal.json {
             if !matches!(message.message, Some(Message::Heartbeat(_))) {
                 self.terminal.record(&message.to_json())?;
@@ -268,11 +443,7 @@ impl Approver {
             return Ok(());
         }
         match message.message {
-            Some(Message::PromptAdded(added)) => self.add(added.prompt),
-            Some(Message::Opened(_)) => {
-                let again = if self.is_back { " again" } else { "" };
-                self.terminal.note(&format!("connected{again} as {}", self.name));
-            }
+            Some(Message::PromptAdded(added)) => self.add(index, added.prompt),
             Some(Message::SnapshotEnd(end)) if end.prompts == 0 => {
                 self.terminal.note("nothing waits; prompts appear as they come");
             }
@@ -282,24 +453,24 @@ impl Approver {
             Some(Message::PromptUpdated(updated)) => {
                 updated.prompt.into_iter().for_each(|prompt| self.updated(prompt));
             }
-            Some(Message::ReplyResult(result)) => self.replied(&result),
-            Some(Message::SnapshotEnd(_) | Message::Heartbeat(_)) | None => {}
+            Some(Message::ReplyResult(result)) => self.replied(index, &result),
+            Some(Message::SnapshotEnd(_) | Message::Heartbeat(_) | Message::Opened(_)) | None => {}
         }
         Ok(())
     }
 
     /// Queues a prompt, unless it is queued or a reply to it is on its way.
-    fn add(&mut self, prompt: Option<Prompt>) {
+    fn add(&mut self, index: usize, prompt: Option<Prompt>) {
         let Some(prompt) = prompt else { return };
         let id = &prompt.prompt_id;
-        let replied = self.unanswered.values().any(|reply| reply.prompt_id == *id);
-        if replied || self.open.iter().any(|open| open.prompt_id == *id) {
+        let replied = self.unanswered.values().any(|(_, reply)| reply.prompt_id == *id);
+        if replied || self.open.iter().any(|(_, open)| open.prompt_id == *id) {
             return;
         }
         if self.asking.is_some() {
             self.dim(&format!("  waits behind this one: {}", prompt::subject(&prompt)));
         }
-        self.open.push_back(prompt);
+        self.open.push_back((index, prompt));
     }
 
     /// Takes a prompt as it is now, and says who has approved it so far.
@@ -310,14 +481,16 @@ impl Approver {
             "{}: approved by {by}; it takes one more",
             prompt::subject(&prompt)
         ));
-        if let Some(open) = self.open.iter_mut().find(|open| open.prompt_id == prompt.prompt_id) {
+        let mut open = self.open.iter_mut().map(|(_, open)| open);
+        if let Some(open) = open.find(|open| open.prompt_id == prompt.prompt_id) {
             *open = prompt;
         }
     }
 
     /// Takes a prompt away that has ended, and says how if it was not by this approver's reply.
     fn resolved(&mut self, prompt: &Prompt) {
-        let Some(position) = self.open.iter().position(|open| open.prompt_id == prompt.prompt_id) else {
+        let mut open = self.open.iter().map(|(_, open)| open);
+        let Some(position) = open.position(|open| open.prompt_id == prompt.prompt_id) else {
             return;
         };
         if position == 0 {
@@ -332,7 +505,7 @@ impl Approver {
         self.terminal.note(&self.terminal.err.text(Look::Dim, text));
     }
 
-    fn replied(&mut self, result: &PromptReplyResult) {
+    fn replied(&mut self, index: usize, result: &PromptReplyResult) {
         self.unanswered.remove(&result.reply_id);
         match ReplyResult::try_from(result.result) {
             Ok(ReplyResult::Accepted) => return,
@@ -353,6 +526,7 @@ impl Approver {
             result.prompt_id, result.message
         ));
         self.add(
+            index,
             result
                 .prompt
                 .clone()
@@ -362,20 +536,21 @@ impl Approver {
     }
 
     /// Returns the reply to the prompt that was asked.
-    fn decided(&mut self, answer: &Answer) -> PromptReply {
+    fn decided(&mut self, answer: &Answer) -> (usize, PromptReply) {
         self.asking = None;
-        let prompt = self.open.pop_front().unwrap_or_default();
+        let (index, prompt) = self.open.pop_front().unwrap_or_default();
         let mut word = json::prompt_decision(answer.decision.into());
         if let Some(scope) = &answer.scope {
             word += &format!(" ({})", scope::words(scope));
         }
         self.terminal.note(&format!("  {word}"));
-        answer.reply_to(&prompt)
+        (index, answer.reply_to(&prompt))
     }
 
     /// Asks the first prompt, unless one is being asked.
     fn ask_next(&mut self) {
-        let (None, Replies::Keyboard(keyboard), Some(prompt)) = (&self.asking, &self.replies, self.open.front()) else {
+        let (None, Replies::Keyboard(keyboard), Some((_, prompt))) = (&self.asking, &self.replies, self.open.front())
+        else {
             return;
         };
         let others = self.open.len() - 1;
@@ -405,6 +580,16 @@ impl Approver {
                 None
             }
         }
+    }
+}
+
+/// Sends a reply; one that is not taken is sent again when the service is back.
+async fn send(source: &Source, reply: PromptReply) {
+    let request = ChannelRequest {
+        message: Some(Request::Reply(reply)),
+    };
+    if let Some(requests) = &source.requests {
+        let _ = requests.send(request).await;
     }
 }
 
@@ -525,7 +710,7 @@ mod tests {
             let added = PromptAdded {
                 prompt: prompt(id, PromptState::Open),
             };
-            approver.receive(message(Message::PromptAdded(added))).unwrap();
+            approver.receive(0, message(Message::PromptAdded(added))).unwrap();
         }
         approver.asking = Some(Box::pin(std::future::pending()));
         let resolve = |id| {
@@ -533,11 +718,11 @@ mod tests {
                 prompt: prompt(id, PromptState::Resolved),
             }))
         };
-        approver.receive(resolve("b")).unwrap();
+        approver.receive(0, resolve("b")).unwrap();
         assert!(approver.asking.is_some(), "another prompt is still asked");
-        approver.receive(resolve("a")).unwrap();
+        approver.receive(0, resolve("a")).unwrap();
         assert!(approver.asking.is_none());
-        let reply = approver.decided(&Answer::plain(PromptDecision::Once));
+        let (_, reply) = approver.decided(&Answer::plain(PromptDecision::Once));
         assert_eq!((reply.prompt_id.as_str(), approver.open.len()), ("c", 0));
     }
 
@@ -549,12 +734,12 @@ mod tests {
             reply_id: "r".into(),
             ..PromptReply::default()
         };
-        approver.unanswered.insert("r".into(), reply);
+        approver.unanswered.insert("r".into(), (0, reply));
         let result = PromptReplyResult {
             reply_id: "r".into(),
             ..PromptReplyResult::default()
         };
-        approver.receive(message(Message::ReplyResult(result))).unwrap();
+        approver.receive(0, message(Message::ReplyResult(result))).unwrap();
         assert!(approver.unanswered.is_empty());
     }
 }

@@ -30,7 +30,7 @@ use crate::grpc::proto::execute_tool_request::Arguments;
 use crate::grpc::proto::prompt::Request as Asked;
 use crate::grpc::proto::{
     CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
-    ReplyPromptRequest, ReplyResult,
+    PromptState, ReplyPromptRequest, ReplyResult,
 };
 
 /// How long a call may take to end after its program has lost the connection or the reader.
@@ -133,6 +133,9 @@ pub(super) struct CallArgs {
     /// How long the tool may run (250ms, 30s, 1.5m, 2h); waiting for people does not count.
     #[arg(long, value_name = "DURATION", value_parser = arguments::duration)]
     timeout: Option<Duration>,
+    /// Start a service for this call alone, even if one runs that has the folder.
+    #[arg(long, conflicts_with = "server")]
+    standalone: bool,
     /// Let the call go on when this program is gone; `toolgate watch` finds it.
     #[arg(long)]
     keep: bool,
@@ -148,13 +151,29 @@ pub(super) struct CallArgs {
 
 impl CallArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        if globals.server.is_none() && (self.keep || self.prompts.leaves()) {
-            let why = "--keep and --wait need a server that outlives this command: name one with --server";
+        let why = "--keep and --wait need a server that outlives this command: name one with --server, or start one for \
+                   this folder with `toolgate serve`";
+        let needs_server = self.keep || self.prompts.leaves();
+        if needs_server && self.standalone {
             return Err(Failure::Usage(why.to_owned()));
         }
         let mut interrupts = Interrupts::listen()?;
         let text = self.input_text()?;
-        let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
+        let workspace = self.viewpoint.workspace.as_deref();
+        if needs_server && !Connection::is_there(globals, workspace) {
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        let connection = if self.standalone {
+            Connection::open(globals, workspace).await?
+        } else {
+            Connection::attach(globals, workspace).await?
+        };
+        if globals.server.is_none() && !connection.is_private() {
+            let url = &connection.url;
+            terminal.note(&format!(
+                "made by the service that has this folder, {url}; --standalone starts another"
+            ));
+        }
         let ended = self.execute(&connection, text, terminal, &mut interrupts).await;
         if matches!(ended, Ok(Exit::Interrupted)) {
             connection.abandon();
@@ -268,6 +287,8 @@ pub(super) struct Conversation {
     /// Follows the call that this one made last, for what that one asks.
     child: Option<Follower>,
     command_exit_code: bool,
+    /// A permission that the call asked for was not given. It may complete all the same, with what it has.
+    refused: bool,
 }
 
 enum Step {
@@ -296,6 +317,7 @@ impl Conversation {
             asking: None,
             child: None,
             command_exit_code: false,
+            refused: false,
         }
     }
 
@@ -350,6 +372,13 @@ impl Conversation {
     /// Shows an event and does what it asks for.
     async fn handle(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
         let shown = self.view.show(event)?;
+        if let Some(Event::Resumed(resumed)) = &event.event {
+            let asked = self.waiting.as_ref().map(|prompt| &prompt.request);
+            let is_permission = !matches!(asked, Some(Some(Asked::Questions(_))));
+            let decision = resumed.resolution.as_ref().map(|one| one.decision());
+            let is_given = resumed.state() == PromptState::Resolved && decision != Some(PromptDecision::Reject);
+            self.refused |= is_permission && !is_given;
+        }
         if let Some(Event::Child(child)) = &event.event {
             let (client, id) = (self.client.clone(), child.call_id.clone());
             self.child = Some(Follower::watch(client, id, 0, OutputMode::None.into()));
@@ -444,6 +473,14 @@ impl Conversation {
         };
         let reply = match self.client.permissions().reply_prompt(request).await {
             Ok(reply) => reply.into_inner(),
+            // Nobody is waited for who was not asked for.
+            Err(status)
+                if status.code() == Code::PermissionDenied
+                    && matches!(self.prompts, Prompts::Allow | Prompts::Refuse(_)) =>
+            {
+                let _ = tokio::time::timeout(CANCEL_WAIT, cancel(self.client.clone(), self.call_id.clone())).await;
+                return Err(Failure::MayNotReply(status.message().to_owned()));
+            }
             // Whoever asks may not be the one who answers; the call waits for somebody else.
             Err(status) if status.code() == Code::PermissionDenied => {
                 self.terminal.note(&format!("  {}", visible(status.message())));
@@ -471,12 +508,18 @@ impl Conversation {
         if interrupted && exit == Exit::Cancelled {
             return Exit::Interrupted;
         }
-        match &event.event {
+        let exit = match &event.event {
             Some(Event::Completed(end)) if self.command_exit_code => match view::exit_code(end) {
                 Some(code) => u8::try_from(code).map_or(Exit::Failed, Exit::Command),
                 None => exit,
             },
             _ => exit,
+        };
+        // What was refused is in the result, for the model; a script must see it as well.
+        if self.refused && exit.code() == 0 {
+            Exit::Denied
+        } else {
+            exit
         }
     }
 }

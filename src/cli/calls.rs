@@ -1,6 +1,9 @@
 //! `toolgate calls`, `watch` and `cancel`: calls that are already there.
 
+use std::collections::HashSet;
+
 use clap::{Args, ValueEnum};
+use tonic::Code;
 
 use super::Globals;
 use super::call::OutputChoice;
@@ -65,40 +68,73 @@ pub(super) struct CallsArgs {
 
 impl CallsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = Client::connect(globals).await?;
+        let clients = Client::connect_all(globals).await?;
+        let is_one = clients.len() == 1;
+        let most = if self.all { u32::MAX } else { self.limit };
+        let mut calls: Vec<Call> = Vec::new();
+        let mut known = HashSet::new();
+        let mut problem = None;
+        for (_, client) in clients {
+            let mut take = |call: Call| {
+                if is_one && terminal.json {
+                    return terminal.record(&call.to_json());
+                }
+                // Services that share their records tell of the same calls.
+                if known.insert(call.call_id.clone()) {
+                    calls.push(call);
+                }
+                Ok(())
+            };
+            match self.of(&client, most, &mut take).await {
+                Ok(()) => {}
+                Err(failure) if is_one => return Err(failure),
+                Err(failure) => problem = problem.or(Some(failure)),
+            }
+        }
+        if let Some(failure) = problem.filter(|_| calls.is_empty()) {
+            return Err(failure);
+        }
+        if !is_one {
+            let created = |call: &Call| call.create_time.map(|time| (time.seconds, time.nanos));
+            calls.sort_by_key(|call| std::cmp::Reverse(created(call)));
+            calls.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        }
+        if terminal.json {
+            calls.iter().try_for_each(|call| terminal.record(&call.to_json()))?;
+        } else {
+            let rows: Vec<_> = calls.iter().map(row).collect();
+            terminal.table(&CALL_HEADINGS, &rows)?;
+        }
+        Ok(Exit::Completed)
+    }
+
+    /// Hands on the calls of one service, newest first.
+    async fn of(
+        &self,
+        client: &Client,
+        most: u32,
+        take: &mut (dyn FnMut(Call) -> Result<(), Failure> + Send),
+    ) -> Result<(), Failure> {
+        let states = self.state.iter().map(|state| CallState::from(*state).into());
         let mut request = ListCallsRequest {
             workspace: client.workspace(self.workspace.as_deref()).await?,
-            session_id: self.session.unwrap_or_default(),
-            states: self
-                .state
-                .into_iter()
-                .map(|state| CallState::from(state).into())
-                .collect(),
-            tools: self.tool,
+            session_id: self.session.clone().unwrap_or_default(),
+            states: states.collect(),
+            tools: self.tool.clone(),
             ..ListCallsRequest::default()
         };
-        let mut left = if self.all { u32::MAX } else { self.limit };
-        let mut rows = Vec::new();
+        let mut left = most;
         while left > 0 {
             request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
             let page = client.tools().list_calls(request.clone()).await?.into_inner();
             left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));
-            for call in &page.calls {
-                if terminal.json {
-                    terminal.record(&call.to_json())?;
-                } else {
-                    rows.push(row(call));
-                }
-            }
+            page.calls.into_iter().try_for_each(&mut *take)?;
             if page.next_page_token.is_empty() {
                 break;
             }
             request.page_token = page.next_page_token;
         }
-        if !terminal.json {
-            terminal.table(&CALL_HEADINGS, &rows)?;
-        }
-        Ok(Exit::Completed)
+        Ok(())
     }
 }
 
@@ -115,6 +151,10 @@ pub(super) fn row(call: &Call) -> Vec<String> {
     let state = match &call.ending {
         Some(call::Ending::Failed(end)) => json::failure_reason(end.reason).replace('_', " "),
         Some(call::Ending::Completed(_)) | None => json::call_state(call.state),
+    };
+    let state = match call.waiting_for.as_str() {
+        "" => state,
+        what => format!("{state} for {}", short(what, TITLE)),
     };
     let state = match call.background_processes.len() {
         0 => state,
@@ -152,7 +192,7 @@ pub(super) struct WatchArgs {
 impl WatchArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut interrupts = Interrupts::listen()?;
-        let client = Client::connect(globals).await?;
+        let client = Client::connect_for(globals, &self.call).await?;
         let mut view = CallView::new(terminal.clone(), "", true);
         let mut follower = Follower::watch(client, self.call, self.after, self.output.mode());
         loop {
@@ -180,10 +220,25 @@ pub(super) struct CancelArgs {
 
 impl CancelArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = Client::connect(globals).await?;
-        let request = CancelCallRequest { call_id: self.call };
-        let call = client.tools().cancel_call(request).await?.into_inner().call;
-        let call = call.ok_or(Failure::Protocol("call"))?;
+        let mut cancelled = Err(Failure::Protocol("call"));
+        for (_, client) in Client::connect_all(globals).await? {
+            let request = CancelCallRequest {
+                call_id: self.call.clone(),
+            };
+            let answer = client.tools().cancel_call(request).await;
+            let call = answer.map_err(Failure::from).map(|answer| answer.into_inner().call);
+            match (call, &cancelled) {
+                (Ok(Some(call)), _) => {
+                    cancelled = Ok(call);
+                    break;
+                }
+                // One that knows the call and does not run it says more than one that does not know it.
+                (Err(failure), Err(Failure::Protocol(_))) => cancelled = Err(failure),
+                (Err(Failure::Status(status)), _) if status.code() != Code::NotFound => cancelled = Err(status.into()),
+                (Ok(None) | Err(_), _) => {}
+            }
+        }
+        let call = cancelled?;
         if terminal.json {
             terminal.record(&call.to_json())?;
         } else {

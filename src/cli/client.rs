@@ -12,6 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 use super::Globals;
 use super::credentials::{Bearer, Credentials};
 use super::exit::Failure;
+use super::instances::Instance;
 use super::service::{self, PrivateService};
 use crate::grpc::proto::audit_service_client::AuditServiceClient;
 use crate::grpc::proto::info_service_client::InfoServiceClient;
@@ -19,7 +20,7 @@ use crate::grpc::proto::output_service_client::OutputServiceClient;
 use crate::grpc::proto::permission_service_client::PermissionServiceClient;
 use crate::grpc::proto::session_service_client::SessionServiceClient;
 use crate::grpc::proto::tool_service_client::ToolServiceClient;
-use crate::grpc::proto::{GetServerInfoRequest, WorkspaceInfo};
+use crate::grpc::proto::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
 use crate::process::unshield;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:50551";
@@ -65,7 +66,56 @@ impl Client {
         }
     }
 
-    async fn connect_to(url: &str, credentials: &Credentials) -> Result<Self, Failure> {
+    /// Connects to the server that is named, else to every service of this user that runs here, else to the one that is
+    /// likely to.
+    pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Self)>, Failure> {
+        let unnamed = |url: &str| Instance {
+            url: url.to_owned(),
+            ..Instance::default()
+        };
+        if let Some(url) = &globals.server {
+            return Ok(vec![(unnamed(url), Self::connect(globals).await?)]);
+        }
+        let mut found = service::running();
+        let configured = service::configured_socket(globals.config.clone()).filter(|socket| socket.exists());
+        let configured = configured.map(|socket| socket_url(&socket));
+        let configured = configured.filter(|url| !found.iter().any(|instance| instance.url == *url));
+        found.extend(configured.iter().map(|url| unnamed(url)));
+        if found.is_empty() {
+            return Ok(vec![(unnamed(DEFAULT_URL), Self::connect(globals).await?)]);
+        }
+        let mut clients = Vec::new();
+        let mut problem = None;
+        for instance in found {
+            match Self::connect_to(&instance.url, &globals.credentials).await {
+                Ok(client) => clients.push((instance, client)),
+                Err(failure) => problem = problem.or(Some(failure)),
+            }
+        }
+        match problem {
+            Some(failure) if clients.is_empty() => Err(failure),
+            Some(_) | None => Ok(clients),
+        }
+    }
+
+    /// Connects as [`Self::connect_all`], to the service that has a call; to the first if none has.
+    pub(super) async fn connect_for(globals: &Globals, call: &str) -> Result<Self, Failure> {
+        let mut clients = Self::connect_all(globals).await?;
+        let mut chosen = 0;
+        if clients.len() > 1 {
+            for (index, (_, client)) in clients.iter().enumerate() {
+                let call_id = call.to_owned();
+                if client.tools().get_call(GetCallRequest { call_id }).await.is_ok() {
+                    chosen = index;
+                    break;
+                }
+            }
+        }
+        Ok(clients.swap_remove(chosen).1)
+    }
+
+    /// Connects to a service that was found.
+    pub(super) async fn connect_to(url: &str, credentials: &Credentials) -> Result<Self, Failure> {
         let mut endpoint = endpoint(url)?;
         if url.starts_with("https:") {
             endpoint = credentials.encrypt(endpoint)?;
@@ -155,6 +205,34 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Connects to the server that is named, else to the service that runs here and has the folder, if there is one and it
+    /// lets this user in; else starts a service in this process.
+    pub(super) async fn attach(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+        let folder = directory(workspace.unwrap_or("."));
+        if globals.server.is_none()
+            && let Some(folder) = folder
+            && let Some(instance) = service::that_has(&folder, globals.config.clone())
+            && let Ok(client) = Client::connect_to(&instance.url, &globals.credentials).await
+            && let Ok(name) = client.workspace(Some(&folder.to_string_lossy())).await
+        {
+            return Ok(Self {
+                client,
+                workspace: name,
+                url: instance.url,
+                credentials: globals.credentials.clone(),
+                service: None,
+            });
+        }
+        Self::open(globals, workspace).await
+    }
+
+    /// Says whether there is a server that outlives the command: one that is named, or one that has the folder.
+    pub(super) fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
+        let folder = directory(workspace.unwrap_or("."));
+        let found = || folder.and_then(|folder| service::that_has(&folder, globals.config.clone()));
+        globals.server.is_some() || found().is_some()
+    }
+
     /// Connects to the server that is named, or starts a service in this process when none is.
     pub(super) async fn open(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
         if let Some(url) = &globals.server {

@@ -35,7 +35,12 @@ impl ConfigArgs {
         } else {
             show(&explained, terminal)?;
         }
-        Ok(Exit::Completed)
+        let workspaces = explained["workspaces"].as_array().into_iter().flatten();
+        let mut problems = workspaces.filter_map(|workspace| workspace["problem"].as_str());
+        match problems.next() {
+            Some(problem) => Err(Failure::Configuration(problem.to_owned())),
+            None => Ok(Exit::Completed),
+        }
     }
 }
 
@@ -44,15 +49,31 @@ fn show(explained: &Value, terminal: &Terminal) -> Result<(), Failure> {
         &["KEY", "VALUE", "FROM"],
         &rows(&explained["service"], &["key", "value", "source"]),
     )?;
+    warnings(&explained["warnings"], terminal)?;
     for workspace in explained["workspaces"].as_array().into_iter().flatten() {
         let title = format!("\nworkspace {}", cell(&workspace["name"]));
         terminal.line(&terminal.out.text(Look::Bold, &title))?;
         terminal.line(&format!("directory {}", cell(&workspace["directory"])))?;
+        if let Some(problem) = workspace["problem"].as_str() {
+            let text = format!("cannot be used: {}", visible(problem));
+            terminal.line(&terminal.out.text(Look::Red, &text))?;
+            continue;
+        }
+        warnings(&workspace["warnings"], terminal)?;
         terminal.line(&format!("worktree  {}", cell(&workspace["worktree"])))?;
         let pretty = serde_json::to_string_pretty(&workspace["opencode"]).unwrap_or_default();
         terminal.line(&format!("tools' configuration {}", visible(&pretty)))?;
         terminal.table(&["VALUE", "FROM"], &rows(&workspace["sources"], &["pointer", "source"]))?;
         terminal.table(&["AGENT", "MODE"], &rows(&workspace["agents"], &["name", "mode"]))?;
+    }
+    Ok(())
+}
+
+/// Shows what a person should know.
+fn warnings(list: &Value, terminal: &Terminal) -> Result<(), Failure> {
+    for warning in list.as_array().into_iter().flatten() {
+        let mark = terminal.out.text(Look::Yellow, "warning:");
+        terminal.line(&format!("{mark} {}", cell(warning)))?;
     }
     Ok(())
 }

@@ -90,6 +90,9 @@ pub(super) enum Failure {
     /// An RPC failed.
     #[error("{}", sentence(.0))]
     Status(Box<Status>),
+    /// Whoever made a call may not answer what it asks.
+    #[error("the call is cancelled, because its prompt cannot be answered from here: {0}")]
+    MayNotReply(String),
     /// The stream broke and could not be taken up again.
     #[error("lost the connection while watching call {call}, and {attempts} attempts to take it up again failed")]
     Lost { call: String, attempts: u32 },
@@ -121,6 +124,7 @@ impl Failure {
             Self::Unreachable { .. } | Self::Start(_) | Self::Status(_) | Self::Lost { .. } | Self::Protocol(_) => {
                 Exit::Unreachable
             }
+            Self::MayNotReply(_) => Exit::Denied,
             Self::Install { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
         }
@@ -139,6 +143,9 @@ impl Failure {
                 text.push_str("\nStart a server with `toolgate serve`, or name a running one with --server URL.");
             }
             Self::Status(status) => text.push_str(&details(&status.get_error_details())),
+            Self::MayNotReply(_) => {
+                text.push_str("\nWith --wait the call waits for an approver elsewhere (`toolgate approve`).");
+            }
             Self::Lost { call, .. } => {
                 let _ = write!(text, "\nThe call may still run: `toolgate watch {call}` shows it.");
             }
@@ -153,6 +160,12 @@ impl Failure {
             | Self::Write(_) => {}
         }
         text
+    }
+}
+
+impl From<Box<Status>> for Failure {
+    fn from(status: Box<Status>) -> Self {
+        Self::Status(status)
     }
 }
 

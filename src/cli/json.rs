@@ -238,6 +238,7 @@ impl ToJson for Call {
             "last_sequence": self.last_sequence,
             "title": self.title,
             "waiting_prompt_id": self.waiting_prompt_id,
+            "waiting_for": self.waiting_for,
             "accepts_input": self.accepts_input,
             "next_input_offset": self.next_input_offset,
         });

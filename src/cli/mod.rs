@@ -26,6 +26,7 @@ mod exit;
 mod follow;
 mod health;
 mod install;
+mod instances;
 mod interrupts;
 mod json;
 mod keyboard;
@@ -212,6 +213,8 @@ impl Cli {
     fn default_filter(&self) -> &'static str {
         match (self.globals.verbose, &self.command) {
             (0, Command::Serve(_)) => "info",
+            // A client keeps it: what the rules do not mean, and what waits for a person.
+            (0, Command::Mcp(_)) => "warn",
             (0, _) => "error",
             (1, Command::Serve(_)) => "toolgate=debug,info",
             (1, _) => "warn",

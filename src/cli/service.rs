@@ -4,13 +4,14 @@
 //! *Invariant:* a command sees [`Flags`], [`Service`] and JSON, and talks to the service through the contract alone.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::exit::Failure;
+use super::instances::{self, Instance, Registration};
 use crate::app::{App, Emergency, Running, output_folder, workspace_folder};
 use crate::audit::Key;
 use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
@@ -134,6 +135,8 @@ pub(super) fn data_dir(named: Option<PathBuf>, config: Option<PathBuf>) -> Resul
 /// A service that runs in this process.
 pub(super) struct Service {
     running: Running,
+    /// Lets other commands find it.
+    registration: Option<Registration>,
 }
 
 impl Service {
@@ -155,9 +158,36 @@ impl Service {
         if stays {
             app.recover().await.map_err(failed)?;
         }
-        Ok(Self {
-            running: app.start().await.map_err(failed)?,
-        })
+        let running = app.start().await.map_err(failed)?;
+        let mut service = Self {
+            running,
+            registration: None,
+        };
+        service.register(flags, &environment, stays);
+        Ok(service)
+    }
+
+    fn register(&mut self, flags: &Flags, environment: &Environment, stays: bool) {
+        let unix = self.unix().map(|socket| format!("unix:{}", socket.display()));
+        let tcp = self.tcp().map(|mut address| {
+            if address.ip().is_unspecified() {
+                address.set_ip(match address.ip() {
+                    IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                    IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+                });
+            }
+            format!("{}://{address}", self.scheme())
+        });
+        let Some(url) = unix.or(tcp) else { return };
+        let instance = Instance {
+            url,
+            id: self.running.instance.clone(),
+            pid: std::process::id(),
+            stays,
+            config: named_config(flags.config.clone()),
+            workspaces: self.running.workspaces.clone(),
+        };
+        self.registration = instances::register(&environment.instance_folders(), &instance);
     }
 
     /// Returns where it listens on TCP.
@@ -198,8 +228,33 @@ impl Service {
 
     /// Ends it in order: refuse, wait, cancel, close.
     pub(super) async fn drain(self) {
+        // Nobody should begin anything with it.
+        drop(self.registration);
         self.running.drain().await;
     }
+}
+
+/// Returns the configuration file that was named, whole.
+fn named_config(config: Option<PathBuf>) -> Option<PathBuf> {
+    config.map(|path| path.canonicalize().unwrap_or(path))
+}
+
+/// Returns the services of this user that run, except this process's own.
+pub(super) fn running() -> Vec<Instance> {
+    let own = std::process::id();
+    let mut found = instances::running(&environment().instance_folders());
+    found.retain(|instance| instance.pid != own);
+    found
+}
+
+/// Returns the service that is there to stay and has this folder, started with the same configuration file.
+pub(super) fn that_has(directory: &Path, config: Option<PathBuf>) -> Option<Instance> {
+    let config = named_config(config);
+    let has = |instance: &Instance| {
+        let mut folders = instance.workspaces.iter().map(|(_, folder)| folder);
+        instance.stays && instance.config == config && folders.any(|folder| folder == directory)
+    };
+    running().into_iter().find(has)
 }
 
 /// A service for one command, on a socket that only this user can reach. Its state is kept where `serve` keeps it.
@@ -264,12 +319,19 @@ pub(super) fn explain(flags: &Flags) -> Result<Value, Failure> {
         .iter()
         .map(|setting| json!({ "key": setting.key, "value": setting.value, "source": setting.source.to_string() }))
         .collect();
-    let workspaces = config
-        .workspaces
-        .iter()
-        .map(|workspace| explain_workspace(&workspace.name, &workspace.directory, &config.data_dir, &environment))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(json!({ "service": service, "workspaces": workspaces }))
+    let workspaces = config.workspaces.iter().map(|workspace| {
+        let found = explain_workspace(&workspace.name, &workspace.directory, &config.data_dir, &environment);
+        // What is wrong with one must not hide the others.
+        found.unwrap_or_else(|failure| {
+            json!({
+                "name": workspace.name,
+                "directory": workspace.directory,
+                "problem": failure.to_string(),
+            })
+        })
+    });
+    let workspaces: Vec<Value> = workspaces.collect();
+    Ok(json!({ "service": service, "warnings": config.warnings, "workspaces": workspaces }))
 }
 
 fn explain_workspace(

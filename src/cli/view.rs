@@ -58,6 +58,9 @@ impl Shown {
     }
 }
 
+/// The tool that answers calls which name no tool or are no JSON.
+const INVALID: &str = "invalid";
+
 /// What is left to show of a result.
 #[derive(Debug, PartialEq, Eq)]
 enum Rest<'a> {
@@ -108,14 +111,16 @@ impl CallView {
 
     /// Shows an event; a terminal one returns how the program ends.
     pub(super) fn show(&mut self, event: &CallEvent) -> Result<Option<Exit>, Failure> {
+        if let Some(Event::Pending(pending)) = &event.event {
+            self.tool.clone_from(&pending.tool);
+        }
         if self.terminal.json {
             self.terminal.record(&event.to_json())?;
-            return Ok(end_of(event));
+            return Ok(self.end_of(event));
         }
         match &event.event {
             None | Some(Event::Heartbeat(_)) => {}
             Some(Event::Pending(pending)) => {
-                self.tool.clone_from(&pending.tool);
                 if let Some(queued) = &pending.queued {
                     self.status(&format!("({})", queued.limit), "waits for its turn");
                 }
@@ -149,7 +154,16 @@ impl CallView {
             Some(Event::Completed(end)) => self.completed(end)?,
             Some(Event::Failed(end)) => self.failed(end)?,
         }
-        Ok(end_of(event))
+        Ok(self.end_of(event))
+    }
+
+    /// Returns how the program ends by a terminal event. What only tells the model that there was nothing to run is no
+    /// success.
+    fn end_of(&self, event: &CallEvent) -> Option<Exit> {
+        match end_of(event) {
+            Some(Exit::Completed) if self.tool == INVALID => Some(Exit::Failed),
+            end => end,
+        }
     }
 
     /// Tells a person something between the events.
@@ -238,7 +252,11 @@ impl CallView {
             };
             self.note(&format!("{processes} on in the background; toolgate cancel ends that"));
         }
-        let mark = self.terminal.err.text(Look::Green, "completed");
+        let mark = if self.tool == INVALID {
+            self.terminal.err.text(Look::Red, "failed")
+        } else {
+            self.terminal.err.text(Look::Green, "completed")
+        };
         let title = short(&end.title, TITLE);
         self.summary(
             &format!("{mark} {} {title}", visible(&self.tool)),

@@ -198,7 +198,15 @@ pub(super) fn meant_key(key: &str) -> Option<&'static str> {
 }
 
 /// The places whose keys are nearly all known. Others may stand there too, so only what is nearly a known one is odd.
-const CLOSED: [&str; 7] = ["agent/*", "mode/*", "experimental", "lsp/*", "mcp/*", "skills", "tool_output"];
+const CLOSED: [&str; 7] = [
+    "agent/*",
+    "mode/*",
+    "experimental",
+    "lsp/*",
+    "mcp/*",
+    "skills",
+    "tool_output",
+];
 
 /// Known keys that are nearly the names of options which models take, such as `top_k`.
 const NEAR_OTHERS: [&str; 2] = ["top_p", "name"];
@@ -228,7 +236,9 @@ pub(super) fn odd_keys(layer: &JsonMap) -> Vec<String> {
                 let meant = known.iter().copied().filter(|known| !NEAR_OTHERS.contains(known));
                 let meant = hints::nearest(key, meant)?;
                 let at = pointer.trim_start_matches('/').replace('/', ".");
-                Some(format!("the key \"{at}.{key}\" is not known here; did you mean {meant:?}?"))
+                Some(format!(
+                    "the key \"{at}.{key}\" is not known here; did you mean {meant:?}?"
+                ))
             }));
         });
     }

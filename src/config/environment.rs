@@ -88,6 +88,13 @@ impl Environment {
         self.folder("XDG_RUNTIME_DIR")
     }
 
+    /// Returns where services of this user say that they run, the first being the one to use if it can be had.
+    pub fn instance_folders(&self) -> Vec<PathBuf> {
+        let home = self.home().map(|home| home.join(".local/state"));
+        let folders = home.into_iter().chain(self.runtime_dir().map(Path::to_path_buf));
+        folders.map(|folder| folder.join("toolgate/instances")).collect()
+    }
+
     /// Returns the folder of the machine's settings.
     pub fn system_dir(&self) -> &Path {
         &self.system_dir

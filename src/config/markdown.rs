@@ -169,7 +169,9 @@ mod tests {
         assert_eq!(found, expected);
         let beside = files(folder.path(), Depth::One, &mut Seen::default()).expect("there are few files");
         assert_eq!(beside, expected[..2]);
-        assert!(files(&folder.path().join("none"), Depth::Any, &mut Seen::default()).is_ok_and(|found| found.is_empty()));
+        assert!(
+            files(&folder.path().join("none"), Depth::Any, &mut Seen::default()).is_ok_and(|found| found.is_empty())
+        );
     }
 
     proptest! {

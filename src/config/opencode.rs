@@ -170,11 +170,18 @@ impl ToolsConfig {
 
     /// Returns the files that say something of rules or agents.
     pub fn rule_files(&self) -> impl Iterator<Item = &Path> {
-        let of_rules = |layer: &&Layer| ["permission", "agent", "tools"].iter().any(|key| layer.value.contains_key(*key));
-        self.layers.iter().filter(of_rules).filter_map(|layer| match &layer.origin {
-            Origin::File(path) => Some(path.as_path()),
-            Origin::Variable(_) | Origin::OldTools => None,
-        })
+        let of_rules = |layer: &&Layer| {
+            ["permission", "agent", "tools"]
+                .iter()
+                .any(|key| layer.value.contains_key(*key))
+        };
+        self.layers
+            .iter()
+            .filter(of_rules)
+            .filter_map(|layer| match &layer.origin {
+                Origin::File(path) => Some(path.as_path()),
+                Origin::Variable(_) | Origin::OldTools => None,
+            })
     }
 
     /// Returns one part of the merged configuration, such as `mcp` or `lsp`.

@@ -30,7 +30,12 @@ impl Seen {
 
     /// Looks at every path.
     pub fn stamps(&self) -> Stamps {
-        Stamps(self.0.iter().map(|path| std::fs::metadata(path).ok().map(stamp)).collect())
+        Stamps(
+            self.0
+                .iter()
+                .map(|path| std::fs::metadata(path).ok().map(stamp))
+                .collect(),
+        )
     }
 }
 

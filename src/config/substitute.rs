@@ -118,7 +118,8 @@ mod tests {
             ("\n {file:nope.txt}", "nope.txt does not exist"),
             ("\n {file:/dev/zero}", "cannot be read: it is not a regular file"),
         ] {
-            let problem = substitute(text, folder.path(), &env, &mut Seen::default()).expect_err("there is no such file");
+            let problem =
+                substitute(text, folder.path(), &env, &mut Seen::default()).expect_err("there is no such file");
             assert!(problem.message.starts_with("bad file reference: \"{file:"), "{problem}");
             assert!(problem.message.ends_with(reason), "{problem}");
             assert_eq!(problem.position, Some(Position { line: 2, column: 2 }));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::live::LiveCall;
 use super::{AdmitError, Engine, Rank};
-use crate::call::{CallRecord, CallState, Ending, Outcome};
+use crate::call::{CallRecord, CallState, EndReason, Ending, Outcome};
 use crate::permission::Refusal;
 use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
@@ -78,6 +78,10 @@ fn admitted(record: &CallRecord) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default())
 }
 
+/// The tool that answers calls which name no tool or are no JSON. Its result completes the call, for the model; whoever
+/// counts or traces calls is told of a failure.
+const INVALID: &str = "invalid";
+
 /// Counts a call that has ended.
 pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
     let timing = ending.timing;
@@ -86,13 +90,13 @@ pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
         waited: timing.waited,
         ran: timing.ran,
     };
-    metrics.call_finished(tool, failure(ending).unwrap_or("completed"), phases);
+    metrics.call_finished(tool, failure(tool, ending).unwrap_or("completed"), phases);
 }
 
 /// Returns the word for why a call failed; none if it did not.
-pub(super) fn failure(ending: &Ending) -> Option<&'static str> {
+pub(super) fn failure(tool: &str, ending: &Ending) -> Option<&'static str> {
     match &ending.outcome {
-        Outcome::Completed { .. } => None,
+        Outcome::Completed { .. } => (tool == INVALID).then(|| EndReason::InvalidArguments.as_str()),
         Outcome::Failed { reason, .. } => Some(reason.as_str()),
     }
 }

@@ -481,7 +481,7 @@ impl LogWriter {
         self.record.ending = Some((*ending).clone());
         self.announce_state();
         // Before anybody sees the end.
-        let failure = measure::failure(&ending);
+        let failure = measure::failure(&self.record.tool, &ending);
         measure::count_end(&self.metrics, &self.record.tool, &ending);
         tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
         if let Some(trace) = self.call.trace.get() {

@@ -14,7 +14,7 @@ pub(crate) use super::values::{
 };
 use crate::call;
 use crate::store::OutputInfo;
-pub(crate) use prompts::outcome_state;
+pub(crate) use prompts::{outcome_state, waits_for};
 
 /// The agent of a call that names none.
 pub(crate) const DEFAULT_AGENT: &str = "build";
@@ -355,6 +355,7 @@ impl From<call::CallRecord> for proto::Call {
             accepts_input: false,
             next_input_offset: 0,
             background_processes: Vec::new(),
+            waiting_for: String::new(),
         }
     }
 }

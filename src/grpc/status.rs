@@ -116,6 +116,19 @@ pub(crate) fn deadline() -> Status {
     Status::with_error_details(Code::DeadlineExceeded, text, details("DEADLINE"))
 }
 
+/// The client's deadline is over while a person is asked: what waited is told, since nothing was told before.
+pub(crate) fn waited(call: &str, prompt: &str, what: &str) -> Status {
+    let text = format!(
+        "the deadline of the request is over, and the call {call} still waits for a person to answer: {what}, prompt \
+         {prompt}; answer with `toolgate approve`, or with ReplyPrompt"
+    );
+    let mut details = ErrorDetails::new();
+    let metadata = [("call_id", call), ("prompt_id", prompt)];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    details.set_error_info("WAITS_FOR_PERSON", DOMAIN, HashMap::from(metadata));
+    Status::with_error_details(Code::DeadlineExceeded, text, details)
+}
+
 /// Who calls is not known.
 pub(crate) fn unauthenticated(reason: &str, problem: impl Into<String>) -> Status {
     Status::with_error_details(Code::Unauthenticated, problem, details(reason))

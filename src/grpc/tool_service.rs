@@ -1,8 +1,10 @@
 //! `ToolService`: lists tools, starts calls, lets clients watch and cancel them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::auth::Caller;
@@ -12,7 +14,7 @@ use super::proto::tool_service_server::ToolService;
 use super::proto::{self, *};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::call::{CallId, CallRecord, Definition, ToolCall};
+use crate::call::{CallId, CallRecord, Definition, EventKind, PromptId, ToolCall};
 use crate::engine::{AdmitError, Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, Started, digest_of};
 use crate::store::{CallFilter, PageRequest};
 use crate::tool::{Offer, dialect};
@@ -22,6 +24,9 @@ pub(crate) struct Tools(pub(crate) Arc<Shared>);
 
 const MAX_TOOLS: usize = 1000;
 const MAX_CALLS: usize = 500;
+
+/// How long before its deadline a client is told what its call waits for.
+const TELL_BEFORE: Duration = Duration::from_millis(250);
 
 impl Tools {
     async fn begin(
@@ -193,13 +198,44 @@ impl ToolService for Tools {
     }
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
+        let deadline = deadline(request.metadata()).map(early);
         let caller = Caller::of(request.extensions())?;
         // When the client goes away this future is dropped, and `attached` with it.
         let request = request.into_inner().into();
         let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
-        while let Some(item) = cursor.next().await.map_err(status::watch)? {
+        let mut waits: Option<(PromptId, String)> = None;
+        loop {
+            let over = async {
+                match deadline {
+                    Some(deadline) if waits.is_some() => tokio::time::sleep_until(deadline).await,
+                    Some(_) | None => std::future::pending().await,
+                }
+            };
+            let item = tokio::select! {
+                item = cursor.next() => item.map_err(status::watch)?,
+                () = over => {
+                    let Some((prompt, what)) = &waits else { continue };
+                    return Err(status::waited(id.as_str(), prompt.as_str(), what));
+                }
+            };
             match item {
-                Item::Event(..) | Item::Gap { .. } | Item::Heartbeat { .. } => {}
+                None => break,
+                Some(Item::Event(event, _)) => match &event.kind {
+                    EventKind::Waiting { prompt } => {
+                        let what = convert::waits_for(prompt);
+                        tracing::info!(call = %id, prompt = %prompt.id, "a call of RunTool waits for a person: {what}");
+                        waits = Some((prompt.id.clone(), what));
+                    }
+                    EventKind::Resumed { .. } => waits = None,
+                    EventKind::Pending { .. }
+                    | EventKind::Running { .. }
+                    | EventKind::Metadata { .. }
+                    | EventKind::Output { .. }
+                    | EventKind::Child { .. }
+                    | EventKind::Warning { .. }
+                    | EventKind::Ended(_) => {}
+                },
+                Some(Item::Gap { .. } | Item::Heartbeat { .. }) => {}
             }
         }
         drop(attached);
@@ -238,6 +274,7 @@ impl ToolService for Tools {
         let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
         let id = self.0.call(&caller, &id).await?;
         let mut call = self.find(&id).await?;
+        call.waiting_for = self.waiting_for(&call.waiting_prompt_id).await?;
         if let Some(input) = self.0.engine.input_state(&id) {
             call.accepts_input = call.ending.is_none() && !input.closed;
             call.next_input_offset = int(input.next_offset);
@@ -264,8 +301,10 @@ impl ToolService for Tools {
         let mut calls = Vec::with_capacity(page.items.len());
         for record in page.items {
             let background_processes = self.left_by(&record.id).await;
+            let waiting_on = record.waiting_on.as_ref().map(ToString::to_string);
             calls.push(Call {
                 background_processes,
+                waiting_for: self.waiting_for(&waiting_on.unwrap_or_default()).await?,
                 ..convert::summary(record)
             });
         }
@@ -333,7 +372,23 @@ impl ToolService for Tools {
     }
 }
 
+/// Returns when to tell a client what its call waits for: shortly before it stops listening.
+fn early(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub((left / 10).min(TELL_BEFORE)).unwrap_or(deadline)
+}
+
 impl Tools {
+    /// Says what a call waits for at a prompt; empty for none.
+    async fn waiting_for(&self, prompt: &str) -> Result<String, Status> {
+        if prompt.is_empty() {
+            return Ok(String::new());
+        }
+        let found = self.0.engine.broker().get(&PromptId::from(prompt)).await;
+        let found = found.map_err(status::store)?;
+        Ok(found.as_ref().map(convert::waits_for).unwrap_or_default())
+    }
+
     async fn find(&self, id: &CallId) -> Result<Call, Status> {
         let record = self.record(id).await?;
         let changes = self.0.engine.store().changes(id).await.map_err(status::store)?;

@@ -110,7 +110,10 @@ pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         }
         near.push((slips(&lower, &one.to_lowercase()), one));
     }
-    near.into_iter().filter(|(slips, _)| *slips <= most).min().map(|(_, known)| known)
+    near.into_iter()
+        .filter(|(slips, _)| *slips <= most)
+        .min()
+        .map(|(_, known)| known)
 }
 
 /// Counts letters that are missing, too many, wrong, or swapped with the next one.

@@ -77,8 +77,9 @@ impl TypedTool for Task {
     };
 
     fn description(&self, offer: &Offer<'_>) -> String {
-        let line =
-            |(name, description): (String, Option<String>)| format!("- {name}: {}", description.as_deref().unwrap_or(UNDESCRIBED));
+        let line = |(name, description): (String, Option<String>)| {
+            format!("- {name}: {}", description.as_deref().unwrap_or(UNDESCRIBED))
+        };
         let agents: Vec<String> = self.subagents.told_to(offer.agent).into_iter().map(line).collect();
         include_str!("task.md")
             .trim_end()
@@ -112,7 +113,11 @@ impl TypedTool for Task {
                 input.subagent_type
             )));
         };
-        let model = agent.model.as_deref().and_then(model_named).unwrap_or_else(|| ctx.origin.model.clone());
+        let model = agent
+            .model
+            .as_deref()
+            .and_then(model_named)
+            .unwrap_or_else(|| ctx.origin.model.clone());
         let resumed = input.resumed();
         let delegated = ctx.delegate(&input.subagent_type, model, resumed).await?;
         let session = delegated.session.clone();

@@ -312,7 +312,7 @@ fn definitions_are_changed_for_the_list_only() {
             rights: None,
         };
         let agent = place.agent("build").unwrap();
-        let listed = place.offered(&offer, &place.rights(agent)).await;
+        let listed = place.offered(&offer, &place.rights(&agent)).await;
         let of = |name: &str| listed.iter().find(|definition| definition.name == name).unwrap();
         assert_eq!(of("echo").description, "LOUD");
         assert_eq!(of("echo").input_schema, json!({"type": "object", "properties": {}}));

@@ -102,6 +102,10 @@ pub(crate) struct Setup {
     pub(crate) env: Vec<(&'static str, String)>,
     /// Listen on a free TCP port instead of a Unix socket.
     pub(crate) tcp: bool,
+    /// Workspaces beside `default`, each a folder of its name.
+    pub(crate) more: Vec<&'static str>,
+    /// Files that are there before it starts, relative to its folder.
+    pub(crate) files: Vec<(&'static str, String)>,
 }
 
 impl Setup {
@@ -148,6 +152,12 @@ impl Server {
         for name in ["home/.config/opencode", "work", "data"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
+        for name in &setup.more {
+            fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        for (name, text) in &setup.files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
         if let Some(config) = &setup.config {
             fs::write(
                 folder.path().join("home/.config/opencode/opencode.json"),
@@ -190,6 +200,11 @@ impl Server {
         command
             .arg("--workspace")
             .arg(format!("default={}", path.join("work").display()));
+        for name in &setup.more {
+            command
+                .arg("--workspace")
+                .arg(format!("{name}={}", path.join(name).display()));
+        }
         let mut child = command.spawn().expect("the program starts");
         let deadline = Instant::now() + SERVER_LIMIT;
         let announced: Value = loop {
@@ -230,6 +245,36 @@ impl Server {
             ..self.setup.clone()
         };
         Self::launch(self.folder.clone(), setup).await
+    }
+
+    /// Starts the program as a person with the same home does, in the workspace, without a terminal.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder.path().join("home"))
+            .env("TMPDIR", self.folder.path())
+            .env("SHELL", "/bin/bash")
+            .current_dir(self.work())
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs that to its end: the exit code, standard output and standard error.
+    pub(crate) async fn cli(&self, args: &[&str]) -> (i32, String, String) {
+        let output = timeout(SERVER_LIMIT, self.command(args).output()).await;
+        let output = output.unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

@@ -362,7 +362,10 @@ fn unknown_variables_are_warned_of() {
     let meant = "TOOLGATE_LISTEN_TPC is not known and has no effect; did you mean TOOLGATE_LISTEN_TCP?";
     check(&[], &[meant]);
     check(&[("TOOLGATE_PORT", "50551")], &[meant, "TOOLGATE_PORT is not known"]);
-    check(&[("TOOLGATE_UNATTENDED", "refuse")], &[meant, "TOOLGATE_UNATTENDED is not known"]);
+    check(
+        &[("TOOLGATE_UNATTENDED", "refuse")],
+        &[meant, "TOOLGATE_UNATTENDED is not known"],
+    );
 }
 
 #[test]

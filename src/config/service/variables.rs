@@ -183,19 +183,25 @@ pub(super) fn unknown(env: &Environment, known: &[&str]) -> Vec<String> {
 /// Says whether Kubernetes sets such a variable for a service whose name begins with `toolgate`, for instance
 /// `TOOLGATE_PORT_50551_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &str) -> bool {
-    let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let is_url = ["tcp://", "udp://", "sctp://"]
+        .iter()
+        .any(|scheme| value.starts_with(scheme));
     let of_port = |rest: &str| {
         let mut parts = rest.split('_');
         let number = parts.next().is_some_and(|port| port.parse::<u16>().is_ok());
         let protocol = parts.next().is_some_and(|name| ["TCP", "UDP", "SCTP"].contains(&name));
-        let what = parts.next().is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what));
+        let what = parts
+            .next()
+            .is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what));
         number && protocol && what && parts.next().is_none()
     };
     name.ends_with("_SERVICE_HOST")
         || name.ends_with("_SERVICE_PORT")
         || name.contains("_SERVICE_PORT_")
         || (name.ends_with("_PORT") && is_url)
-        || name.match_indices("_PORT_").any(|(at, mark)| of_port(&name[at + mark.len()..]))
+        || name
+            .match_indices("_PORT_")
+            .any(|(at, mark)| of_port(&name[at + mark.len()..]))
 }
 
 fn switch(env: &Environment, key: &str) -> Result<Option<bool>, ConfigError> {

@@ -101,6 +101,15 @@ impl From<call::Approval> for proto::PromptApproval {
 }
 
 /// Returns the state that a prompt with this outcome is in.
+/// Says what a call waits for at a prompt.
+pub(crate) fn waits_for(prompt: &call::Prompt) -> String {
+    match prompt.ask() {
+        Some(ask) if ask.title.is_empty() => format!("permission {}", ask.permission),
+        Some(ask) => format!("permission {} ({})", ask.permission, ask.title),
+        None => "questions".to_owned(),
+    }
+}
+
 pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
     match outcome {
         call::PromptOutcome::Replied(_) => proto::PromptState::Resolved,

@@ -238,7 +238,8 @@ impl<'s> Following<'s> {
             } => {
                 if *call == self.id {
                     let stopping = if draining { ", and the service is stopping" } else { "" };
-                    let text = format!("{}, {} s{stopping}", state.as_str(), elapsed.as_secs());
+                    let state = self.notes.waits.as_deref().unwrap_or(state.as_str());
+                    let text = format!("{state}, {} s{stopping}", elapsed.as_secs());
                     self.notes.say(text).await;
                 }
                 return None;
@@ -254,6 +255,7 @@ impl<'s> Following<'s> {
                 if let Some(form) = self.withdraw.remove(prompt) {
                     form.cancel();
                 }
+                self.notes.waits = None;
                 self.notes.say(resumed(outcome).to_owned()).await;
             }
             EventKind::Child { call, .. } => {
@@ -276,9 +278,12 @@ impl<'s> Following<'s> {
             Some(_) if self.may_answer(&prompt) => forms::form(&prompt, self.choices),
             Some(_) | None => None,
         };
-        let what = waits_for(&prompt);
+        let what = convert::waits_for(&prompt);
         let Some(form) = form else {
+            // The log of `toolgate mcp` is the client's.
+            tracing::warn!(call = %self.id, prompt = %prompt.id, "a call waits for an approver, {what}: toolgate approve");
             let text = format!("waits for an approver (toolgate approve): {what}, prompt {}", prompt.id);
+            self.notes.waits = Some(text.clone());
             return self.notes.say(text).await;
         };
         self.notes.say(format!("waits for an answer: {what}")).await;
@@ -305,7 +310,12 @@ impl<'s> Following<'s> {
                 None
             }
         };
-        let waits = |why: &str| format!("{why}; waits for an approver (toolgate approve): {}", waits_for(prompt));
+        let waits = |why: &str| {
+            format!(
+                "{why}; waits for an approver (toolgate approve): {}",
+                convert::waits_for(prompt)
+            )
+        };
         let Some(reply) = reply else {
             return self.notes.say(waits("no answer that counts")).await;
         };
@@ -384,14 +394,6 @@ async fn elicit(
     }
 }
 
-fn waits_for(prompt: &Prompt) -> String {
-    match prompt.ask() {
-        Some(ask) if ask.title.is_empty() => format!("permission {}", ask.permission),
-        Some(ask) => format!("permission {} ({})", ask.permission, ask.title),
-        None => "questions".to_owned(),
-    }
-}
-
 fn resumed(outcome: &PromptOutcome) -> &'static str {
     match outcome {
         PromptOutcome::Replied(Reply::Reject { .. }) => "rejected",
@@ -408,6 +410,8 @@ struct Notes {
     peer: Peer<RoleServer>,
     count: f64,
     last_output: Option<Instant>,
+    /// What is said again and again while the call waits for somebody else.
+    waits: Option<String>,
 }
 
 impl Notes {
@@ -417,6 +421,7 @@ impl Notes {
             peer,
             count: 0.0,
             last_output: None,
+            waits: None,
         }
     }
 

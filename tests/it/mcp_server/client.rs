@@ -268,6 +268,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         },
         hosts: Default::default(),
         languages: Arc::new(NoLanguages),
+        warnings: Vec::new(),
         closing: closing.clone(),
         telemetry: Default::default(),
     });

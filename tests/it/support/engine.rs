@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use toolgate::call::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
 };
-use toolgate::engine::{Catalog, Engine, Limits, Place, RunLimits};
+use toolgate::engine::{Catalog, Current, Engine, InForce, Limits, Place, RunLimits};
 use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate::permission::broker::{Broker, PromptPolicy};
 use toolgate::store::Store;
@@ -116,7 +116,6 @@ impl Inside {
         };
         let place = Place {
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
-            agents: Agents::new(&AgentsConfig::default(), folders),
             tools: Arc::new(
                 Catalog::new(
                     "default",
@@ -127,9 +126,10 @@ impl Inside {
                 .unwrap(),
             ),
             trusted: false,
-            primary_tools: Vec::new(),
-            truncation: Default::default(),
-            packages: Default::default(),
+            in_force: Current::new(InForce {
+                agents: Arc::new(Agents::new(&AgentsConfig::default(), folders)),
+                ..InForce::default()
+            }),
         };
         let limits = Limits {
             running: RunLimits {

@@ -1,0 +1,317 @@
+//! The commands of the program beside services that run: what they end with, and which service they find.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tonic::{Code, Request};
+use tonic_types::StatusExt as _;
+
+use toolgate::grpc::proto::*;
+
+use crate::support::*;
+
+impl Server {
+    fn url(&self) -> String {
+        match &self.tcp {
+            Some(address) => format!("http://{address}"),
+            None => format!("unix:{}", self.folder().join("s").display()),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_is_no_success() {
+    test(async {
+        let server = Server::with(Setup::default().env("TOOLGATE_TELEMETRY_ADMIN", "127.0.0.1:0")).await;
+        let url = server.url();
+        for args in [
+            &["call", "frobnicate", "a=1"][..],
+            &["call", "read", "--input", "{not json"][..],
+        ] {
+            let args = [&["--server", &url][..], args].concat();
+            let (code, out, err) = server.cli(&args).await;
+            assert_eq!(code, 1, "{args:?}: {out} {err}");
+            assert!(out.contains("invalid"), "the model's text is the result: {out}");
+            assert!(err.contains("failed") && !err.contains("completed"), "{err}");
+            let (code, ..) = server.cli(&[&["--json"][..], &args].concat()).await;
+            assert_eq!(code, 1, "{args:?} with --json");
+        }
+        let admin = server.admin.clone().unwrap();
+        let metrics = metrics_of(&admin).await;
+        let of_invalid = metrics
+            .lines()
+            .filter(|line| line.contains("finished") && line.contains("tool=\"invalid\""));
+        let of_invalid: Vec<&str> = of_invalid.collect();
+        assert!(!of_invalid.is_empty(), "{metrics}");
+        assert!(
+            of_invalid
+                .iter()
+                .all(|line| line.contains("outcome=\"invalid_arguments\"")),
+            "{of_invalid:?}"
+        );
+    });
+}
+
+async fn metrics_of(admin: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(admin).await.unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[test]
+fn a_retry_that_the_person_refuses_is_no_success() {
+    test(async {
+        // The sandbox is in the way of what follows `||`, so the command ends with 0 all the same.
+        let server = Server::with(Setup::default().env("TOOLGATE_SANDBOX_MODE", "workspace-write")).await;
+        let outside = server.folder().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        let command = format!("touch {}/a || true", outside.display());
+        let url = server.url();
+        let args = [
+            "--server",
+            &url,
+            "call",
+            "bash",
+            &format!("command={command}"),
+            "description=d",
+            "--no",
+        ];
+        let (code, out, err) = server.cli(&args).await;
+        assert!(!outside.join("a").exists());
+        assert_eq!(code, 3, "{out} {err}");
+    });
+}
+
+#[test]
+fn who_may_not_answer_is_told_and_does_not_wait() {
+    test(async {
+        let rules = json!({"bash": "ask"});
+        let server = Server::with(Setup::permission(rules).env("TOOLGATE_PERMISSION_SELF_APPROVAL", "false")).await;
+        let url = server.url();
+        let args = [
+            "--server",
+            &url,
+            "call",
+            "bash",
+            "command=echo x",
+            "description=d",
+            "--yes",
+        ];
+        let (code, out, err) = server.cli(&args).await;
+        assert_eq!(code, 3, "{out} {err}");
+        assert!(
+            err.contains("cannot be answered from here") && err.contains("--wait"),
+            "{err}"
+        );
+        let listed = server
+            .tools()
+            .list_calls(ListCallsRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(
+            listed.calls.iter().all(|call| call.state() == CallState::Failed),
+            "it is cancelled"
+        );
+    });
+}
+
+#[test]
+fn a_unary_call_says_what_it_waited_for() {
+    test(async {
+        let server = Server::start().await;
+        let same = || run_request(in_session("s", request("read", json!({"filePath": "."}))));
+        for _ in 0..2 {
+            run(&mut server.tools(), same()).await.unwrap();
+        }
+        let mut third = Request::new(same());
+        third.set_timeout(Duration::from_secs(2));
+        let status = server.tools().run_tool(third).await.unwrap_err();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+        assert!(status.message().contains("permission doom_loop"), "{status:?}");
+        assert!(status.message().contains("toolgate approve"), "{status:?}");
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "WAITS_FOR_PERSON");
+
+        // While it waits, its record says so as well.
+        let mut waiting = server.tools();
+        let waiting = waiting.run_tool(RunToolRequest {
+            call_id: "fourth".to_owned(),
+            ..same()
+        });
+        let seen = eventually("the call says what it waits for", async || {
+            let listed = server
+                .tools()
+                .list_calls(ListCallsRequest::default())
+                .await
+                .unwrap()
+                .into_inner();
+            listed.calls.iter().any(|call| call.waiting_for.contains("doom_loop"))
+        });
+        tokio::select! {
+            ended = waiting => panic!("{ended:?}"),
+            () = seen => {}
+        }
+        let (_, out, _) = server.cli(&["--server", &server.url(), "calls"]).await;
+        assert!(out.contains("doom_loop") || out.contains("cancelled"), "{out}");
+    });
+}
+
+#[test]
+fn a_call_is_made_by_the_service_that_has_the_folder() {
+    test(async {
+        let server = Server::with(Setup::permission(json!({"bash": "ask"}))).await;
+        let mut child = server
+            .command(&["call", "bash", "command=echo done", "description=d", "--wait"])
+            .spawn()
+            .unwrap();
+        let mut prompts = Vec::new();
+        eventually("the running service has the prompt", async || {
+            prompts = server.prompts(ListPromptsRequest::default()).await;
+            !prompts.is_empty() || child.try_wait().unwrap().is_some()
+        })
+        .await;
+        let prompt = prompts.first().expect("the service that runs here was not used");
+        let reply = PromptReply {
+            input_digest: prompt.input_digest.clone(),
+            ..reply(&prompt.prompt_id, PromptDecision::Once)
+        };
+        let request = ReplyPromptRequest {
+            reply: Some(reply),
+            name: "tester".to_owned(),
+        };
+        server.permissions().reply_prompt(request).await.unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("done"));
+
+        // Another folder has no service, and so gets one of its own.
+        let elsewhere = server.folder().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        let mut command = server.command(&["call", "bash", "command=pwd", "description=d", "--yes"]);
+        let output = command.current_dir(&elsewhere).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("elsewhere"));
+        let alone = server
+            .cli(&[
+                "call",
+                "--standalone",
+                "bash",
+                "command=echo x",
+                "description=d",
+                "--yes",
+            ])
+            .await;
+        assert_eq!(alone.0, 0, "{alone:?}");
+        let listed = server
+            .tools()
+            .list_calls(ListCallsRequest::default())
+            .await
+            .unwrap()
+            .into_inner();
+        assert_eq!(
+            listed.calls.iter().filter(|call| call.tool == "bash").count(),
+            3,
+            "they share the records"
+        );
+    });
+}
+
+/// What an MCP client says first.
+fn greeting() -> String {
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    format!("{initialize}\n{initialized}\n")
+}
+
+#[test]
+fn prompts_of_every_service_of_this_user_are_found() {
+    test(async {
+        // The server only lends its home; it runs in another folder than the clients.
+        let server = Server::with(Setup::permission(json!({"bash": "ask"}))).await;
+        let mut clients = Vec::new();
+        for name in ["one", "two"] {
+            let folder = server.folder().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let mut client = server.command(&["mcp", "--workspace", "."]);
+            let mut client = client.current_dir(&folder).stdin(Stdio::piped()).spawn().unwrap();
+            let mut stdin = client.stdin.take().unwrap();
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+                "name": "bash", "arguments": {"command": format!("echo of-{name}"), "description": "d"},
+                "_meta": {"progressToken": "p"}}});
+            stdin
+                .write_all(format!("{}{call}\n", greeting()).as_bytes())
+                .await
+                .unwrap();
+            let lines = BufReader::new(client.stdout.take().unwrap()).lines();
+            clients.push((client, stdin, lines));
+        }
+        for (.., lines) in &mut clients {
+            loop {
+                let line = lines
+                    .next_line()
+                    .await
+                    .unwrap()
+                    .expect("the client is told of progress");
+                if line.contains("waits for an approver (toolgate approve)") {
+                    break;
+                }
+            }
+        }
+        let (code, out, err) = server.cli(&["calls", "--state", "waiting"]).await;
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(out.matches("permission bash").count(), 2, "{out}");
+
+        let mut approve = server.command(&["approve", "--json"]);
+        let mut approve = approve.stdin(Stdio::piped()).spawn().unwrap();
+        let mut replies = approve.stdin.take().unwrap();
+        let mut messages = BufReader::new(approve.stdout.take().unwrap()).lines();
+        let mut replied = 0;
+        while replied < 2 {
+            let line = messages.next_line().await.unwrap().expect("both prompts are found");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let prompt = &message["prompt_added"]["prompt"];
+            if let Some(id) = prompt["prompt_id"].as_str() {
+                let reply = json!({"prompt_id": id, "decision": "once", "input_digest": prompt["input_digest"]});
+                replies.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+                replied += 1;
+            }
+        }
+        drop(replies);
+        while messages.next_line().await.unwrap().is_some() {}
+        assert!(approve.wait().await.unwrap().success());
+        for (index, (client, _, lines)) in clients.iter_mut().enumerate() {
+            let name = ["one", "two"][index];
+            loop {
+                let line = lines.next_line().await.unwrap().expect("the call comes to its end");
+                let message: Value = serde_json::from_str(&line).unwrap();
+                if message["id"] == 1 {
+                    assert!(line.contains(&format!("of-{name}")), "{line}");
+                    break;
+                }
+            }
+            // What its client keeps as its log.
+            client.start_kill().unwrap();
+            let mut log = String::new();
+            client.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
+            assert!(log.contains("toolgate approve"), "{log}");
+            client.wait().await.unwrap();
+        }
+
+        // Killed, they left their entries behind; whoever looks next sweeps them.
+        let (code, ..) = server.cli(&["calls"]).await;
+        assert_eq!(code, 0);
+        let entries = server.folder().join("home/.local/state/toolgate/instances");
+        assert_eq!(
+            std::fs::read_dir(entries).unwrap().count(),
+            1,
+            "only the server's own is left"
+        );
+    });
+}
