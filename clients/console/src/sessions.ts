@@ -30,6 +30,14 @@ async function catchUp(signal: AbortSignal): Promise<void> {
   await refresh(signal);
 }
 
+/** Asks the service about itself again: its rules may have changed. What it said last stands if it does not answer. */
+function ask(signal: AbortSignal): void {
+  info.getServerInfo({}, { signal }).then(
+    (about) => (server.value = about),
+    () => undefined,
+  );
+}
+
 /** Watches everything that happens. What happened while nobody watched is caught up with. */
 export async function watch({ signal, alive }: Turn): Promise<void> {
   const stop = new AbortController();
@@ -47,7 +55,10 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     const request = last === undefined ? {} : { afterSequence: last };
     for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
-      if (event === undefined) continue;
+      if (event === undefined) {
+        ask(ended);
+        continue;
+      }
       if (last === undefined || event.sequence > last) last = event.sequence;
       happened(event);
       if (event.event.case === "todosUpdated") setTodos(event.sessionId, event.event.value.todos);

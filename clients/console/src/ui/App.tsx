@@ -68,6 +68,7 @@ export function App(): JSX.Element {
         </button>
       </header>
       <Offline />
+      <Warnings />
       <main id="main" tabIndex={-1}>
         {view === "calls" && <Calls />}
         {view === "prompts" && <Prompts />}
@@ -153,6 +154,34 @@ function Offline(): JSX.Element | null {
         Try now
       </button>
     </section>
+  );
+}
+
+/** What a person should know of the rules: what they say may not be what was meant. */
+function Warnings(): JSX.Element | null {
+  const about = server.value;
+  const rows = [
+    ...(about?.warnings ?? []).map((text) => ({ where: "", text, bad: false })),
+    ...(about?.workspaces ?? []).flatMap(({ name, problem, warnings }) => [
+      ...(problem === "" ? [] : [{ where: name, text: `takes no calls: ${problem}`, bad: true }]),
+      ...warnings.map((text) => ({ where: name, text, bad: false })),
+    ]),
+  ];
+  if (rows.length === 0) return null;
+  return (
+    <details class="warnings" open={rows.some((row) => row.bad)}>
+      <summary>
+        {rows.length === 1 ? "1 warning" : `${rows.length} warnings`} about the rules and the configuration
+      </summary>
+      <ul>
+        {rows.map(({ where, text, bad }) => (
+          <li key={`${where} ${text}`} class={bad ? "bad" : ""}>
+            {where !== "" && <b>{visible(where)}: </b>}
+            {visible(text)}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
