@@ -55,10 +55,8 @@ export async function watch({ signal, alive }: Turn): Promise<void> {
     const request = last === undefined ? {} : { afterSequence: last };
     for await (const { event } of sessions.watchEvents(request, { signal: ended, onHeader: begin })) {
       alive();
-      if (event === undefined) {
-        ask(ended);
-        continue;
-      }
+      if (event === undefined) continue;
+      if (event.event.case === "heartbeat") ask(ended);
       if (last === undefined || event.sequence > last) last = event.sequence;
       happened(event);
       if (event.event.case === "todosUpdated") setTodos(event.sessionId, event.event.value.todos);
