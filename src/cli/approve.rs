@@ -4,43 +4,32 @@
 //! *Invariant:* nothing lives in the connection: when it breaks, the channel is opened again and its snapshot replaces
 //! what was known. A prompt is asked once at a time, and a question that somebody else has answered is taken away.
 
+mod sources;
+
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use clap::Args;
-use futures_util::stream::{self, SelectAll};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
-use tonic::{Status, Streaming};
 
+use self::sources::{LOOK_EVERY, News, Sources};
 use super::Globals;
 use super::call::user_name;
 use super::client::Client;
-use super::exit::{Exit, Failure, is_lost_connection};
-use super::follow::backoff;
-use super::instances::Instance;
+use super::exit::{Exit, Failure};
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
 use super::scope::{self, RawScope};
-use super::service;
 use super::terminal::{Look, Terminal};
-use crate::grpc::proto::channel_request::Message as Request;
 use crate::grpc::proto::channel_response::Message;
 use crate::grpc::proto::{
-    ChannelOpen, ChannelRequest, ChannelResponse, Prompt, PromptDecision, PromptFilter, PromptReply, PromptReplyResult,
-    PromptState, QuestionAnswer, ReplyResult,
+    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, QuestionAnswer, ReplyResult,
 };
-
-/// Replies that may wait for the network; one person does not type faster, and a program is held back.
-const REPLIES: usize = 16;
 
 /// Prompts whose service is remembered after their end.
 const MOST_HOMES: usize = 4096;
@@ -73,14 +62,7 @@ impl ApproveArgs {
         let replies = Replies::open(terminal)?;
         let found = Client::connect_all(globals).await?;
         let name = self.name.unwrap_or_else(user_name);
-        let mut sources = Sources {
-            globals: globals.clone(),
-            workspace: self.workspace,
-            sessions: self.session,
-            name: name.clone(),
-            list: Vec::new(),
-            news: SelectAll::new(),
-        };
+        let mut sources = Sources::new(globals.clone(), self.workspace, self.session, name.clone());
         let is_one = found.len() == 1;
         for (instance, client) in found {
             match sources.add(&instance, client).await {
@@ -97,135 +79,6 @@ impl ApproveArgs {
         let approver = Approver::new(terminal.clone(), replies, name);
         approver.serve(sources, interrupts).await
     }
-}
-
-/// How often services are looked for that were started meanwhile.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// What a service says, or what became of the connection to it.
-enum News {
-    Opened(mpsc::Sender<ChannelRequest>),
-    Message(Box<ChannelResponse>),
-    Lost,
-    Refused(Status),
-}
-
-type Told = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
-
-/// One service whose prompts are answered.
-struct Source {
-    url: String,
-    /// Its id, if it was found among those that run.
-    id: String,
-    /// Takes replies while there is a connection.
-    requests: Option<mpsc::Sender<ChannelRequest>>,
-    /// Whether a connection was lost before this one.
-    is_back: bool,
-    /// Ends the attempts to connect.
-    over: CancellationToken,
-}
-
-/// All of them.
-struct Sources {
-    globals: Globals,
-    workspace: Option<String>,
-    sessions: Vec<String>,
-    name: String,
-    list: Vec<Source>,
-    news: SelectAll<Told>,
-}
-
-impl Sources {
-    /// Begins to listen to a service.
-    async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
-        let filter = PromptFilter {
-            workspace: client.workspace(self.workspace.as_deref()).await?,
-            session_ids: self.sessions.clone(),
-        };
-        let open = ChannelOpen {
-            name: self.name.clone(),
-            filter: Some(filter),
-        };
-        let over = CancellationToken::new();
-        let index = self.list.len();
-        let told = news(client, open).map(move |news| (index, news));
-        self.news
-            .push(Box::pin(told.take_until(over.clone().cancelled_owned())));
-        self.list.push(Source {
-            url: instance.url.clone(),
-            id: instance.id.clone(),
-            requests: None,
-            is_back: false,
-            over,
-        });
-        Ok(())
-    }
-
-    /// Listens to services that were started meanwhile; those that are gone are not tried again. One that was named is the
-    /// only one.
-    async fn look(&mut self) {
-        if self.globals.server.is_some() {
-            return;
-        }
-        let running = service::running();
-        for source in &self.list {
-            let is_gone = !source.id.is_empty() && !running.iter().any(|instance| instance.id == source.id);
-            if is_gone && source.requests.is_none() {
-                source.over.cancel();
-            }
-        }
-        for instance in running {
-            let is_known =
-                |source: &Source| source.id == instance.id || (source.id.is_empty() && source.url == instance.url);
-            if self.list.iter().any(is_known) {
-                continue;
-            }
-            // One that does not answer yet is tried again with the next look.
-            if let Ok(client) = Client::connect_to(&instance.url, &self.globals.credentials).await
-                && let Err(failure) = self.add(&instance, client).await
-            {
-                tracing::warn!("{}: {failure}", instance.url);
-            }
-        }
-    }
-}
-
-/// Where a connection is.
-enum Line {
-    Connect(u32),
-    Open(Streaming<ChannelResponse>, u32),
-    Over,
-}
-
-/// Tells what a service says; a lost connection is opened again.
-fn news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
-    stream::unfold((client, open, Line::Connect(0)), |(client, open, line)| async move {
-        let lost = |status: Status, attempt: u32| {
-            if is_lost_connection(&status) {
-                (News::Lost, Line::Connect(attempt + 1))
-            } else {
-                (News::Refused(status), Line::Over)
-            }
-        };
-        let (news, line) = match line {
-            Line::Over => return None,
-            Line::Connect(attempt) => {
-                if attempt > 0 {
-                    tokio::time::sleep(backoff(attempt)).await;
-                }
-                match Channel::open(&client, &open).await {
-                    Ok(Channel { requests, responses }) => (News::Opened(requests), Line::Open(responses, attempt)),
-                    Err(status) => lost(status, attempt),
-                }
-            }
-            Line::Open(mut responses, attempt) => match responses.message().await {
-                Ok(Some(message)) => (News::Message(Box::new(message)), Line::Open(responses, 0)),
-                Ok(None) => lost(Status::unavailable("the server closed the channel"), attempt),
-                Err(status) => lost(status, attempt),
-            },
-        };
-        Some((news, (client, open, line)))
-    })
 }
 
 /// Where replies come from.
@@ -256,31 +109,6 @@ impl Replies {
                 None
             }
         }
-    }
-}
-
-/// An open channel.
-struct Channel {
-    requests: mpsc::Sender<ChannelRequest>,
-    responses: Streaming<ChannelResponse>,
-}
-
-impl Channel {
-    async fn open(client: &Client, open: &ChannelOpen) -> Result<Self, Status> {
-        let (requests, receiver) = mpsc::channel(REPLIES);
-        let first = ChannelRequest {
-            message: Some(Request::Open(open.clone())),
-        };
-        requests
-            .send(first)
-            .await
-            .map_err(|_| Status::internal("the channel is closed"))?;
-        let responses = client
-            .permissions()
-            .channel(ReceiverStream::new(receiver))
-            .await?
-            .into_inner();
-        Ok(Self { requests, responses })
     }
 }
 
@@ -359,7 +187,7 @@ impl Approver {
             };
             if let Some((index, reply)) = reply {
                 self.unanswered.insert(reply.reply_id.clone(), (index, reply.clone()));
-                send(&sources.list[index], reply).await;
+                sources.list[index].send(reply).await;
             }
             self.ask_next();
         }
@@ -374,7 +202,7 @@ impl Approver {
                 source.requests = Some(requests);
                 // A reply is recognised by its id, so sending it again after a break decides nothing twice.
                 for (_, reply) in self.unanswered.values().filter(|(home, _)| *home == index) {
-                    send(source, reply.clone()).await;
+                    source.send(reply.clone()).await;
                 }
             }
             News::Message(message) => {
@@ -580,16 +408,6 @@ impl Approver {
                 None
             }
         }
-    }
-}
-
-/// Sends a reply; one that is not taken is sent again when the service is back.
-async fn send(source: &Source, reply: PromptReply) {
-    let request = ChannelRequest {
-        message: Some(Request::Reply(reply)),
-    };
-    if let Some(requests) = &source.requests {
-        let _ = requests.send(request).await;
     }
 }
 

@@ -99,7 +99,7 @@ fn a_changed_rule_file_is_in_force_at_once_and_as_a_whole() {
         let rules = server.work().join("opencode.json");
         let write = |text: &str| fs::write(&rules, text).unwrap();
 
-        write(r#"{"permission": {"bash": "deny"}}"#);
+        write(r#"{"permission": {"bash": {"make": "deny"}}}"#);
         becomes(&server, PermissionAction::Deny).await;
         let call = server.run("bash", json!({"command": "make", "description": "d"})).await;
         assert_eq!(failed(&call).reason(), FailureReason::Denied);
@@ -179,7 +179,7 @@ fn a_broken_workspace_refuses_its_calls_and_no_others() {
 
         // Mended, it works without a restart.
         let mended = server.folder().join("other/opencode.json");
-        fs::write(mended, r#"{"permission": {"edit": "deny"}}"#).unwrap();
+        fs::write(mended, r#"{"permission": {"edit": {"*.txt": "deny"}}}"#).unwrap();
         eventually("the workspace takes calls", async || {
             run(&mut server.tools(), run_request(in_workspace("other", request())))
                 .await

@@ -4,8 +4,10 @@
 //! nothing here reads the environment but the path of programs.
 
 mod approver;
+mod cli;
 mod engine;
 mod host;
+mod processes;
 mod proxy;
 mod pty;
 mod random;
@@ -13,6 +15,7 @@ mod site;
 
 use std::fs::{self, File};
 use std::future::Future;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use toolgate::grpc::proto::*;
 pub(crate) use approver::{Approver, reply};
 pub(crate) use engine::Inside;
 pub(crate) use host::{LendingHost, hello};
+pub(crate) use processes::{gone, processes};
 pub(crate) use proxy::{Proxy, Shaky};
 pub(crate) use pty::Pty;
 pub(crate) use random::Random;
@@ -156,7 +160,9 @@ impl Server {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         for (name, text) in &setup.files {
-            fs::write(folder.path().join(name), text).unwrap();
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
         if let Some(config) = &setup.config {
             fs::write(
@@ -245,36 +251,6 @@ impl Server {
             ..self.setup.clone()
         };
         Self::launch(self.folder.clone(), setup).await
-    }
-
-    /// Starts the program as a person with the same home does, in the workspace, without a terminal.
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
-        command
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.folder.path().join("home"))
-            .env("TMPDIR", self.folder.path())
-            .env("SHELL", "/bin/bash")
-            .current_dir(self.work())
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        command
-    }
-
-    /// Runs that to its end: the exit code, standard output and standard error.
-    pub(crate) async fn cli(&self, args: &[&str]) -> (i32, String, String) {
-        let output = timeout(SERVER_LIMIT, self.command(args).output()).await;
-        let output = output.unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code().unwrap_or(-1),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
@@ -631,27 +607,4 @@ pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Status>, code: Code,
         .unwrap_or_else(|| panic!("no ErrorInfo in {status:?}"));
     assert_eq!((info.domain.as_str(), info.reason.as_str()), ("toolgate", reason));
     details
-}
-
-/// The ids of processes whose command line has this text.
-pub(crate) fn processes(marker: &str) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    ids.filter(|id| {
-        let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(marker)
-    })
-    .collect()
-}
-
-/// Waits until no process has this text in its command line.
-pub(crate) async fn gone(marker: &str) {
-    // A process that is just becoming another program has no command line for a moment.
-    eventually(&format!("no process with {marker}"), async || {
-        processes(marker).is_empty() && {
-            sleep(Duration::from_millis(20)).await;
-            processes(marker).is_empty()
-        }
-    })
-    .await;
 }

@@ -1,0 +1,40 @@
+//! The program as a person starts it beside a [`Server`], with the same home.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::{PROGRAM, SERVER_LIMIT, Server};
+
+impl Server {
+    /// Starts the program as a person with the same home does, in the workspace, without a terminal.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder().join("home"))
+            .env("TMPDIR", self.folder())
+            .env("SHELL", "/bin/bash")
+            .current_dir(self.work())
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs that to its end: the exit code, standard output and standard error.
+    pub(crate) async fn cli(&self, args: &[&str]) -> (i32, String, String) {
+        let output = timeout(SERVER_LIMIT, self.command(args).output()).await;
+        let output = output.unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code().unwrap_or(-1),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    }
+}
