@@ -553,6 +553,10 @@ impl Ending {
     }
 }
 
+/// The tool that answers, in the name of the service, a call that names no tool or whose arguments are not JSON. Its call
+/// is completed, for the model to read the text; whoever made the call got no result.
+pub const INVALID: &str = "invalid";
+
 /// The record of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {

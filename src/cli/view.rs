@@ -13,6 +13,7 @@ use super::exit::{Exit, Failure};
 use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{self, Look, Terminal, short, visible};
+use crate::call::INVALID;
 use crate::grpc::proto::call_event::Event;
 use crate::grpc::proto::{
     Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
@@ -57,9 +58,6 @@ impl Shown {
         }
     }
 }
-
-/// The tool that answers calls which name no tool or are no JSON.
-const INVALID: &str = "invalid";
 
 /// What is left to show of a result.
 #[derive(Debug, PartialEq, Eq)]

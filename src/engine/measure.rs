@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::live::LiveCall;
 use super::{AdmitError, Engine, Rank};
-use crate::call::{CallRecord, CallState, EndReason, Ending, Outcome};
+use crate::call::{CallRecord, CallState, EndReason, Ending, INVALID, Outcome};
 use crate::permission::Refusal;
 use crate::telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
@@ -78,10 +78,6 @@ fn admitted(record: &CallRecord) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(u64::try_from(record.created.millis()).unwrap_or_default())
 }
 
-/// The tool that answers calls which name no tool or are no JSON. Its result completes the call, for the model; whoever
-/// counts or traces calls is told of a failure.
-const INVALID: &str = "invalid";
-
 /// Counts a call that has ended.
 pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
     let timing = ending.timing;
@@ -93,10 +89,12 @@ pub(super) fn count_end(metrics: &Metrics, tool: &str, ending: &Ending) {
     metrics.call_finished(tool, failure(tool, ending).unwrap_or("completed"), phases);
 }
 
-/// Returns the word for why a call failed; none if it did not.
+/// Returns the word for why a call failed; none if it did not. A call that the service had to answer itself brought
+/// nobody a result, though its record says what the model is to read.
 pub(super) fn failure(tool: &str, ending: &Ending) -> Option<&'static str> {
     match &ending.outcome {
-        Outcome::Completed { .. } => (tool == INVALID).then(|| EndReason::InvalidArguments.as_str()),
+        Outcome::Completed { .. } if tool == INVALID => Some(EndReason::InvalidArguments.as_str()),
+        Outcome::Completed { .. } => None,
         Outcome::Failed { reason, .. } => Some(reason.as_str()),
     }
 }

@@ -427,6 +427,7 @@ fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Resul
         workspace: non_empty(filter.workspace),
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
+        forms: false,
     })
 }
 

@@ -505,6 +505,7 @@ impl Broker {
                 first.get_or_insert(prompt);
                 continue;
             };
+            self.state().presence.forget(&prompt.id);
             if let Some(decision) = prompt.decision.clone() {
                 // The call may have stopped waiting; the decision is in the store.
                 let _ = waiting.wake.send(decision);
@@ -546,17 +547,28 @@ impl Broker {
         self.state().presence.count(prompt)
     }
 
+    /// Notes that whoever was shown a prompt as a form dismissed it without an answer: it stays open for others, or ends
+    /// by the policy for prompts that nobody sees.
+    pub fn dismiss(&self, prompt: &PromptId) {
+        let mut state = self.state();
+        if state.waiting.contains_key(prompt) {
+            state.presence.dismiss(prompt, Instant::now());
+            self.visits.notify_waiters();
+        }
+    }
+
     /// Returns when no approver who sees the prompt has been there for as long as the policy says; never if it does not
     /// mind.
     pub async fn abandoned(&self, prompt: &Prompt) {
-        let Unattended::Attended(within) = self.policy.unattended else {
-            return std::future::pending().await;
-        };
         loop {
             let visit = self.visits.notified();
             tokio::pin!(visit);
             visit.as_mut().enable();
-            let left = self.state().presence.abandoned_in(prompt, within, Instant::now());
+            let left = match self.policy.unattended {
+                Unattended::Wait => None,
+                Unattended::Refuse => self.state().presence.is_dismissed(prompt).then_some(Duration::ZERO),
+                Unattended::Attended(within) => self.state().presence.abandoned_in(prompt, within, Instant::now()),
+            };
             match left {
                 None => visit.await,
                 Some(Duration::ZERO) => return,

@@ -101,6 +101,8 @@ pub struct Interest {
     pub workspaces: Vec<String>,
     /// Any of these sessions; all if empty.
     pub sessions: Vec<SessionId>,
+    /// Whether each prompt is shown once, as a form, to whoever made the call.
+    pub forms: bool,
 }
 
 impl Interest {

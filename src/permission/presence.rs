@@ -1,11 +1,16 @@
 //! Which approvers are there, and which were until a moment ago.
 //!
-//! *Invariant:* pure but for the clock that it is told. Who left is remembered by what they listened to, and only so many.
+//! A client that shows each prompt as a form has shown it once: when the form is dismissed, the prompt is still open, but
+//! nobody sees it there any more.
+//!
+//! *Invariant:* pure but for the clock that it is told. Who left is remembered by what they listened to, and only so many;
+//! dismissals are forgotten with their prompts.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::exchange::Interest;
-use crate::call::Prompt;
+use crate::call::{Prompt, PromptId};
 
 /// Interests of approvers who left that are remembered; beyond that the earliest to leave are forgotten.
 const REMEMBERED: usize = 256;
@@ -14,6 +19,8 @@ const REMEMBERED: usize = 256;
 #[derive(Debug)]
 pub(super) struct Presence {
     here: Vec<(u64, Interest)>,
+    /// Prompts whose form was dismissed, and when.
+    dismissed: BTreeMap<PromptId, Instant>,
     /// In the order in which they left.
     left: Vec<(Interest, Instant)>,
     next: u64,
@@ -25,6 +32,7 @@ impl Presence {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             here: Vec::new(),
+            dismissed: BTreeMap::new(),
             left: Vec::new(),
             next: 0,
             begun: now,
@@ -50,9 +58,27 @@ impl Presence {
         self.left.push((interest, now));
     }
 
+    /// Notes that the form of a prompt was dismissed without an answer.
+    pub(super) fn dismiss(&mut self, prompt: &PromptId, now: Instant) {
+        self.dismissed.insert(prompt.clone(), now);
+    }
+
+    /// Forgets a prompt that has ended.
+    pub(super) fn forget(&mut self, prompt: &PromptId) {
+        self.dismissed.remove(prompt);
+    }
+
     /// Returns how many approvers see this prompt.
     pub(super) fn count(&self, prompt: &Prompt) -> usize {
-        self.here.iter().filter(|(_, interest)| interest.covers(prompt)).count()
+        // A form is shown for the calls of its own client only, so no other client's form shows this prompt either.
+        let by_form = !self.dismissed.contains_key(&prompt.id);
+        let sees = |(_, interest): &&(u64, Interest)| (by_form || !interest.forms) && interest.covers(prompt);
+        self.here.iter().filter(sees).count()
+    }
+
+    /// Says whether a prompt was dismissed and nobody else sees it.
+    pub(super) fn is_dismissed(&self, prompt: &Prompt) -> bool {
+        self.dismissed.contains_key(&prompt.id) && self.count(prompt) == 0
     }
 
     /// Says whether one who sees this prompt is there, or was within this time.
@@ -69,7 +95,10 @@ impl Presence {
             return None;
         }
         let seen = self.left.iter().filter(|(interest, _)| interest.covers(prompt));
-        let last = seen.map(|&(_, left)| left).max().unwrap_or(self.begun).max(self.begun);
+        let left = seen
+            .map(|&(_, left)| left)
+            .chain(self.dismissed.get(&prompt.id).copied());
+        let last = left.max().unwrap_or(self.begun).max(self.begun);
         Some(within.saturating_sub(now.saturating_duration_since(last)))
     }
 }
@@ -122,6 +151,7 @@ mod tests {
             workspaces: Vec::new(),
             workspace: None,
             sessions: vec![SessionId::from("mine")],
+            forms: false,
         });
         assert_eq!((presence.count(&mine), presence.count(&other)), (1, 0));
         assert_eq!(presence.abandoned_in(&mine, within, at(100)), None);
@@ -140,5 +170,33 @@ mod tests {
             presence.leave(visit, at(400));
         }
         assert_eq!(presence.left.len(), 2, "each interest is remembered once");
+    }
+
+    #[test]
+    fn a_dismissed_form_is_no_approver() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let mut presence = Presence::new(begun);
+        let prompt = prompt("mine");
+        let form = Interest {
+            forms: true,
+            ..Interest::default()
+        };
+        presence.enter(form.clone());
+        presence.enter(form);
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (2, false));
+        presence.dismiss(&prompt.id, at(5));
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (0, true));
+        let within = Duration::from_secs(10);
+        assert_eq!(
+            presence.abandoned_in(&prompt, within, at(7)),
+            Some(Duration::from_secs(8))
+        );
+        let visit = presence.enter(Interest::default());
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (1, false));
+        presence.leave(visit, at(8));
+        assert!(presence.is_dismissed(&prompt));
+        presence.forget(&prompt.id);
+        assert_eq!(presence.count(&prompt), 2);
     }
 }

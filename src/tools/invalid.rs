@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::call::{JsonMap, OutputText, ToolOutput};
+use crate::call::{INVALID, JsonMap, OutputText, ToolOutput};
 use crate::tool::{About, CallContext, Offer, ToolError, TypedTool};
 
 /// The tool.
@@ -27,7 +27,7 @@ impl TypedTool for Invalid {
     type Input = Input;
 
     const ABOUT: About = About {
-        name: "invalid",
+        name: INVALID,
         effects: &[],
         permissions: &[],
         advertised: false,

@@ -11,7 +11,10 @@ mod sessions;
 use std::fs;
 use std::sync::Arc;
 
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ReadResourceRequestParams, ResourceContents};
+use base64::Engine as _;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ReadResourceRequestParams, ResourceContents,
+};
 use rmcp::service::PeerRequestOptions;
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
@@ -21,6 +24,9 @@ use toolgate::grpc::proto::*;
 
 use self::client::{Form, Person, Stdio, call, params, text};
 use crate::support::*;
+
+/// A picture of one pixel.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
 fn asking() -> Setup {
     Setup {
@@ -52,9 +58,7 @@ fn its_tools_are_those_of_the_service() {
         let path = server.work().join("a.txt");
         let result = call(&client, "read", json!({"filePath": path})).await;
         assert!(text(&result).contains("hello"), "{result:?}");
-        let structured = result.structured_content.unwrap();
-        assert!(structured["output"].as_str().unwrap().contains("hello"));
-        let recorded = server.get(structured["callId"].as_str().unwrap()).await;
+        let recorded = server.get(&call_id(&result)).await;
         let context = recorded.context.unwrap();
         assert!(context.session_id.starts_with("mcp-"), "{context:?}");
         assert_eq!(context.client, "mcp");
@@ -63,6 +67,66 @@ fn its_tools_are_those_of_the_service() {
         assert_eq!(missing.is_error, Some(true));
         let unknown = call(&client, "no_such_tool", json!({})).await;
         assert!(text(&unknown).contains("no_such_tool"), "{unknown:?}");
+        assert_eq!(unknown.is_error, Some(true), "there is no result");
+        let recorded = server.get(&call_id(&unknown)).await;
+        assert_eq!(recorded.tool, "invalid");
+        assert!(
+            completed(&recorded).output.contains("no_such_tool"),
+            "the model reads it"
+        );
+        client.cancel().await.unwrap();
+        server.assert_calm();
+    });
+}
+
+/// What a result says beside what a model reads.
+fn about(result: &CallToolResult) -> Value {
+    json!(result.meta)
+}
+
+fn call_id(result: &CallToolResult) -> String {
+    about(result)["callId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn nothing_hides_what_a_model_reads() {
+    test(async {
+        let server = Server::with(Setup::tcp()).await;
+        let client = Person::new(Form::None).connect(&server).await;
+        let announces = client.list_all_tools().await.unwrap();
+        assert!(announces.iter().all(|tool| tool.output_schema.is_none()));
+        // Clients that find `structuredContent` show the model only that.
+        let lines: String = (0..950).map(|line| format!("line {line}\n")).collect();
+        let path = server.work().join("long.txt");
+        fs::write(&path, lines).unwrap();
+        let read = call(&client, "read", json!({"filePath": path})).await;
+        assert_eq!(read.structured_content, None, "{read:?}");
+        assert!(text(&read).contains("line 949"), "{}", text(&read));
+        let said = call(&client, "bash", bash_input("echo hi")).await;
+        assert_eq!(
+            (said.structured_content.as_ref(), text(&said)),
+            (None, "hi\n"),
+            "{said:?}"
+        );
+        assert_eq!(about(&said)["state"], "completed");
+        assert_eq!(about(&said)["truncation"]["truncated"], false);
+        let failed = call(&client, "read", json!({"filePath": server.work().join("none")})).await;
+        assert_eq!(failed.structured_content, None, "{failed:?}");
+        assert_eq!(
+            [&about(&failed)["state"], &about(&failed)["reason"]],
+            ["failed", "tool_error"]
+        );
+
+        let png = base64::engine::general_purpose::STANDARD.decode(PIXEL).unwrap();
+        let path = server.work().join("pixel.png");
+        fs::write(&path, png).unwrap();
+        let image = call(&client, "read", json!({"filePath": path})).await;
+        assert_eq!(image.structured_content, None, "{image:?}");
+        let shown = image.content.iter().find_map(|content| content.as_image());
+        assert_eq!(
+            shown.map(|image| (image.mime_type.as_str(), image.data.as_str())),
+            Some(("image/png", PIXEL))
+        );
         client.cancel().await.unwrap();
         server.assert_calm();
     });
@@ -138,6 +202,64 @@ fn without_forms_others_answer() {
             assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
         });
         assert_eq!(text(&result), "done\n", "{result:?}");
+        client.cancel().await.unwrap();
+    });
+}
+
+#[test]
+fn a_dismissed_form_is_no_refusal() {
+    test(async {
+        let server = Server::with(asking()).await;
+        let person = Person::new(Form::Cancel);
+        let log = person.log.clone();
+        let client = person.connect(&server).await;
+        let (result, ()) = tokio::join!(call(&client, "bash", bash_input("echo done")), async {
+            eventually("the client knows that it still waits", async || {
+                let notes = log.notes();
+                notes.iter().any(|note| note.contains("waits for an approver"))
+            })
+            .await;
+            // Whoever comes now still finds it.
+            let approver = Approver::open(server.channel(), "somebody").await.unwrap();
+            let prompt = approver.snapshot[0].prompt_id.clone();
+            assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
+        });
+        assert_eq!(text(&result), "done\n", "{result:?}");
+        assert_eq!(log.forms().len(), 1);
+        client.cancel().await.unwrap();
+        server.assert_calm();
+    });
+}
+
+#[test]
+fn a_dismissed_form_leaves_it_to_the_policy_for_unattended_prompts() {
+    test(async {
+        let server = Server::with(asking().env("TOOLGATE_PERMISSION_UNATTENDED", "refuse")).await;
+        let client = Person::new(Form::Cancel).connect(&server).await;
+        // Another call of the same client whose form is still open shows nobody this prompt.
+        let other = Person::new(Form::Never).connect(&server).await;
+        let other_log = other.service().log.clone();
+        let waiting = tokio::spawn(async move {
+            let _ = other.call_tool(params("bash", bash_input("echo other"))).await;
+        });
+        eventually("the other form is shown", async || other_log.forms().len() == 1).await;
+        let result = call(&client, "bash", bash_input("echo done")).await;
+        assert_eq!(result.is_error, Some(true), "{result:?}");
+        assert_eq!(
+            about(&result)["reason"],
+            "prompt_expired",
+            "nobody refused it: {result:?}"
+        );
+        assert!(!text(&result).contains("rejected"), "{}", text(&result));
+
+        // With an approver there it waits for that one.
+        let mut approver = Approver::open(server.channel(), "somebody").await.unwrap();
+        let (result, ()) = tokio::join!(call(&client, "bash", bash_input("echo again")), async {
+            let prompt = approver.added().await;
+            assert!(approver.send(reply(&prompt.prompt_id, PromptDecision::Once)).await);
+        });
+        assert_eq!(text(&result), "again\n", "{result:?}");
+        waiting.abort();
         client.cancel().await.unwrap();
     });
 }
@@ -233,7 +355,8 @@ fn what_a_result_leaves_out_is_a_resource() {
         let server = Server::with(Setup::tcp()).await;
         let client = Person::new(Form::None).connect(&server).await;
         let result = call(&client, "bash", bash_input("seq 1 100000")).await;
-        let truncation = &result.structured_content.unwrap()["truncation"];
+        assert!(!text(&result).contains("Task tool"), "{}", text(&result));
+        let truncation = &about(&result)["truncation"];
         assert_eq!(truncation["truncated"], true);
         let uri = truncation["uri"].as_str().unwrap();
         let listed = client.list_resources(None).await.unwrap().resources;
@@ -331,11 +454,7 @@ fn it_hands_on_to_a_server() {
         let result = call(&client, "bash", bash_input("pwd")).await;
         let work = server.work().canonicalize().unwrap();
         assert_eq!(text(&result).trim(), work.to_str().unwrap(), "{result:?}");
-        let id = result.structured_content.unwrap()["callId"]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        assert_eq!(server.get(&id).await.context.unwrap().agent, "plan");
+        assert_eq!(server.get(&call_id(&result)).await.context.unwrap().agent, "plan");
         client.cancel().await.unwrap();
         assert_eq!(stdio.ended().await.code(), Some(0));
         server.assert_calm();

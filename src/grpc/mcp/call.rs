@@ -76,7 +76,7 @@ pub(super) async fn run(
     // What is dropped with `following` cancels the call.
     tokio::select! {
         ending = following.follow() => match ending {
-            Ok(ending) => Ok(content::result(&following.id, ending)),
+            Ok(ending) => Ok(content::result(&following.id, &following.ran, ending)),
             Err(error) => Ok(refusal(&status::watch(error))),
         },
         () = ended.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
@@ -132,6 +132,8 @@ struct Following<'s> {
     shared: &'s Shared,
     seen: Seen,
     id: CallId,
+    /// The tool that it runs.
+    ran: String,
     peer: Peer<RoleServer>,
     items: SelectAll<Items>,
     /// Forms in front of the user.
@@ -166,6 +168,7 @@ impl<'s> Following<'s> {
                     workspace: Some(workspace),
                     workspaces: Vec::new(),
                     sessions: vec![session],
+                    forms: true,
                 };
                 Some(engine.broker().listen(interest).await)
             }
@@ -193,6 +196,7 @@ impl<'s> Following<'s> {
             peer: context.peer,
             items: SelectAll::from_iter([items(started.id.clone(), cursor)]),
             id: started.id,
+            ran: String::new(),
             asking: FuturesUnordered::new(),
             withdraw: HashMap::new(),
             asks: asks.then_some(name),
@@ -246,6 +250,7 @@ impl<'s> Following<'s> {
             }
         };
         match &event.kind {
+            EventKind::Pending { tool, .. } if *call == self.id => self.ran.clone_from(tool),
             EventKind::Pending { .. } => {}
             EventKind::Running { title, .. } => self.notes.say(title.clone()).await,
             EventKind::Metadata { title, .. } => self.notes.say(title.clone().unwrap_or_default()).await,
@@ -317,7 +322,9 @@ impl<'s> Following<'s> {
             )
         };
         let Some(reply) = reply else {
-            return self.notes.say(waits("no answer that counts")).await;
+            // Withdrawn because it was decided elsewhere, it is open no more, and this does nothing.
+            self.shared.engine.broker().dismiss(&prompt.id);
+            return self.notes.say(waits("the client gave no answer")).await;
         };
         let given = self.given(prompt, reply);
         let text = match self.shared.engine.reply(given).await {

@@ -1,14 +1,16 @@
 //! The core's definitions and ends of calls as an MCP client gets them.
 //!
-//! *Invariant:* pure. A structured result says everything that the text says, since some clients show a model only that.
+//! *Invariant:* pure. What a model has to read is in the content. Many clients show a model nothing else once a result has
+//! `structuredContent`, so only a tool that announces an `outputSchema` has any, and none here does. What is for the
+//! client is in `_meta`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::resources;
-use crate::call::{Attachment, AttachmentContent, CallId, Definition, Effect, Ending, Outcome};
+use crate::call::{Attachment, AttachmentContent, CallId, Definition, Effect, EndReason, Ending, INVALID, Outcome};
 
 /// Returns a tool as it is listed.
 pub(super) fn tool(definition: Definition) -> Tool {
@@ -41,8 +43,9 @@ fn annotations(effects: &[Effect]) -> ToolAnnotations {
         .open_world(may(Effect::Network) || may(Effect::RunsPrograms))
 }
 
-/// Returns the result of a call.
-pub(super) fn result(id: &CallId, ending: Ending) -> CallToolResult {
+/// Returns the result of a call. `ran` is the tool that the call ran: an answer that the service gave in place of a tool
+/// is an error to a client, whatever the record says for the model.
+pub(super) fn result(id: &CallId, ran: &str, ending: Ending) -> CallToolResult {
     let state = ending.state().as_str();
     let Ending {
         outcome,
@@ -54,7 +57,7 @@ pub(super) fn result(id: &CallId, ending: Ending) -> CallToolResult {
     } = ending;
     // What is shown of the output while it grows: the output itself is there.
     metadata.remove("output");
-    let mut structured = json!({
+    let mut about = json!({
         "callId": id.as_str(),
         "state": state,
         "title": title,
@@ -68,28 +71,26 @@ pub(super) fn result(id: &CallId, ending: Ending) -> CallToolResult {
         "waitedMs": u64::try_from(timing.waited.as_millis()).unwrap_or(u64::MAX),
     });
     if let Some(output) = &truncation.output {
-        structured["truncation"]["outputId"] = output.as_str().into();
-        structured["truncation"]["uri"] = resources::uri(output).into();
+        about["truncation"]["outputId"] = output.as_str().into();
+        about["truncation"]["uri"] = resources::uri(output).into();
     }
-    let (text, is_error) = match outcome {
-        Outcome::Completed { output } => {
-            structured["output"] = output.clone().into();
-            (output, false)
-        }
-        Outcome::Failed { reason, error } => {
-            structured["reason"] = json!(reason);
-            structured["error"] = error.clone().into();
-            (error, true)
-        }
+    let (text, reason) = match outcome {
+        Outcome::Completed { output } if ran == INVALID => (output, Some(EndReason::InvalidArguments)),
+        Outcome::Completed { output } => (output, None),
+        Outcome::Failed { reason, error } => (error, Some(reason)),
     };
+    if let Some(reason) = reason {
+        about["reason"] = json!(reason);
+    }
     let mut content = vec![ContentBlock::text(text)];
     content.extend(attachments.into_iter().map(attachment));
-    let mut result = if is_error {
-        CallToolResult::error(content)
-    } else {
-        CallToolResult::success(content)
+    let mut result = match reason {
+        Some(_) => CallToolResult::error(content),
+        None => CallToolResult::success(content),
     };
-    result.structured_content = Some(structured);
+    if let Value::Object(about) = about {
+        result.meta = Some(MetaObject(about));
+    }
     result
 }
 
@@ -122,7 +123,7 @@ fn attachment(attachment: Attachment) -> ContentBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::{EndReason, OutputId, Source, Truncation};
+    use crate::call::{OutputId, Source, Truncation};
 
     #[test]
     fn effects_are_hints() {
@@ -179,7 +180,7 @@ mod tests {
             },
             ..Ending::failed(EndReason::Internal, "")
         };
-        let found = serde_json::to_value(result(&CallId::from("c1"), ending)).unwrap();
+        let found = serde_json::to_value(result(&CallId::from("c1"), "read", ending)).unwrap();
         assert_eq!(found["isError"], false);
         assert_eq!(found["content"][0]["text"], "done");
         assert_eq!(
@@ -188,20 +189,33 @@ mod tests {
         );
         assert_eq!(found["content"][2]["resource"]["uri"], "toolgate://attachments/a1");
         assert_eq!(found["content"][3]["uri"], "https://example.com/x");
-        assert_eq!(found["structuredContent"]["output"], "done");
-        assert_eq!(
-            found["structuredContent"]["truncation"]["uri"],
-            "toolgate://outputs/tool_1"
+        assert!(
+            found.get("structuredContent").is_none(),
+            "it would hide the text: {found}"
         );
-        assert_eq!(found["structuredContent"]["callId"], "c1");
+        let about = &found["_meta"];
+        assert_eq!(about["truncation"]["uri"], "toolgate://outputs/tool_1");
+        assert_eq!([&about["callId"], &about["state"]], ["c1", "completed"]);
 
         let failed = result(
             &CallId::from("c2"),
+            "read",
             Ending::failed(EndReason::Denied, "a rule forbids it"),
         );
         let failed = serde_json::to_value(failed).unwrap();
         assert_eq!(failed["isError"], true);
         assert_eq!(failed["content"][0]["text"], "a rule forbids it");
-        assert_eq!(failed["structuredContent"]["reason"], "denied");
+        assert_eq!(failed["_meta"]["reason"], "denied");
+
+        let ending = Ending {
+            outcome: Outcome::Completed {
+                output: "no such tool".to_owned(),
+            },
+            ..Ending::failed(EndReason::Internal, "")
+        };
+        let repaired = serde_json::to_value(result(&CallId::from("c3"), INVALID, ending)).unwrap();
+        assert_eq!(repaired["isError"], true);
+        assert_eq!(repaired["content"][0]["text"], "no such tool");
+        assert_eq!(repaired["_meta"]["reason"], "invalid_arguments");
     }
 }

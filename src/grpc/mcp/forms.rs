@@ -1,7 +1,7 @@
 //! Prompts as forms that an MCP client shows to its user, and what the user fills in as replies.
 //!
-//! *Invariant:* pure. Only a plain, explicit yes approves; whatever else comes back, refused, dismissed or not
-//! understood, does not.
+//! *Invariant:* pure. Only a plain, explicit yes approves, and only a plain, explicit no refuses. Whatever else comes back
+//! is no answer: a client without a person in front of it dismisses every form.
 
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value, json};
@@ -140,12 +140,12 @@ fn questions_schema(questions: &[Question], choices: bool) -> Value {
     json!({"type": "object", "properties": properties})
 }
 
-/// Reads what the user filled in. None if it cannot be understood.
+/// Reads what the user filled in. None if nobody answered, or it cannot be understood.
 pub(super) fn reply(prompt: &Prompt, result: &ElicitResult) -> Option<Reply> {
     match result.action {
         ElicitationAction::Accept => {}
-        // Refused or dismissed: either way the user was asked and did not agree.
-        ElicitationAction::Decline | ElicitationAction::Cancel | _ => return Some(rejection(String::new())),
+        ElicitationAction::Decline => return Some(rejection(String::new())),
+        ElicitationAction::Cancel | _ => return None,
     }
     let Some(Value::Object(content)) = &result.content else {
         return None;
@@ -295,8 +295,8 @@ mod tests {
         check(&[], accepted(json!({})), None);
         check(&[], accepted(json!("once")), None);
         check(&[], ElicitResult::new(ElicitationAction::Accept), None);
-        check(&[], ElicitResult::new(ElicitationAction::Decline), Some(no.clone()));
-        check(&[], ElicitResult::new(ElicitationAction::Cancel), Some(no));
+        check(&[], ElicitResult::new(ElicitationAction::Decline), Some(no));
+        check(&[], ElicitResult::new(ElicitationAction::Cancel), None);
         let refused = Reply::Reject {
             message: "use mv".to_owned(),
         };

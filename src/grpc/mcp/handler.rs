@@ -28,7 +28,7 @@ const PAGE: usize = 100;
 
 const INSTRUCTIONS: &str = "Tools that work in a folder of this machine. A call may wait until a person has allowed \
 what it is about to do; a refusal is told as its result. Where a result shows only a part of the output, the whole can \
-be read as the resource that structuredContent.truncation.uri names.";
+be read from the file that it names, or as a resource.";
 
 /// One session's side of the SDK.
 pub(super) struct Handler {

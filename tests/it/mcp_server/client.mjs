@@ -32,7 +32,7 @@ const result = await client.callTool(
   { onprogress: (note) => progress.push(note.message) },
 );
 const missing = await client.callTool({ name: "read", arguments: { filePath: "missing" } });
-const { contents } = await client.readResource({ uri: result.structuredContent.truncation.uri });
+const { contents } = await client.readResource({ uri: result._meta.truncation.uri });
 await client.close();
 
 console.log(

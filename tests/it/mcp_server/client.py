@@ -32,7 +32,7 @@ async def main():
         seen["text"] = result.content[0].text
         missing = await client.call_tool("read", {"filePath": "missing"})
         seen["failed"] = missing.is_error is True
-        read = await client.read_resource(result.structured_content["truncation"]["uri"])
+        read = await client.read_resource(result.meta["truncation"]["uri"])
         seen["resource"] = read.contents[0].text
     print(json.dumps(seen))
 

@@ -39,6 +39,8 @@ pub(super) enum Form {
     Fill(Value),
     /// Refuses.
     Decline,
+    /// Dismisses it, as a client does that has nobody in front of it.
+    Cancel,
     /// Looks at it until it is withdrawn.
     Never,
 }
@@ -106,7 +108,7 @@ impl ClientHandler for Person {
     fn get_info(&self) -> ClientConfig {
         let capabilities = match self.form {
             Form::None => json!({}),
-            Form::Fill(_) | Form::Decline | Form::Never => json!({"elicitation": {"form": {}}}),
+            Form::Fill(_) | Form::Decline | Form::Cancel | Form::Never => json!({"elicitation": {"form": {}}}),
         };
         ClientConfig::new(
             serde_json::from_value(capabilities).unwrap(),
@@ -125,6 +127,7 @@ impl ClientHandler for Person {
         Ok(match &self.form {
             Form::Fill(content) => ElicitResult::new(ElicitationAction::Accept).with_content(content.clone()),
             Form::Decline | Form::None => ElicitResult::new(ElicitationAction::Decline),
+            Form::Cancel => ElicitResult::new(ElicitationAction::Cancel),
             Form::Never => {
                 context.ct.cancelled().await;
                 *self.log.withdrawn.lock().unwrap() += 1;
