@@ -38,6 +38,7 @@ use self::rules::Watched;
 use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::audit::Recorder;
 use crate::call::{BackgroundProcess, CallId, InstanceId, Timestamp};
+pub use crate::call::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 use crate::config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use crate::config::{Config, Environment, Flags, ToolsConfig};
 use crate::custom::Extensions;
@@ -50,6 +51,7 @@ use crate::lsp::{self, Fleet};
 use crate::mcp::Servers;
 use crate::net::Network;
 use crate::permission::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
+pub use crate::process::Temporary;
 use crate::process::sandbox::{Kernel, Sandbox};
 use crate::process::{self, Programs};
 use crate::skills::remote::FirstFetch;
@@ -183,7 +185,8 @@ impl App {
         let network = Network::new(config.network.clone());
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
         let hosts = Arc::new(Hosts::default());
-        let mcp = Servers::new(programs.clone(), network.clone());
+        let is_nested = environment.get(STARTED_AS_SERVER).is_some();
+        let mcp = Servers::new(programs.clone(), network.clone(), instance.clone(), is_nested);
         let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {

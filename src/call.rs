@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod itself;
 mod names;
 mod principal;
 mod prompt;
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, introduction, is_own_introduction};
 pub use names::SessionKey;
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{

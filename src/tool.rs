@@ -11,6 +11,7 @@ mod error;
 mod guard;
 mod hook;
 pub mod plan;
+mod repair;
 mod schema;
 mod subagent;
 pub mod todos;
@@ -28,6 +29,7 @@ pub use context::{Afterwards, CallContext, CallPort};
 pub use error::{ToolError, invalid_arguments};
 pub use guard::{ask_by_name, guarded_part};
 pub use hook::{Hook, HookError, HookPoint};
+pub use repair::repair;
 pub use schema::schema_of;
 pub use subagent::{Delegated, SubagentAnswer, SubagentRun, SubagentRunner, Subagents};
 

@@ -36,6 +36,10 @@ impl Shelf for OfCatalog {
     fn report(&self, server: &str, state: SourceState, problem: String) {
         self.0.report(Rank::Mcp, server, state, problem);
     }
+
+    fn lost(&self, server: &str, problem: String) {
+        self.0.lost(Rank::Mcp, server, problem);
+    }
 }
 
 /// Begins to connect to the servers of a workspace; waits for none.

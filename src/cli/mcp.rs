@@ -18,11 +18,13 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::{RoleClient, RoleServer};
+use serde_json::json;
 
 use super::Globals;
 use super::client::Connection;
 use super::exit::{Exit, Failure};
 use super::interrupts::Interrupts;
+use super::service::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 use super::terminal::Terminal;
 use super::tools::Viewpoint;
 
@@ -48,10 +50,16 @@ Prompts are shown by the client if it can (elicitation); otherwise they wait for
 pub(super) struct McpArgs {
     #[command(flatten)]
     viewpoint: Viewpoint,
+    /// The session to work in; without it, one for all connections of the same client
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
 }
 
 impl McpArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
+        if std::env::var_os(STARTED_AS_SERVER).is_some() {
+            return refuse().await;
+        }
         let mut interrupts = Interrupts::listen()?;
         let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
         if connection.is_private() {
@@ -88,6 +96,7 @@ impl McpArgs {
         let pairs = [
             ("workspace", workspace.to_owned()),
             ("agent", self.viewpoint.agent.clone().unwrap_or_default()),
+            ("session", self.session.clone().unwrap_or_default()),
             (
                 "model",
                 model
@@ -103,6 +112,19 @@ impl McpArgs {
             format!("?{}", set.join("&"))
         }
     }
+}
+
+/// Refuses to serve a Toolgate that has started this one, in an answer that it can show and on standard error.
+async fn refuse() -> Result<Exit, Failure> {
+    let (stdin, stdout) = rmcp::transport::io::stdio();
+    let mut client = AsyncRwTransport::<RoleServer, _, _>::new_server(stdin, stdout).with_max_line_length(MAX_MESSAGE);
+    let first = tokio::time::timeout(FAREWELL, Transport::<RoleServer>::receive(&mut client)).await;
+    if let Some(id) = first.ok().flatten().as_ref().and_then(id_of) {
+        let refusal = ErrorData::invalid_request(STARTS_ITSELF, Some(json!({ITSELF: "started by itself"})));
+        // Whoever does not listen finds it on standard error.
+        let _ = client.send(ServerJsonRpcMessage::error(refusal, Some(id))).await;
+    }
+    Err(Failure::Start(STARTS_ITSELF.to_owned()))
 }
 
 fn encoded(text: &str) -> String {

@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::exit::Failure;
 use super::instances::{self, Instance, Registration};
-use crate::app::{App, Emergency, Running, output_folder, workspace_folder};
+use crate::app::{App, Emergency, Running, Temporary, output_folder, workspace_folder};
+pub(super) use crate::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 use crate::audit::Key;
 use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
 use crate::config::{Config, Environment, RawConfig, ToolsConfig};
@@ -260,14 +260,13 @@ pub(super) fn that_has(directory: &Path, config: Option<PathBuf>) -> Option<Inst
 /// A service for one command, on a socket that only this user can reach. Its state is kept where `serve` keeps it.
 pub(super) struct PrivateService {
     service: Service,
-    folder: TempDir,
+    folder: Temporary,
 }
 
 impl PrivateService {
     /// Starts one; with a directory that is its only workspace, else with the configured ones.
     pub(super) async fn start(config: Option<PathBuf>, directory: Option<PathBuf>) -> Result<Self, Failure> {
-        // Temporary folders are made with mode 0700.
-        let folder = tempfile::Builder::new().prefix("toolgate-").tempdir();
+        let folder = Temporary::new();
         let folder = folder.map_err(|error| Failure::Start(format!("cannot make a temporary folder: {error}")))?;
         let flags = Flags {
             config,

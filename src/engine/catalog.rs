@@ -210,6 +210,17 @@ impl Catalog {
         });
     }
 
+    /// Says that a source is lost that is about to come back: it has failed, and what it offered can still be called. Such
+    /// a call waits in its tool.
+    pub fn lost(&self, rank: Rank, source: &str, problem: String) {
+        self.change(|state| {
+            if let Some(part) = state.parts.get_mut(&(rank, source.to_owned())) {
+                part.state = SourceState::Failed;
+                part.problem = problem;
+            }
+        });
+    }
+
     /// Says in which order sources of a kind stand, weak to strong; without that, it is the order of their names.
     pub fn arrange(&self, rank: Rank, sources: impl IntoIterator<Item = String>) {
         self.change(|state| {
@@ -320,8 +331,10 @@ impl Part {
                 Err(problem) => problems.push(problem),
             }
         }
-        let mut texts: Vec<String> = problems.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        let more = problems.len().saturating_sub(MAX_SHOWN);
+        let repaired = entries.iter().filter_map(Entry::repaired);
+        let mut texts: Vec<String> = problems.iter().map(ToString::to_string).chain(repaired).collect();
+        let more = texts.len().saturating_sub(MAX_SHOWN);
+        texts.truncate(MAX_SHOWN);
         texts.extend((more > 0).then(|| format!("and {more} more")));
         texts.extend(Some(problem).filter(|problem| !problem.is_empty()));
         let part = Self {

@@ -14,7 +14,7 @@ use super::{Rank, input};
 use crate::call::Definition;
 use crate::permission::broker::Rights;
 use crate::permission::rules;
-use crate::tool::{Offer, Tool, dialect};
+use crate::tool::{Offer, Tool, dialect, repair};
 
 /// A tool with its compiled schema.
 #[derive(Clone)]
@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) schema: Value,
     pub(crate) validator: Arc<Validator>,
+    /// What is not as the tool's own schema has it.
+    repairs: Vec<String>,
     /// Where the tool comes from.
     pub(crate) rank: Rank,
 }
@@ -48,6 +50,21 @@ pub struct Registry {
 impl Entry {
     pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
         let schema = tool.input_schema();
+        match Self::with(tool.clone(), schema.clone(), Vec::new()) {
+            Err(problem) if schema.is_object() && dialect::unfolds_too_far(&schema).is_none() => {
+                let mut repaired = schema.clone();
+                let repairs = repair(&mut repaired);
+                // What cannot be helped is said as it is of the schema as it was.
+                if schema.get("type").is_some() && !takes_object(&repaired) {
+                    return Err(problem);
+                }
+                Self::with(tool, repaired, repairs).map_err(|_| problem)
+            }
+            entry => entry,
+        }
+    }
+
+    fn with(tool: Arc<dyn Tool>, schema: Value, repairs: Vec<String>) -> Result<Self, SchemaError> {
         let wrong = |message: String| SchemaError {
             tool: tool.name().to_owned(),
             message,
@@ -67,10 +84,32 @@ impl Entry {
         Ok(Self {
             tool,
             schema,
+            repairs,
             validator: Arc::new(validator),
             rank: Rank::Builtin,
         })
     }
+
+    /// Returns what the model is told, with the schema that calls are checked by if that is not the tool's own.
+    fn definition(&self, offer: &Offer<'_>) -> Definition {
+        let mut definition = self.tool.definition(offer);
+        if !self.repairs.is_empty() {
+            definition.input_schema.clone_from(&self.schema);
+        }
+        definition
+    }
+
+    /// Says what of the tool's schema is read in another way, or left out; none if nothing is.
+    pub(super) fn repaired(&self) -> Option<String> {
+        let tool = self.tool.name();
+        (!self.repairs.is_empty()).then(|| format!("the input schema of the tool {tool}: {}", self.repairs.join(", ")))
+    }
+}
+
+/// Says whether a schema names objects among its types.
+fn takes_object(schema: &Value) -> bool {
+    let types = schema.get("type");
+    types.is_some_and(|types| types == "object" || types.as_array().is_some_and(|all| all.contains(&json!("object"))))
 }
 
 /// Says whether models may be told of a schema: providers refuse a request with one that is none. Which draft it is
@@ -129,7 +168,7 @@ impl Registry {
         };
         self.usable(rights)
             .filter(|entry| entry.tool.is_offered(&offer))
-            .map(|entry| entry.tool.definition(&offer))
+            .map(|entry| entry.definition(&offer))
             .filter(|definition| definition.advertised)
             .collect()
     }

@@ -1,7 +1,7 @@
 //! `/mcp`: the same tools for any MCP client, over streamable HTTP, on the port that serves the contract.
 //!
-//! A tool call of a client is a call of the engine like any other: judged, recorded, audited. A session of MCP is the
-//! session `mcp-` and its id. The revision 2026-07-28, which has no sessions, is answered with the revisions that are
+//! A tool call of a client is a call of the engine like any other: judged, recorded, audited. It is made in the session that
+//! the client names, else in one that all its connections share. The revision 2026-07-28, which has no sessions, is answered with the revisions that are
 //! spoken here, so that its clients fall back to the newest of them.
 //!
 //! *Invariant:* nothing passes without a [`Caller`] that may execute calls; a session is used only by whoever opened it,

@@ -5,7 +5,7 @@
 //!
 //! *Invariant:* every request has an end: the answer, the time limit, the cancellation or the end of the connection.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::inbox::{Inbox, Loss, chain, cut};
 use super::result;
 use super::wire::{self, CONNECTION_ERROR, Progress};
+use crate::call::{ITSELF, InstanceId, JsonMap, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
 /// Pages of a list that are read.
 const MAX_PAGES: usize = 1000;
@@ -42,13 +43,36 @@ const REQUEST_TIMEOUT: i32 = -32001;
 /// What the service is to a server.
 pub(super) struct Handler {
     inbox: Arc<Inbox>,
+    about: About,
+}
+
+/// Who connects.
+#[derive(Clone)]
+pub(super) struct About {
     /// The workspace's folder, as a URL.
-    root: String,
+    pub(super) root: String,
+    /// This run of the service.
+    pub(super) instance: InstanceId,
+    /// Whether the server is a program that was started for this.
+    pub(super) started: bool,
+}
+
+impl About {
+    /// Says what a server is that must not be connected to.
+    fn recognize(&self, introduction: Option<&JsonMap>) -> Option<Loss> {
+        let introduction = introduction?;
+        if is_own_introduction(introduction, &self.instance) {
+            Some(Loss::Itself(REACHES_ITSELF))
+        } else {
+            // It has read the same configuration, and starts what this service starts.
+            self.started.then_some(Loss::Itself(STARTS_ITSELF))
+        }
+    }
 }
 
 impl Handler {
-    pub(super) fn new(inbox: Arc<Inbox>, root: String) -> Self {
-        Self { inbox, root }
+    pub(super) fn new(inbox: Arc<Inbox>, about: About) -> Self {
+        Self { inbox, about }
     }
 }
 
@@ -57,6 +81,8 @@ impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = rmcp::model::ClientCapabilities::default();
         capabilities.roots = Some(rmcp::model::RootsCapabilities::default());
+        let introduction = introduction(&self.about.instance);
+        capabilities.experimental = Some(BTreeMap::from([(ITSELF.to_owned(), introduction)]));
         let client = rmcp::model::Implementation::new("toolgate", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(capabilities, client).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -65,7 +91,7 @@ impl ClientHandler for Handler {
         &self,
         _context: RequestContext<RoleClient>,
     ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
-        let root = rmcp::model::Root::new(self.root.clone());
+        let root = rmcp::model::Root::new(self.about.root.clone());
         Ok(rmcp::model::ListRootsResult::new(vec![root]))
     }
 
@@ -94,6 +120,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
 {
     let inbox = Arc::clone(&handler.inbox);
+    let about = handler.about.clone();
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(limit, handler.serve(transport)) => shaken,
         loss = inbox.lost() => return Err(loss),
@@ -111,10 +138,21 @@ where
                 inbox.problem().unwrap_or_else(|| "Connection closed".to_owned()),
             ));
         }
+        // A service that was started below this one refuses, whatever it was started through.
+        Ok(Err(rmcp::service::ClientInitializeError::JsonRpcError(error)))
+            if error.data.as_ref().is_some_and(|data| data.get(ITSELF).is_some()) =>
+        {
+            return Err(Loss::Itself(STARTS_ITSELF));
+        }
         Ok(Err(error)) => return Err(failed(chain(&error))),
         Ok(Ok(running)) => running,
     };
-    let version = running.peer().peer_info().map(|info| info.protocol_version.clone());
+    let info = running.peer().peer_info();
+    let capabilities = info.as_ref().and_then(|info| info.capabilities.experimental.as_ref());
+    if let Some(loss) = about.recognize(capabilities.and_then(|known| known.get(ITSELF))) {
+        return Err(loss);
+    }
+    let version = info.map(|info| info.protocol_version.clone());
     match version {
         Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(Loss::Failed(cut(&format!(
             "Server's protocol version is not supported: {version}"

@@ -30,6 +30,8 @@ pub(super) enum Loss {
     NeedsRegistration,
     /// It does not work; the text says why.
     Failed(String),
+    /// It is the service itself, and is not tried again.
+    Itself(&'static str),
 }
 
 /// What a server and its transport say.
@@ -78,6 +80,7 @@ impl Inbox {
         match &loss {
             Loss::Failed(problem) => self.note(problem.clone()),
             Loss::NeedsAuth { .. } | Loss::NeedsRegistration => self.note("The server wants a login"),
+            Loss::Itself(problem) => self.note(*problem),
         }
         let _ = self.loss.set(loss);
         self.is_lost.cancel();

@@ -1,6 +1,7 @@
 //! Starting a server that is a program.
 //!
-//! *Invariant:* a program gets no more of the service's variables than all servers do ([`Filter::of_servers`]) and what its
+//! *Invariant:* the service never starts itself, neither as its own program nor below a server that it started. A program
+//! gets no more of the service's variables than all servers do ([`Filter::of_servers`]) and what its
 //! entry says; what it complains of is logged, a bounded part of it.
 
 use std::collections::BTreeMap;
@@ -12,10 +13,11 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 use super::Surroundings;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Loss};
 use super::stdio::Stdio;
+use crate::call::{STARTED_AS_SERVER, STARTS_ITSELF};
 use crate::process::complaints::{self, LastWords};
-use crate::process::{Exit, Filter, Launch, Peer, Stdin};
+use crate::process::{self, Exit, Filter, Launch, Peer, Stdin};
 
 /// How long the end of a program whose streams have ended is waited for.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
@@ -34,22 +36,25 @@ pub struct Local {
 /// Starts a server's program.
 ///
 /// # Errors
-/// It cannot be started; the text says why.
+/// It cannot be started, or is not to be.
 pub(super) async fn start(
     name: &str,
     local: &Local,
     around: &Surroundings,
     inbox: &Arc<Inbox>,
-) -> Result<(Peer, Stdio), String> {
+) -> Result<(Peer, Stdio), Loss> {
     let directory = match &local.directory {
         Some(directory) => around.directory.join(directory),
         None => around.directory.clone(),
     };
     let Some((program, arguments)) = local.command.split_first() else {
-        return Err("there is no program".to_owned());
+        return Err(failed("there is no program"));
     };
     let found = around.programs.find(OsStr::new(program), &directory);
-    let program = found.ok_or_else(|| format!("the program {program:?} is not found"))?;
+    let program = found.ok_or_else(|| failed(format!("the program {program:?} is not found")))?;
+    if around.nested || process::is_own_program(&program) {
+        return Err(Loss::Itself(STARTS_ITSELF));
+    }
     let launch = Launch {
         call: format!("mcp:{name}"),
         program,
@@ -60,22 +65,27 @@ pub(super) async fn start(
             .environment
             .iter()
             .map(|(name, value)| (name.into(), value.into()))
+            .chain([(STARTED_AS_SERVER.into(), "1".into())])
             .collect(),
         stdin: Stdin::Pipe,
         sandbox: None,
     };
     let inherits = Filter::of_servers(&[]);
     let started = around.programs.converse_with(launch, Some(inherits)).await;
-    let mut process = started.map_err(|error| error.to_string())?;
+    let mut process = started.map_err(|error| failed(error.to_string()))?;
     let (Some(input), Some(output), Some(errors)) =
         (process.take_input(), process.take_output(), process.take_errors())
     else {
-        return Err("the program has no streams".to_owned());
+        return Err(failed("the program has no streams"));
     };
     around
         .tasks
         .spawn(complaints::log(errors, LastWords::default()).in_current_span());
     Ok((process, Stdio::new(input, output, Arc::clone(inbox))))
+}
+
+fn failed(problem: impl Into<String>) -> Loss {
+    Loss::Failed(problem.into())
 }
 
 /// Returns how a program has ended, if it has.

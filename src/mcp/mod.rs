@@ -35,7 +35,7 @@ pub use login::{Login, Logins, OAuthClient};
 
 use self::login::Credentials;
 use self::server::Server;
-use crate::call::SourceState;
+use crate::call::{InstanceId, SourceState};
 use crate::net::Network;
 use crate::process::Programs;
 use crate::tool::Tool;
@@ -53,6 +53,9 @@ pub trait Shelf: Send + Sync + 'static {
 
     /// Says how a server is that offers nothing for now.
     fn report(&self, server: &str, state: SourceState, problem: String);
+
+    /// Says that a server is lost that is about to be connected to again: its tools can be called, and wait for it.
+    fn lost(&self, server: &str, problem: String);
 }
 
 /// A server to be connected to.
@@ -97,6 +100,8 @@ struct Surroundings {
     programs: Programs,
     network: Network,
     tasks: TaskTracker,
+    instance: InstanceId,
+    nested: bool,
 }
 
 /// The servers of all workspaces. Dropping it asks them to end.
@@ -107,18 +112,24 @@ pub struct Servers {
     credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    instance: InstanceId,
+    /// Whether this service runs below a server that another one has started: then it starts none.
+    nested: bool,
     _stop: DropGuard,
 }
 
 impl Servers {
-    /// Makes the place for servers; none runs yet.
-    pub fn new(programs: Programs, network: Network) -> Self {
+    /// Makes the place for servers of this run of the service; none runs yet. `nested` says whether it runs below a
+    /// server that another one has started ([`crate::call::STARTED_AS_SERVER`]).
+    pub fn new(programs: Programs, network: Network, instance: InstanceId, nested: bool) -> Self {
         let stop = CancellationToken::new();
         Self {
             programs,
             network,
             credentials: Mutex::default(),
             tasks: TaskTracker::new(),
+            instance,
+            nested,
             _stop: stop.clone().drop_guard(),
             stop,
         }
@@ -134,6 +145,8 @@ impl Servers {
             programs: self.programs.clone(),
             network: self.network.clone(),
             tasks: self.tasks.clone(),
+            instance: self.instance.clone(),
+            nested: self.nested,
         };
         let span = tracing::info_span!("mcp", server = %settings.name);
         let credentials = match &settings.kind {

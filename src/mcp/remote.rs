@@ -9,7 +9,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::service::RunningService;
 
-use super::client::{self, Handler};
+use super::client::{self, About, Handler};
 use super::http::{self, Endpoint};
 use super::inbox::{Inbox, Loss, chain};
 use super::login::Credentials;
@@ -22,8 +22,7 @@ pub(super) struct Place<'s> {
     pub(super) url: &'s str,
     pub(super) headers: &'s BTreeMap<String, String>,
     pub(super) credentials: Option<Arc<Credentials>>,
-    /// The workspace's folder, as a URL.
-    pub(super) root: &'s str,
+    pub(super) about: About,
 }
 
 /// A connection, and what the server says over it.
@@ -40,7 +39,7 @@ pub(super) async fn connect(place: Place<'_>, limit: Duration, network: &Network
         headers,
         inbox: Arc::default(),
     };
-    let handler = |endpoint: &Endpoint| Handler::new(Arc::clone(&endpoint.inbox), place.root.to_owned());
+    let handler = |endpoint: &Endpoint| Handler::new(Arc::clone(&endpoint.inbox), place.about.clone());
     let first = match client::connect(endpoint.streamable(), handler(&endpoint), limit).await {
         Ok(running) => return Ok((running, endpoint.inbox)),
         Err(Loss::Failed(problem)) => problem,
@@ -81,7 +80,7 @@ async fn explained(loss: Loss, endpoint: &Endpoint, limit: Duration) -> Loss {
             let refuses = oauth::refuses_registration(&endpoint.url, challenge, &endpoint.network);
             tokio::time::timeout(limit, refuses).await.unwrap_or(false)
         }
-        Loss::NeedsAuth { .. } | Loss::NeedsRegistration | Loss::Failed(_) => false,
+        Loss::NeedsAuth { .. } | Loss::NeedsRegistration | Loss::Failed(_) | Loss::Itself(_) => false,
     };
     if refuses { Loss::NeedsRegistration } else { loss }
 }

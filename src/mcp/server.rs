@@ -1,9 +1,10 @@
 //! The life of one server: connected to at the start, listed, connected to again when it is lost.
 //!
 //! A server that cannot be reached or that is lost is tried again after 1 s, then after twice as long each time, up to 5
-//! minutes; one that had worked for a minute begins anew. Until then it is shown as failed, with the reason.
+//! minutes; one that had worked for a minute begins anew. Until then it is shown as failed, with the reason. Of one that
+//! worked until now the tools stay for the first attempt, and their calls wait for it.
 //!
-//! *Invariant:* a server harms nobody else: each has its own task, its own limits of time, and its program is ended with
+//! *Invariant:* that a server is lost is told before anything of it is cleaned up; a server harms nobody else: each has its own task, its own limits of time, and its program is ended with
 //! everything it started before the next attempt and at the end.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +12,11 @@ use std::time::Duration;
 
 use rmcp::RoleClient;
 use rmcp::service::RunningService;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{self, Described, Handler, Link, RequestError};
+use super::client::{self, About, Described, Handler, Link, RequestError};
 use super::inbox::{Inbox, Loss};
 use super::local;
 use super::login::Credentials;
@@ -47,18 +49,26 @@ const REGISTER: &str = "The server wants a login, and lets no client register by
                         `oauth.clientId` (and `oauth.clientSecret`, if it has one) in the server's entry of the \
                         configuration; then log in with OpenCode (`opencode mcp auth`).";
 
+/// The way to a server at the moment.
+#[derive(Clone)]
+enum Way {
+    Open(Link),
+    /// It is lost, and the first attempt to connect again is under way. With the reason, if one is known.
+    Returning(Option<String>),
+    Closed(Option<String>),
+}
+
 /// What the tools of a server have in common: the way to it.
 pub(super) struct Shared {
     name: String,
-    /// The connection of the moment, or why there is none. Never held across an await.
-    link: Mutex<Result<Link, Option<String>>>,
+    way: watch::Sender<Way>,
 }
 
 impl Shared {
     fn new(name: String) -> Self {
         Self {
             name,
-            link: Mutex::new(Err(None)),
+            way: watch::Sender::new(Way::Closed(None)),
         }
     }
 
@@ -66,17 +76,29 @@ impl Shared {
         &self.name
     }
 
-    /// Returns the connection of the moment.
+    /// Returns the connection, waiting for one that is about to come back.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn link(&self) -> Result<Link, RequestError> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        link.clone().map_err(RequestError::closed)
+    /// There is none, or it did not come back within the limit.
+    pub(super) async fn link(&self, limit: Duration, cancelled: &CancellationToken) -> Result<Link, RequestError> {
+        let mut ways = self.way.subscribe();
+        let settled = async {
+            let settled = ways.wait_for(|way| !matches!(way, Way::Returning(_))).await;
+            settled.map(|way| way.clone())
+        };
+        let settled = tokio::select! {
+            settled = tokio::time::timeout(limit, settled) => settled,
+            () = cancelled.cancelled() => return Err(RequestError::Cancelled),
+        };
+        let way = settled.ok().and_then(Result::ok);
+        match way.unwrap_or_else(|| self.way.borrow().clone()) {
+            Way::Open(link) => Ok(link),
+            Way::Returning(problem) | Way::Closed(problem) => Err(RequestError::closed(problem)),
+        }
     }
 
-    fn set(&self, link: Result<Link, Option<String>>) {
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    fn set(&self, way: Way) {
+        self.way.send_replace(way);
     }
 }
 
@@ -126,27 +148,15 @@ impl Server {
             let stop = self.stop.clone();
             let loss = match stop.run_until_cancelled(self.connect()).await {
                 None => return,
-                Some(Ok(connection)) => {
-                    let since = Instant::now();
-                    let loss = self.attend(connection).await;
-                    if since.elapsed() > SETTLED {
-                        pause = BACKOFF.0;
-                    }
+                Some(Ok(connection)) => self.attend(connection, &mut pause).await,
+                Some(Err(loss)) => {
+                    self.tell(&loss, pause, false);
                     loss
                 }
-                Some(Err(loss)) => loss,
             };
-            let (state, problem) = match loss {
-                Loss::NeedsAuth { .. } => (SourceState::NeedsAuth, LOG_IN.to_owned()),
-                Loss::NeedsRegistration => (SourceState::NeedsClientRegistration, REGISTER.to_owned()),
-                Loss::Failed(problem) => (SourceState::Failed, problem),
-            };
-            if stop.is_cancelled() {
+            if stop.is_cancelled() || matches!(loss, Loss::Itself(_)) {
                 return;
             }
-            tracing::warn!(problem, again_in = ?pause, "the server does not work");
-            let again = format!("{problem} (tried again in {} s)", pause.as_secs());
-            self.shelf.report(&self.settings.name, state, again);
             if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 return;
             }
@@ -154,21 +164,56 @@ impl Server {
         }
     }
 
+    /// Says that there is no connection, and why. `worked` says that there was one until now.
+    fn tell(&self, loss: &Loss, pause: Duration, worked: bool) {
+        if self.stop.is_cancelled() {
+            return;
+        }
+        let name = &self.settings.name;
+        let problem = text_of(loss);
+        let again = format!("{problem} (tried again in {} s)", pause.as_secs());
+        let state = match loss {
+            Loss::Itself(_) => {
+                tracing::warn!(problem, "the server is left alone");
+                self.shared.set(Way::Closed(Some(problem.to_owned())));
+                return self.shelf.report(name, SourceState::Failed, problem.to_owned());
+            }
+            Loss::Failed(_) => SourceState::Failed,
+            Loss::NeedsAuth { .. } => SourceState::NeedsAuth,
+            Loss::NeedsRegistration => SourceState::NeedsClientRegistration,
+        };
+        tracing::warn!(problem, again_in = ?pause, "the server does not work");
+        if worked && self.returns(loss, pause) {
+            return self.shelf.lost(name, again);
+        }
+        self.shared.set(Way::Closed(Some(problem.to_owned())));
+        self.shelf.report(name, state, again);
+    }
+
+    /// Says whether calls may wait for the next attempt: it comes before they would end.
+    fn returns(&self, loss: &Loss, pause: Duration) -> bool {
+        matches!(loss, Loss::Failed(_)) && pause < self.settings.call
+    }
+
     async fn connect(&self) -> Result<Connection, Loss> {
         match &self.settings.kind {
             Kind::Local(program) => {
                 let inbox = Arc::<Inbox>::default();
-                let (mut process, transport) = local::start(&self.settings.name, program, &self.around, &inbox)
-                    .await
-                    .map_err(Loss::Failed)?;
-                match client::connect(transport, self.handler(&inbox), self.settings.connect).await {
+                let (mut process, transport) = local::start(&self.settings.name, program, &self.around, &inbox).await?;
+                match client::connect(transport, self.handler(&inbox, true), self.settings.connect).await {
                     Ok(running) => Ok(Connection {
                         running,
                         inbox,
                         process: Some(process),
                     }),
                     Err(error) => {
-                        let exit = local::exit_of(&mut process).await;
+                        // One that starts what it was started by is ended without delay.
+                        let exit = match &error {
+                            Loss::Itself(_) => None,
+                            Loss::Failed(_) | Loss::NeedsAuth { .. } | Loss::NeedsRegistration => {
+                                local::exit_of(&mut process).await
+                            }
+                        };
                         process.stop().await;
                         Err(with_exit(error, exit))
                     }
@@ -179,7 +224,7 @@ impl Server {
                     url: &remote.url,
                     headers: &remote.headers,
                     credentials: self.credentials.clone(),
-                    root: &self.around.root,
+                    about: self.about(false),
                 };
                 let (running, inbox) = remote::connect(place, self.settings.connect, &self.around.network).await?;
                 Ok(Connection {
@@ -191,12 +236,22 @@ impl Server {
         }
     }
 
-    fn handler(&self, inbox: &Arc<Inbox>) -> Handler {
-        Handler::new(Arc::clone(inbox), self.around.root.clone())
+    fn handler(&self, inbox: &Arc<Inbox>, started: bool) -> Handler {
+        Handler::new(Arc::clone(inbox), self.about(started))
     }
 
-    /// Offers what a server has until the connection ends or the service stops. Returns why it ended.
-    async fn attend(&self, connection: Connection) -> Loss {
+    fn about(&self, started: bool) -> About {
+        About {
+            root: self.around.root.clone(),
+            instance: self.around.instance.clone(),
+            started,
+        }
+    }
+
+    /// Offers what a server has until the connection ends or the service stops. Returns why it ended. `pause` is the one
+    /// before the next attempt.
+    async fn attend(&self, connection: Connection, pause: &mut Duration) -> Loss {
+        let since = Instant::now();
         let Connection {
             running,
             inbox,
@@ -205,14 +260,14 @@ impl Server {
         let link = Link::new(running.peer().clone(), Arc::clone(&inbox));
         let closing = running.cancellation_token();
         let mut closed = std::pin::pin!(running.waiting());
-        self.shared.set(Ok(link.clone()));
+        self.shared.set(Way::Open(link.clone()));
         let failed = |problem: &str| Loss::Failed(problem.to_owned());
-        let (loss, is_closed) = tokio::select! {
-            () = self.stop.cancelled() => (failed("The service stops"), false),
-            loss = inbox.lost() => (loss, false),
-            _ = &mut closed => (failed("Connection closed"), true),
-            () = ended(process.as_ref()) => (failed("Connection closed"), false),
-            problem = self.keep_listed(&link, &inbox) => (failed(&problem), false),
+        let (loss, is_closed, worked) = tokio::select! {
+            () = self.stop.cancelled() => (failed("The service stops"), false, true),
+            loss = inbox.lost() => (loss, false, true),
+            _ = &mut closed => (failed("Connection closed"), true, true),
+            () = ended(process.as_ref()) => (failed("Connection closed"), false, true),
+            problem = self.keep_listed(&link, &inbox) => (failed(&problem), false, false),
         };
         let loss = match (inbox.loss().unwrap_or(loss), inbox.problem()) {
             (Loss::Failed(_), Some(problem)) => Loss::Failed(problem),
@@ -220,15 +275,21 @@ impl Server {
         };
         // Whatever the machinery still does: nobody waits for it any more.
         inbox.lose(loss.clone());
-        self.shared.set(Err(Some(match &loss {
-            Loss::Failed(problem) => problem.clone(),
-            Loss::NeedsAuth { .. } => LOG_IN.to_owned(),
-            Loss::NeedsRegistration => REGISTER.to_owned(),
-        })));
+        if since.elapsed() > SETTLED {
+            *pause = BACKOFF.0;
+        }
+        let problem = Some(text_of(&loss).to_owned());
+        self.shared.set(if worked && self.returns(&loss, *pause) {
+            Way::Returning(problem)
+        } else {
+            Way::Closed(problem)
+        });
         let exit = match &mut process {
             Some(process) if !self.stop.is_cancelled() => local::exit_of(process).await,
             Some(_) | None => None,
         };
+        let loss = with_exit(loss, exit);
+        self.tell(&loss, *pause, worked);
         closing.cancel();
         if !is_closed {
             let _ = tokio::time::timeout(CLOSE_LIMIT, &mut closed).await;
@@ -236,7 +297,7 @@ impl Server {
         if let Some(process) = process {
             process.stop().await;
         }
-        with_exit(loss, exit)
+        loss
     }
 
     /// Lists the tools, and lists them again when the server says that they have changed. Returns why the first list
@@ -300,6 +361,15 @@ impl Server {
         let tools: Vec<Arc<McpTool>> = described.into_iter().map(tool).collect();
         offered.clone_from(&tools);
         tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect()
+    }
+}
+
+fn text_of(loss: &Loss) -> &str {
+    match loss {
+        Loss::NeedsAuth { .. } => LOG_IN,
+        Loss::NeedsRegistration => REGISTER,
+        Loss::Failed(problem) => problem,
+        Loss::Itself(problem) => problem,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::client::{Described, RequestError};
 use super::names::full_name;
@@ -106,9 +107,11 @@ impl Tool for McpTool {
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
         };
-        let link = self.server.link().map_err(failed)?;
+        let started = Instant::now();
+        let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
+        let limit = self.limit.saturating_sub(started.elapsed());
         let progress = |progress: Progress| ctx.progress(None, shown(progress));
-        let called = link.call(&self.described.name, arguments, self.limit, &ctx.cancelled, progress);
+        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, progress);
         let raw = called.await.map_err(failed)?;
         result::convert(&ctx.after_hooks(raw).await?)
     }

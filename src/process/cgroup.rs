@@ -26,8 +26,8 @@ const PREFIX: &str = "toolgate-";
 /// Empty groups that are kept for the next call.
 const MAX_IDLE: usize = 8;
 
-/// How deep groups that programs made inside theirs are removed.
-const MAX_DEPTH: usize = 8;
+/// How deep groups that programs made inside theirs are removed: as deep as a path can name them.
+const MAX_DEPTH: usize = 128;
 
 /// How often and how far apart the folder of a dead service is tried, once what was in it has been killed.
 const REMOVALS: (u32, Duration) = (50, Duration::from_millis(10));

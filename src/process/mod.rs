@@ -25,6 +25,7 @@ mod peer;
 pub mod sandbox;
 mod spawn;
 mod sys;
+mod temporary;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -34,6 +35,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,6 +57,7 @@ pub use output::Output;
 pub use peer::Peer;
 use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
+pub use temporary::{Temporary, sweep_temporary};
 use undertaker::{Entry, Mark, Undertaker};
 
 /// Names and values of environment variables.
@@ -86,6 +89,12 @@ const MAX_LEFT_BYTES: usize = 512;
 /// The kernel refuses it.
 pub fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(io::Error::from)
+}
+
+/// Says whether a file is the program that runs here, by whatever path.
+pub fn is_own_program(program: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+    identity(program).is_some_and(|found| Some(found) == identity(Path::new("/proc/self/exe")))
 }
 
 /// Keeps what this process knows from the programs that it starts: none of the same user can trace it, read its memory or

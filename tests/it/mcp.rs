@@ -1,6 +1,7 @@
 //! MCP servers: real ones, faulty ones, and what the service promises about them.
 
 mod faulty;
+mod itself;
 mod life;
 mod login;
 mod odd;

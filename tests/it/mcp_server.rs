@@ -220,9 +220,10 @@ fn a_dismissed_form_is_no_refusal() {
             })
             .await;
             // Whoever comes now still finds it.
-            let approver = Approver::open(server.channel(), "somebody").await.unwrap();
+            let mut approver = Approver::open(server.channel(), "somebody").await.unwrap();
             let prompt = approver.snapshot[0].prompt_id.clone();
             assert!(approver.send(reply(&prompt, PromptDecision::Once)).await);
+            approver.result().await;
         });
         assert_eq!(text(&result), "done\n", "{result:?}");
         assert_eq!(log.forms().len(), 1);

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered, SelectAll};
-use rmcp::model::{CallToolRequestParams, CallToolResult, ClientResult, ContentBlock, ElicitRequest, ElicitResult};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientResult, ContentBlock, ElicitRequest, ElicitResult,
+};
 use rmcp::model::{CancelledNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion};
 use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, Peer, RoleServer};
@@ -20,8 +22,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::sessions::Sessions;
 use super::viewpoint::{CLIENT, Seen};
-use super::{content, forms, sessions};
+use super::{content, forms};
 use crate::call::{
     CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, OutputId, Prompt, PromptId, PromptOutcome, RawInput,
     Reply, ToolCall,
@@ -41,10 +44,9 @@ type Items = Pin<Box<dyn stream::Stream<Item = (CallId, Result<Item, WatchError>
 type Asking = Pin<Box<dyn Future<Output = (Arc<Prompt>, Result<ElicitResult, ServiceError>)> + Send>>;
 
 /// Says whether a client shows forms to its user.
-pub(super) fn shows_forms(context: &RequestContext<RoleServer>) -> bool {
-    let capabilities = context.client_capabilities();
-    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
+pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
     // The first revision with elicitation knew only forms, and its capability has no fields.
+    let elicitation = client.elicitation.as_ref();
     elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
 }
 
@@ -58,6 +60,7 @@ pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> 
 /// Runs a call to its end.
 pub(super) async fn run(
     shared: &Shared,
+    sessions: &Arc<Sessions>,
     seen: Seen,
     gone: CancellationToken,
     request: CallToolRequestParams,
@@ -68,6 +71,9 @@ pub(super) async fn run(
         Ok(call) => call,
         Err(status) => return Ok(refusal(&status)),
     };
+    if !seen.viewpoint.names_session() {
+        sessions.works_in(&seen.session, call.origin.session_key());
+    }
     let mut following = match Following::start(shared, seen, call, context).await {
         Ok(following) => following,
         // Told as a result: clients keep errors of the protocol from the model.
@@ -108,7 +114,7 @@ fn tool_call(
         id: CallId::generate(),
         origin: Origin {
             workspace: place.workspace.name().to_owned(),
-            session: sessions::engine_session(&seen.session),
+            session: seen.conversation(context.client_info().as_ref(), place),
             message_id: String::new(),
             agent: seen.viewpoint.agent().to_owned(),
             model: seen.viewpoint.model.clone(),
@@ -160,7 +166,8 @@ impl<'s> Following<'s> {
         let engine = &shared.engine;
         let (workspace, session) = (call.origin.workspace.clone(), call.origin.session.clone());
         let name = context.client_info().map(|client| client.name).unwrap_or_default();
-        let asks = shows_forms(&context) && user_may_answer(shared, &seen, &workspace);
+        let shows_forms = context.client_capabilities().as_ref().is_some_and(shows_forms);
+        let asks = shows_forms && user_may_answer(shared, &seen, &workspace);
         let present = match asks {
             false => None,
             true => {

@@ -2,12 +2,13 @@
 //!
 //! *Invariant:* one per session, and nothing of the session in it: whoever calls is read from each request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Extensions, Implementation, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, Extensions, Implementation,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -18,7 +19,7 @@ use tonic::codegen::http::request::Parts;
 use super::sessions::Sessions;
 use super::viewpoint::{Seen, Viewpoint};
 use super::{SESSION, call, content, resources, text_of};
-use crate::call::Definition;
+use crate::call::{Definition, ITSELF, Source, introduction};
 use crate::engine::digest_of;
 use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
@@ -41,13 +42,24 @@ impl Handler {
         Self { shared, sessions }
     }
 
-    async fn definitions(&self, seen: &Seen, shows_forms: bool) -> Result<Vec<Definition>, ErrorData> {
+    async fn definitions(
+        &self,
+        seen: &Seen,
+        client: Option<&ClientCapabilities>,
+    ) -> Result<Vec<Definition>, ErrorData> {
         let place = seen
             .viewpoint
             .place(&seen.caller, &self.shared.engine)
             .map_err(refused)?;
+        let shows_forms = client.is_some_and(call::shows_forms);
         let asks = shows_forms && call::user_may_answer(&self.shared, seen, place.workspace.name());
-        Ok(seen.viewpoint.definitions(place, asks).await)
+        let mut definitions = seen.viewpoint.definitions(place, asks).await;
+        let experimental = client.and_then(|client| client.experimental.as_ref());
+        if experimental.is_some_and(|known| known.contains_key(ITSELF)) {
+            // Services that have each other as a server would hand the same tools round and round.
+            definitions.retain(|definition| definition.source != Source::Mcp);
+        }
+        Ok(definitions)
     }
 }
 
@@ -72,6 +84,10 @@ impl ServerHandler for Handler {
             .enable_tools()
             .enable_tool_list_changed()
             .enable_resources()
+            .enable_experimental_with(BTreeMap::from([(
+                ITSELF.to_owned(),
+                introduction(self.shared.engine.instance()),
+            )]))
             .build();
         let this = Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
         ServerConfig::new(capabilities)
@@ -90,7 +106,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let seen = seen(&context.extensions)?;
-        let definitions = self.definitions(&seen, call::shows_forms(&context)).await?;
+        let client = context.client_capabilities();
+        let definitions = self.definitions(&seen, client.as_ref()).await?;
         let etag = digest_of(&json!(definitions))[..16].to_owned();
         let first = match request.and_then(|request| request.cursor) {
             None => 0,
@@ -119,7 +136,7 @@ impl ServerHandler for Handler {
         let over = || ErrorData::invalid_request("the session has ended", None);
         let gone = self.sessions.gone(&seen.session).ok_or_else(over)?;
         let _counted = self.sessions.call(&seen.session);
-        let result = call::run(&self.shared, seen, gone, request, context).await?;
+        let result = call::run(&self.shared, &self.sessions, seen, gone, request, context).await?;
         Ok(result.into())
     }
 
@@ -130,7 +147,8 @@ impl ServerHandler for Handler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let seen = seen(&context.extensions)?;
         let cursor = request.and_then(|request| request.cursor);
-        resources::list(&self.shared.engine, &seen, cursor).await
+        let client = context.client_info();
+        resources::list(&self.shared.engine, &seen, client.as_ref(), cursor).await
     }
 
     async fn list_resource_templates(
@@ -147,17 +165,15 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let seen = seen(&context.extensions)?;
-        let read = resources::read(&self.shared.engine, &seen, &request.uri).await?;
+        let client = context.client_info();
+        let read = resources::read(&self.shared.engine, &seen, client.as_ref(), &request.uri).await?;
         Ok(read.into())
     }
 
     /// Begins to tell the client when its list of tools is another one.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(seen) = seen(&context.extensions) else { return };
-        let shows_forms = context.peer.peer_info().is_some_and(|info| {
-            let elicitation = info.capabilities.elicitation.as_ref();
-            elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
-        });
+        let client = context.peer.peer_info().map(|info| info.capabilities.clone());
         let session = seen.session.clone();
         let watcher = Self::new(self.shared.clone(), self.sessions.clone());
         self.sessions.spawn(&session, async move {
@@ -165,9 +181,9 @@ impl ServerHandler for Handler {
                 return;
             };
             let mut changes = place.tools.changes();
-            let mut known = watcher.definitions(&seen, shows_forms).await.unwrap_or_default();
+            let mut known = watcher.definitions(&seen, client.as_ref()).await.unwrap_or_default();
             while changes.changed().await.is_ok() {
-                let now = watcher.definitions(&seen, shows_forms).await.unwrap_or_default();
+                let now = watcher.definitions(&seen, client.as_ref()).await.unwrap_or_default();
                 if now == known {
                     continue;
                 }

@@ -1,17 +1,18 @@
 //! Stored outputs as resources, so that what a result leaves out can be read: `toolgate://outputs/ID`, in pieces.
 //!
-//! *Invariant:* a piece is bounded. A session's own outputs are its client's to read; for others it takes the scope that
-//! the contract wants, and what a caller may not see is not there.
+//! *Invariant:* a piece is bounded. The outputs of a client's own calls are its to read; for others it takes the scope that
+//! the contract wants, also in a session that it names, and what a caller may not see is not there.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
-use rmcp::model::{ListResourcesResult, MetaObject, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use rmcp::model::{
+    Implementation, ListResourcesResult, MetaObject, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+};
 use serde_json::json;
 
-use super::sessions::engine_session;
 use super::viewpoint::Seen;
-use crate::call::OutputId;
+use crate::call::{OutputId, SessionId};
 use crate::engine::{Engine, outputs};
 use crate::grpc::proto::Scope;
 use crate::store::{OutputFilter, OutputInfo, PageRequest, StoreError};
@@ -91,11 +92,12 @@ impl Wanted {
 pub(super) async fn list(
     engine: &Engine,
     seen: &Seen,
+    client: Option<&Implementation>,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let filter = OutputFilter {
         workspaces: seen.caller.workspaces(),
-        session: Some(engine_session(&seen.session)),
+        session: Some(conversation(engine, seen, client)?),
         ..OutputFilter::default()
     };
     let page = PageRequest {
@@ -103,9 +105,44 @@ pub(super) async fn list(
         after: cursor,
     };
     let page = engine.store().list_outputs(&filter, &page).await.map_err(store)?;
-    let mut listed = ListResourcesResult::with_all_items(page.items.iter().map(resource).collect());
+    let mut listed = Vec::new();
+    for info in &page.items {
+        if may_read(engine, seen, client, info).await? {
+            listed.push(resource(info));
+        }
+    }
+    let mut listed = ListResourcesResult::with_all_items(listed);
     listed.next_cursor = page.next;
     Ok(listed)
+}
+
+fn conversation(engine: &Engine, seen: &Seen, client: Option<&Implementation>) -> Result<SessionId, ErrorData> {
+    let place = seen.viewpoint.place(&seen.caller, engine);
+    let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
+    Ok(seen.conversation(client, place))
+}
+
+/// Says whether a caller may read an output. Whoever names a session may name another one's.
+async fn may_read(
+    engine: &Engine,
+    seen: &Seen,
+    client: Option<&Implementation>,
+    info: &OutputInfo,
+) -> Result<bool, ErrorData> {
+    if !seen.caller.sees(&info.owner.workspace) {
+        return Ok(false);
+    }
+    if seen.caller.may(Scope::OutputsRead) {
+        return Ok(true);
+    }
+    if info.owner.session != conversation(engine, seen, client)? {
+        return Ok(false);
+    }
+    if !seen.viewpoint.names_session() {
+        return Ok(true);
+    }
+    let call = engine.get(&info.owner.call).await.map_err(store)?;
+    Ok(call.is_some_and(|call| call.origin.requester == seen.caller.principal().id()))
 }
 
 fn resource(info: &OutputInfo) -> Resource {
@@ -116,16 +153,20 @@ fn resource(info: &OutputInfo) -> Resource {
 }
 
 /// Reads a piece of an output.
-pub(super) async fn read(engine: &Engine, seen: &Seen, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(super) async fn read(
+    engine: &Engine,
+    seen: &Seen,
+    client: Option<&Implementation>,
+    uri: &str,
+) -> Result<ReadResourceResult, ErrorData> {
     let missing = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
     let wanted = Wanted::parse(uri).ok_or_else(missing)?;
     let outputs = engine.store().as_ref();
     let info = outputs.look(&wanted.id).await.map_err(store)?;
-    let is_own = |info: &OutputInfo| info.owner.session == engine_session(&seen.session);
-    let may_read = |info: &OutputInfo| is_own(info) || seen.caller.may(Scope::OutputsRead);
-    let info = info
-        .filter(|info| seen.caller.sees(&info.owner.workspace) && may_read(info))
-        .ok_or_else(missing)?;
+    let info = info.ok_or_else(missing)?;
+    if !may_read(engine, seen, client, &info).await? {
+        return Err(missing());
+    }
     let start = match wanted.start {
         Start::Byte(offset) => offset.min(info.bytes),
         Start::Line(line) => outputs::line_start(outputs, &info.id, line)

@@ -3,10 +3,14 @@
 //! A client of streamable HTTP may lose a connection and come back, so one that is gone is noticed only by its absence:
 //! a session that nobody is connected to ends after a while, soon if calls run in it.
 //!
-//! *Invariant:* a session ends once: its token is cancelled, its calls with it, and what the service remembers of it is
-//! forgotten. The number of sessions is bounded.
+//! A session of the protocol is a connection, and some clients make one for each call. What the service remembers, which
+//! files were read for instance, belongs to the client's conversation, which goes on from one connection to the next.
+//!
+//! *Invariant:* a session ends once: its token is cancelled, and its calls with it. What the service remembers of a
+//! conversation that no client has named is forgotten when none of its sessions has been there for a while. The numbers of
+//! sessions and of conversations are bounded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -24,7 +28,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Response;
 
-use crate::call::{SessionId, SessionKey};
+use crate::call::SessionKey;
 use crate::engine::Engine;
 
 /// Sessions at once; beyond that the one that has been left alone for longest makes room.
@@ -32,6 +36,10 @@ const MOST: usize = 256;
 
 /// How long a session without connections is kept.
 const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How long a conversation without sessions is remembered, and how many such are.
+const REMEMBERED: Duration = Duration::from_secs(30 * 60);
+const MOST_REMEMBERED: usize = 1024;
 
 /// How long a call goes on whose client has no connection.
 const LOST: Duration = Duration::from_secs(10);
@@ -50,6 +58,8 @@ struct Session {
     calls: usize,
     /// When the last connection ended.
     alone_since: Instant,
+    /// The conversations that calls were made in and that no client has named.
+    conversations: HashSet<SessionKey>,
 }
 
 /// The sessions of one server.
@@ -58,6 +68,8 @@ pub(super) struct Sessions {
     manager: Arc<LocalSessionManager>,
     /// Never held across an await.
     open: Mutex<HashMap<String, Session>>,
+    /// The conversations without sessions, and since when. Locked after `open`, and never across an await.
+    remembered: Mutex<HashMap<SessionKey, Instant>>,
     /// What looks after them.
     tasks: TaskTracker,
     /// Answers on their way to clients.
@@ -86,6 +98,7 @@ impl Sessions {
             engine,
             manager,
             open: Mutex::default(),
+            remembered: Mutex::default(),
             tasks: TaskTracker::new(),
             answers: TaskTracker::new(),
             over: closing.child_token(),
@@ -103,6 +116,7 @@ impl Sessions {
                 .is_some()
             {
                 sessions.end_lost().await;
+                sessions.forget();
             }
             sessions.answers.close();
             let _ = tokio::time::timeout(patience, sessions.answers.wait()).await;
@@ -163,6 +177,7 @@ impl Sessions {
                 connections: 0,
                 calls: 0,
                 alone_since: Instant::now(),
+                conversations: HashSet::new(),
             });
             if open.len() <= MOST {
                 return true;
@@ -179,19 +194,52 @@ impl Sessions {
         self.open().get(id).map(|session| session.gone.clone())
     }
 
-    /// Ends a session: its calls are cancelled, and what is remembered of it is forgotten.
+    /// Ends a session: its calls are cancelled.
     pub(super) fn end(self: &Arc<Self>, id: &str) {
-        let Some(session) = self.open().remove(id) else { return };
+        let mut open = self.open();
+        let Some(session) = open.remove(id) else { return };
         session.gone.cancel();
-        let (engine, name) = (self.engine.clone(), engine_session(id));
-        self.tasks.spawn(async move {
-            for place in engine.places() {
-                let key = SessionKey::new(place.workspace.name(), &name);
-                if let Err(error) = engine.end_session(&key).await {
-                    tracing::error!(session = %name, error = &error as &dyn std::error::Error, "a session could not be ended");
-                }
+        let mut remembered = self.remembered();
+        for key in session.conversations {
+            if !open.values().any(|other| other.conversations.contains(&key)) {
+                remembered.insert(key, Instant::now());
             }
-        });
+        }
+    }
+
+    /// Notes in which conversation a session makes a call.
+    pub(super) fn works_in(&self, id: &str, conversation: SessionKey) {
+        let mut open = self.open();
+        let Some(session) = open.get_mut(id) else { return };
+        self.remembered().remove(&conversation);
+        session.conversations.insert(conversation);
+    }
+
+    /// Forgets the conversations that have been without sessions for long, and the oldest of too many.
+    fn forget(&self) {
+        let over = {
+            let mut remembered = self.remembered();
+            let mut over: Vec<(SessionKey, Instant)> = remembered.iter().map(|(key, at)| (key.clone(), *at)).collect();
+            over.sort_by_key(|(_, at)| *at);
+            let too_many = over.len().saturating_sub(MOST_REMEMBERED);
+            let mut place = 0;
+            over.retain(|(_, at)| {
+                place += 1;
+                place <= too_many || at.elapsed() >= REMEMBERED
+            });
+            for (key, _) in &over {
+                remembered.remove(key);
+            }
+            over
+        };
+        for (key, _) in over {
+            let engine = self.engine.clone();
+            self.tasks.spawn(async move {
+                if let Err(error) = engine.end_session(&key).await {
+                    tracing::error!(session = %key.session, error = &error as &dyn std::error::Error, "a session could not be ended");
+                }
+            });
+        }
     }
 
     /// Ends a session that the SDK does not know to be over.
@@ -252,6 +300,10 @@ impl Sessions {
         }
     }
 
+    fn remembered(&self) -> MutexGuard<'_, HashMap<SessionKey, Instant>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn open(&self) -> MutexGuard<'_, HashMap<String, Session>> {
         // Nothing panics while it is held; should it ever, the map is still whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
@@ -277,11 +329,6 @@ impl Session {
         let patience = if self.calls > 0 { LOST } else { IDLE };
         self.is_alone() && self.alone_since.elapsed() >= patience
     }
-}
-
-/// Returns the session of the engine that a session of MCP is.
-pub(super) fn engine_session(id: &str) -> SessionId {
-    SessionId::new(format!("mcp-{id}"))
 }
 
 /// A call under way.

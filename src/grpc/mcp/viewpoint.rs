@@ -1,14 +1,17 @@
-//! For whom tools are shown and called: the workspace, the agent and the model that a client's address or headers name.
+//! For whom tools are shown and called: the workspace, the agent, the model and the session that a client's address or
+//! headers name.
 //!
 //! *Invariant:* read from each request, never kept: a caller that may no longer see a workspace is refused at once.
 
 use std::sync::Arc;
 
+use rmcp::model::Implementation;
+use serde_json::json;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
 
-use crate::call::{Definition, Model};
-use crate::engine::{Engine, Place};
+use crate::call::{Definition, Model, SessionId};
+use crate::engine::{Engine, Place, digest_of};
 use crate::grpc::auth::Caller;
 use crate::grpc::convert::DEFAULT_AGENT;
 use crate::grpc::status;
@@ -20,12 +23,16 @@ pub(super) const CLIENT: &str = "mcp";
 /// The longest name that is taken.
 const MAX_NAME: usize = 256;
 
-/// What a request says of its viewpoint: `?workspace=…&agent=…&model=provider/model`, or headers of these names.
+/// The longest part of a client's name in the name of its session.
+const MAX_CLIENT: usize = 40;
+
+/// What a request says of its viewpoint: `?workspace=…&agent=…&model=provider/model&session=…`, or headers of these names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Viewpoint {
     workspace: String,
     agent: String,
     pub(super) model: Model,
+    session: String,
 }
 
 impl Viewpoint {
@@ -59,6 +66,7 @@ impl Viewpoint {
             workspace: value("workspace")?,
             agent: value("agent")?,
             model,
+            session: value("session")?,
         })
     }
 
@@ -69,6 +77,11 @@ impl Viewpoint {
         } else {
             &self.agent
         }
+    }
+
+    /// Says whether the client chose its session.
+    pub(super) fn names_session(&self) -> bool {
+        !self.session.is_empty()
     }
 
     /// Finds the workspace, if the caller may see it.
@@ -110,7 +123,33 @@ impl Viewpoint {
 pub(super) struct Seen {
     pub(super) caller: Arc<Caller>,
     pub(super) viewpoint: Viewpoint,
+    /// The session of the transport.
     pub(super) session: String,
+}
+
+impl Seen {
+    /// Returns the session that a client works in: the one that it names, else one for all its connections, since some
+    /// clients make one for each call. It is of this principal and this folder only.
+    pub(super) fn conversation(&self, client: Option<&Implementation>, place: &Place) -> SessionId {
+        if self.viewpoint.names_session() {
+            return SessionId::from(self.viewpoint.session.as_str());
+        }
+        let name = client.map_or("", |client| &client.name);
+        let owner = digest_of(&json!([
+            self.caller.principal().id(),
+            name,
+            place.workspace.directory().to_string_lossy(),
+        ]));
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        };
+        let shown: String = name.chars().map(plain).take(MAX_CLIENT).collect();
+        SessionId::new(format!("mcp-{shown}-{}", &owner[..12]))
+    }
 }
 
 fn pair<'q>(query: &'q str, name: &str) -> Option<&'q str> {
@@ -159,6 +198,7 @@ mod tests {
                     model_id: model.to_owned(),
                     ..Model::default()
                 },
+                session: String::new(),
             });
             assert_eq!(read, expected, "{query} {headers:?}");
         };
@@ -177,6 +217,17 @@ mod tests {
         check("workspace=%ff", &[], None);
         check("workspace=a%0Ab", &[], None);
         check(&format!("agent={}", "a".repeat(300)), &[], None);
+    }
+
+    #[test]
+    fn a_session_may_be_named() {
+        let named = |query: &str| Viewpoint::read(query, &HeaderMap::new()).map(|read| read.session);
+        assert_eq!(named("agent=plan&session=a%20b"), Ok("a b".to_owned()));
+        assert_eq!(named("agent=plan"), Ok(String::new()));
+        assert!(named("session=a%0Ab").is_err());
+        let mut headers = HeaderMap::new();
+        headers.insert("toolgate-session", "mine".parse().unwrap());
+        assert!(Viewpoint::read("", &headers).unwrap().names_session());
     }
 
     #[test]

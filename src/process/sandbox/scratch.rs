@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
-use tempfile::TempDir;
+use crate::process::{Temporary, sweep_temporary};
 
 /// Makes and keeps the folders.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct State {
     free: Vec<PathBuf>,
     made: u64,
     /// None once closed.
-    folder: Option<TempDir>,
+    folder: Option<Temporary>,
 }
 
 impl Shared {
@@ -43,7 +43,7 @@ impl Shared {
 
 impl Scratch {
     pub(super) fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("toolgate-").tempdir()?;
+        let folder = Temporary::new()?;
         let shared = Arc::new(Shared {
             base: folder.path().canonicalize()?,
             state: Mutex::new(State {
@@ -56,6 +56,7 @@ impl Scratch {
         let emptied = Arc::clone(&shared);
         // Ends with the last sender: this object and the folders that are handed out.
         thread::Builder::new().name("sandbox-sweep".to_owned()).spawn(move || {
+            sweep_temporary();
             while let Ok(path) = returned.recv() {
                 match empty(&path) {
                     Ok(()) => emptied.state().free.push(path),
@@ -87,7 +88,7 @@ impl Scratch {
     /// Removes all folders.
     pub(super) fn close(&self) {
         let folder = self.shared.state().folder.take();
-        if let Some(Err(error)) = folder.map(TempDir::close) {
+        if let Some(Err(error)) = folder.map(Temporary::close) {
             tracing::warn!(%error, "cannot remove the folder of temporary files");
         }
     }

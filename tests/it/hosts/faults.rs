@@ -300,3 +300,36 @@ fn a_schema_that_unfolds_without_end_is_refused() {
         server.stop().await;
     });
 }
+
+#[test]
+fn a_schema_of_an_older_draft_is_taken() {
+    test(async {
+        let mut server = Server::start().await;
+        let mut lends = hello("app", &["pair"]);
+        let pair = json!({"type": "array", "items": [{"type": "string"}, {"type": "int"}], "additionalItems": false});
+        lends.tools[0].input_schema_json =
+            json!({"type": "object", "properties": {"pair": pair}, "required": ["pair"]}).to_string();
+        let mut host = LendingHost::open(server.connect().await, lends).await.unwrap();
+        assert_eq!(host.welcome.refused, []);
+        let listed = server.tools().list_tools(ListToolsRequest::default()).await.unwrap();
+        let tools = listed.into_inner().tools;
+        let tool = tools.iter().find(|tool| tool.name == "pair").unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&tool.input_schema_json).unwrap();
+        let expected =
+            json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": false});
+        assert_eq!(schema["properties"]["pair"], expected);
+        let info = server.info().get_server_info(GetServerInfoRequest {}).await.unwrap();
+        let sources = info.into_inner().workspaces.remove(0).tool_sources;
+        assert!(sources[0].problem.contains("prefixItems"), "{sources:?}");
+
+        // Calls are checked by what the model is told.
+        let wrong = server.run("pair", json!({"pair": ["a", "b"]})).await;
+        assert_eq!(failed(&wrong).reason(), FailureReason::InvalidArguments);
+        let call = kept("c", request("pair", json!({"pair": ["a", 1]})));
+        begin(&server, call).await;
+        let id = host.invoked().await.invocation_id;
+        host.complete(&id, "done").await;
+        assert_eq!(output(end(&server, "c").await), "done");
+        server.stop().await;
+    });
+}

@@ -144,6 +144,50 @@ fn what_servers_ask_for_is_answered() {
 }
 
 #[test]
+fn a_lost_server_is_told_of_at_once_and_calls_wait_for_its_return() {
+    test(async {
+        let (_folder, server) = watched("lost", |_| {}).await;
+        let lost = server.run("s_work", json!({})).await;
+        assert_eq!(failed(&lost).error, "MCP error -32000: Connection closed");
+        let since = tokio::time::Instant::now();
+        // What it started keeps its streams open, and cleaning up after it takes longer than a second.
+        eventually("it is told of", async || {
+            source(&server, "s").await.0 == ToolSourceState::Failed
+        })
+        .await;
+        let took = since.elapsed();
+        assert!(took < std::time::Duration::from_millis(800), "{took:?}");
+        let (_, problem) = source(&server, "s").await;
+        assert!(problem.contains("(tried again in 1 s)"), "{problem}");
+        assert!(
+            names(&server).await.contains(&"s_work".to_owned()),
+            "it is about to be back"
+        );
+        let again = server.run("s_work", json!({})).await;
+        assert_eq!(completed(&again).output, "fine");
+        ready(&server, "s").await;
+    });
+}
+
+#[test]
+fn calls_do_not_wait_for_a_server_that_does_not_come_back() {
+    test(async {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("server.py");
+        fs::copy(SCRIPT, &script).unwrap();
+        let server = service(&[("s", local(&["python3", script.to_str().unwrap(), "crash_call"]))]).await;
+        ready(&server, "s").await;
+        fs::remove_file(&script).unwrap();
+        let lost = server.run("s_work", json!({})).await;
+        assert_eq!(failed(&lost).error, "MCP error -32000: Connection closed");
+        let waiting = server.run("s_work", json!({})).await;
+        assert!(failed(&waiting).error.contains("Connection closed"), "{waiting:?}");
+        let unknown = server.run("s_work", json!({})).await;
+        assert_eq!(unknown.tool, "invalid", "{unknown:?}");
+    });
+}
+
+#[test]
 fn servers_end_with_the_service() {
     test(async {
         let (folder, mut server) = watched("fine", |_| {}).await;

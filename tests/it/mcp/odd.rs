@@ -256,3 +256,52 @@ fn a_server_that_forgets_its_sessions_is_listed_anew() {
         .await;
     });
 }
+
+#[test]
+fn tools_with_imperfect_schemas_are_kept() {
+    test(async {
+        let server = service(&[("s", faulty_server("shapes"))]).await;
+        ready(&server, "s").await;
+        let listed = server.tools().list_tools(ListToolsRequest::default()).await.unwrap();
+        let tools = listed.into_inner().tools;
+        let schema = |name: &str| -> Value {
+            let tool = tools.iter().find(|tool| tool.name == name);
+            let tool = tool.unwrap_or_else(|| panic!("{name} is missing"));
+            let schema: Value = serde_json::from_str(&tool.input_schema_json).unwrap();
+            assert!(jsonschema::draft202012::meta::is_valid(&schema), "{name}: {schema}");
+            schema
+        };
+        let check = |name: &str, expected: Value| assert_eq!(schema(name)["properties"]["a"], expected, "{name}");
+        check("s_fine", json!({"type": "string"}));
+        check("s_alias", json!({"type": "integer"}));
+        check("s_upper", json!({"type": "string"}));
+        check("s_required", json!({"type": "string"}));
+        assert_eq!(schema("s_required")["required"], json!(["a"]));
+        check("s_no_items", json!({"type": "array"}));
+        let tuple = json!([{"type": "string"}, {"type": "integer"}]);
+        check("s_tuple", json!({"type": "array", "prefixItems": tuple}));
+        check("s_word_items", json!({"type": "array", "items": {"type": "string"}}));
+        check("s_enum", json!({"type": "string"}));
+        check("s_number_text", json!({"type": "string", "description": "12"}));
+        check("s_no_text", json!({"type": "string"}));
+        check("s_no_choice", json!({}));
+        check("s_quoted", json!({"type": "integer", "minimum": 1}));
+        check("s_nothing", json!({}));
+        check("s_word", json!({"type": "string"}));
+        check("s_list", json!({"type": "object", "properties": {}}));
+        check("s_unknown", json!({}));
+
+        let (state, problem) = source(&server, "s").await;
+        assert_eq!(state, ToolSourceState::Ready);
+        for named in [
+            "s_alias: properties/a/type (\"int\") is read as \"integer\"",
+            "s_enum: properties/a/enum ({}) is left out",
+            "s_tuple: properties/a/",
+        ] {
+            assert!(problem.contains(named), "{named}: {problem}");
+        }
+        assert!(!problem.contains("s_fine"), "{problem}");
+        let call = server.run("s_alias", json!({"a": 1})).await;
+        assert_eq!(completed(&call).output, "fine");
+    });
+}

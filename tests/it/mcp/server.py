@@ -5,6 +5,7 @@ The second argument, if there is one, is a file for what it sees: a line for eac
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,6 +14,27 @@ HOW = sys.argv[1]
 SEEN = sys.argv[2] if len(sys.argv) > 2 else None
 LOCK = threading.Lock()
 RENAMED = False
+
+
+# Properties that are not quite JSON Schema, as servers are found to have them.
+SHAPES = {
+    "fine": {"type": "string"},
+    "alias": {"type": "int"},
+    "upper": {"type": "STRING"},
+    "required": {"type": "string", "required": True},
+    "no_items": {"type": "array", "items": []},
+    "tuple": {"type": "array", "items": [{"type": "string"}, {"type": "int"}]},
+    "word_items": {"type": "array", "items": "string"},
+    "enum": {"type": "string", "enum": {}},
+    "number_text": {"type": "string", "description": 12},
+    "no_text": {"type": "string", "description": None},
+    "no_choice": {"anyOf": []},
+    "quoted": {"type": "integer", "minimum": "1"},
+    "nothing": None,
+    "word": "string",
+    "list": {"type": "object", "properties": []},
+    "unknown": {"type": "thing"},
+}
 
 
 def saw(text):
@@ -99,6 +121,8 @@ def tools_list(request):
             {"inputSchema": {}},
             17,
         ]
+    if HOW == "shapes":
+        tools = [tool(name, properties={"a": shape}) for name, shape in SHAPES.items()]
     if HOW == "renames":
         tools = [tool("new" if RENAMED else "old")]
     send(id=request["id"], result={"tools": tools})
@@ -114,6 +138,17 @@ def call(request):
             sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"te' % identity)
             sys.stdout.flush()
             os._exit(9)
+    elif HOW == "lost":
+        with open(SEEN) as file:
+            first = file.read().count("start") == 1
+        if not first:
+            send(id=identity, result=text("fine"))
+            return
+        # It is gone; what it started holds its streams, and is slow to go.
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
+        os._exit(9)
     elif HOW == "huge":
         with LOCK:
             sys.stdout.write('{"result":{"content":[{"type":"text","text":"')

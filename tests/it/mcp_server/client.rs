@@ -75,6 +75,7 @@ impl Log {
 /// The person.
 pub(super) struct Person {
     form: Form,
+    name: &'static str,
     pub(super) log: Arc<Log>,
 }
 
@@ -84,14 +85,25 @@ impl Person {
     pub(super) fn new(form: Form) -> Self {
         Self {
             form,
+            name: "person",
             log: Arc::default(),
         }
     }
 
+    pub(super) fn called(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     /// Connects to `/mcp` of a server.
     pub(super) async fn connect(self, server: &Server) -> Client {
-        let address = server.tcp.as_ref().unwrap().parse().unwrap();
-        self.start(StreamableHttpClientTransport::with_client(http(), config(&address)))
+        self.connect_with(server, "").await
+    }
+
+    /// Connects with a query.
+    pub(super) async fn connect_with(self, server: &Server, query: &str) -> Client {
+        let url = format!("http://{}/mcp{query}", server.tcp.as_ref().unwrap());
+        let config = StreamableHttpClientTransportConfig::with_uri(url);
+        self.start(StreamableHttpClientTransport::with_client(http(), config))
             .await
     }
 
@@ -112,7 +124,7 @@ impl ClientHandler for Person {
         };
         ClientConfig::new(
             serde_json::from_value(capabilities).unwrap(),
-            Implementation::new("person", "1"),
+            Implementation::new(self.name, "1"),
         )
         .with_protocol_version(ProtocolVersion::V_2025_11_25)
     }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
+use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::client::{Client, Form, Person, call, text};
 use super::hostile::{initialize, open, request};
 use crate::support::*;
 
@@ -132,6 +134,58 @@ fn a_call_whose_client_is_gone_ends_unless_it_comes_back() {
             text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
         assert!(text.contains("back\\n"), "{text}");
+        server.assert_calm();
+    });
+}
+
+/// Reads a file over one connection and edits it over the next. Returns the result of the edit.
+async fn edits_what_another_read(
+    server: &Server,
+    file: &str,
+    connect: impl AsyncFn() -> Client,
+    other: impl AsyncFn() -> Client,
+) -> CallToolResult {
+    let path = server.work().join(file);
+    std::fs::write(&path, "before\n").unwrap();
+    let client = connect().await;
+    let read = call(&client, "read", json!({"filePath": path})).await;
+    assert_eq!(read.is_error, Some(false), "{read:?}");
+    client.cancel().await.unwrap();
+    let client = other().await;
+    let input = json!({"filePath": path, "oldString": "before", "newString": "after"});
+    let edited = call(&client, "edit", input).await;
+    client.cancel().await.unwrap();
+    edited
+}
+
+#[test]
+fn a_conversation_goes_on_over_the_next_connection() {
+    test(async {
+        let server = Server::with(Setup::tcp()).await;
+        let connect = async |name: &'static str, query: &str| {
+            Person::new(Form::None).called(name).connect_with(&server, query).await
+        };
+        let one = async || connect("one", "").await;
+        let edited = edits_what_another_read(&server, "a.txt", one, one).await;
+        assert_eq!(edited.is_error, Some(false), "a connection for each call: {edited:?}");
+        let session = async |result: &CallToolResult| {
+            let id = json!(result.meta)["callId"].as_str().unwrap().to_owned();
+            server.get(&id).await.context.unwrap().session_id
+        };
+        assert!(session(&edited).await.starts_with("mcp-one-"));
+
+        let two = async || connect("two", "").await;
+        let edited = edits_what_another_read(&server, "b.txt", one, two).await;
+        assert_eq!(edited.is_error, Some(true), "another client: {edited:?}");
+        assert!(text(&edited).contains("must read"), "{edited:?}");
+
+        let named = async || connect("one", "?session=my%20own").await;
+        let same = async || connect("two", "?session=my%20own").await;
+        let edited = edits_what_another_read(&server, "c.txt", named, same).await;
+        assert_eq!(edited.is_error, Some(false), "a session that clients name: {edited:?}");
+        assert_eq!(session(&edited).await, "my own");
+        let edited = edits_what_another_read(&server, "d.txt", named, one).await;
+        assert_eq!(edited.is_error, Some(true), "{edited:?}");
         server.assert_calm();
     });
 }
