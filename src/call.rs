@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, introduction, is_own_introduction};
-pub use names::SessionKey;
+pub use names::{CONNECTION, INVALID, SessionKey};
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
@@ -554,10 +554,6 @@ impl Ending {
         }
     }
 }
-
-/// The tool that answers, in the name of the service, a call that names no tool or whose arguments are not JSON. Its call
-/// is completed, for the model to read the text; whoever made the call got no result.
-pub const INVALID: &str = "invalid";
 
 /// The record of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,8 +1,16 @@
-//! What names a session or a call beside its id: the workspace.
+//! What names a session or a call beside its id: the workspace. And the one tool whose name means something everywhere.
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
 use super::{CallId, Origin, SessionId};
+
+/// The tool that answers, in the name of the service, a call that names no tool or whose arguments are not JSON. Its call
+/// is completed, for the model to read the text; whoever made the call got no result.
+pub const INVALID: &str = "invalid";
+
+/// In the `extra` of a call: over which connection of its client it was made. A session may outlive connections, and what is
+/// asked again over another one is no repetition.
+pub const CONNECTION: &str = "mcpConnection";
 
 /// A session where it is: the same id in another workspace is another session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

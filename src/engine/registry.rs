@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) schema: Value,
     pub(crate) validator: Arc<Validator>,
     /// What is not as the tool's own schema has it.
-    repairs: Vec<String>,
+    pub(super) repairs: Vec<String>,
     /// Where the tool comes from.
     pub(crate) rank: Rank,
 }

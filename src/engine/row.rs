@@ -6,9 +6,11 @@
 //!
 //! *Invariant:* [`Row`] is pure. What is forgotten of a session is read again from the store.
 
+use serde_json::Value;
+
 use super::live::lock;
 use super::{Engine, SESSIONS_REMEMBERED};
-use crate::call::{Ask, CallId, CallRecord, SessionKey};
+use crate::call::{Ask, CONNECTION, CallId, CallRecord, SessionKey};
 use crate::permission::broker::{DOOM_LOOP, Rights};
 use crate::store::{CallFilter, PageRequest};
 
@@ -25,6 +27,8 @@ struct Step {
     tool: String,
     digest: String,
     handed_on_by: Option<CallId>,
+    /// The connection of its client, where sessions outlive those.
+    connection: Option<String>,
 }
 
 impl Step {
@@ -36,11 +40,17 @@ impl Step {
             tool: record.tool.clone(),
             digest: record.input_digest.clone(),
             handed_on_by: record.origin.parent.clone().filter(|_| record.made_by_call),
+            connection: record
+                .origin
+                .extra
+                .get(CONNECTION)
+                .and_then(Value::as_str)
+                .map(str::to_owned),
         })
     }
 
     fn is_same_as(&self, other: &Self) -> bool {
-        (&self.tool, &self.digest) == (&other.tool, &other.digest)
+        (&self.tool, &self.digest, &self.connection) == (&other.tool, &other.digest, &other.connection)
     }
 }
 
@@ -158,6 +168,7 @@ mod tests {
                 tool: tool.to_string(),
                 digest: String::new(),
                 handed_on_by: bundle.clone(),
+                connection: None,
             };
             if row.push(step) {
                 shown.push('!');

@@ -5,7 +5,7 @@
 //! spoken here, so that its clients fall back to the newest of them.
 //!
 //! *Invariant:* nothing passes without a [`Caller`] that may execute calls; a session is used only by whoever opened it,
-//! and the number of sessions is bounded. What a session runs ends with it.
+//! and the number of sessions is bounded. The calls of a connection end with it.
 
 mod call;
 mod content;

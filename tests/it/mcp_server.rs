@@ -9,6 +9,7 @@ mod sdk;
 mod sessions;
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -442,6 +443,27 @@ fn it_talks_on_standard_input_and_output() {
         drop(client);
         assert_eq!(stdio.ended().await.code(), Some(0));
         gone(marker).await;
+    });
+}
+
+#[test]
+fn what_a_killed_one_left_is_removed_by_the_next() {
+    test(async {
+        let mut stdio = Stdio::start(&[]);
+        let client = Person::new(Form::None).start(stdio.transport()).await;
+        let left = stdio.temporary();
+        assert!(!left.is_empty());
+        let mut next = stdio.killed().await;
+        drop(client);
+        let client = Person::new(Form::None).start(next.transport()).await;
+        eventually("nothing of it is left", async || {
+            next.temporary().iter().all(|folder| !left.contains(folder))
+        })
+        .await;
+        assert!(!next.temporary().is_empty(), "its own are in use");
+        client.cancel().await.unwrap();
+        assert_eq!(next.ended().await.code(), Some(0));
+        assert_eq!(next.temporary(), [PathBuf::new(); 0]);
     });
 }
 

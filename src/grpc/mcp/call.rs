@@ -26,10 +26,10 @@ use super::sessions::Sessions;
 use super::viewpoint::{CLIENT, Seen};
 use super::{content, forms};
 use crate::call::{
-    CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, OutputId, Prompt, PromptId, PromptOutcome, RawInput,
-    Reply, ToolCall,
+    CONNECTION, CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, OutputId, Prompt, PromptId, PromptOutcome,
+    RawInput, Reply, ToolCall,
 };
-use crate::engine::{Cursor, Item, OutputMode, WatchError};
+use crate::engine::{Cursor, Item, OutputMode, WatchError, digest_of};
 use crate::grpc::proto::Scope;
 use crate::grpc::{Shared, convert, status};
 use crate::permission::broker::{GivenReply, Interest, Listener, Replied};
@@ -110,6 +110,8 @@ fn tool_call(
             json!({"name": short(client.name), "version": short(client.version)}),
         );
     }
+    let connection = digest_of(&json!(seen.session))[..12].to_owned();
+    extra.insert(CONNECTION.to_owned(), connection.into());
     let mut call = ToolCall {
         id: CallId::generate(),
         origin: Origin {

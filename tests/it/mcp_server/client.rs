@@ -203,6 +203,10 @@ impl Stdio {
         }
         let rules = json!({"permission": {"bash": "ask"}});
         fs::write(folder.path().join("work/opencode.json"), rules.to_string()).unwrap();
+        Self::within(folder, args)
+    }
+
+    fn within(folder: TempDir, args: &[&str]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -218,6 +222,19 @@ impl Stdio {
             .spawn()
             .unwrap();
         Self { folder, child }
+    }
+
+    /// Kills it, and starts another one in the same folders.
+    pub(super) async fn killed(mut self) -> Self {
+        self.child.kill().await.unwrap();
+        Self::within(self.folder, &[])
+    }
+
+    /// The folders that services have made for what is temporary.
+    pub(super) fn temporary(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap());
+        let made = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("toolgate-"));
+        made.map(|entry| entry.path()).collect()
     }
 
     pub(super) fn work(&self) -> PathBuf {

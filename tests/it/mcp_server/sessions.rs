@@ -220,3 +220,25 @@ fn every_revision_is_spoken_that_has_sessions() {
         }
     });
 }
+
+#[test]
+fn what_is_asked_over_another_connection_is_no_loop() {
+    test(async {
+        let server = Server::with(Setup::tcp().env("TOOLGATE_PERMISSION_UNATTENDED", "refuse")).await;
+        let input = json!({"command": "echo same", "description": "Tests"});
+        let connect = async || Person::new(Form::None).connect(&server).await;
+        for _ in 0..4 {
+            let client = connect().await;
+            let result = call(&client, "bash", input.clone()).await;
+            assert_eq!(text(&result), "same\n", "{result:?}");
+            client.cancel().await.unwrap();
+        }
+        let client = connect().await;
+        let mut looped = false;
+        for _ in 0..4 {
+            looped |= call(&client, "bash", input.clone()).await.is_error == Some(true);
+        }
+        assert!(looped, "over one connection it is");
+        client.cancel().await.unwrap();
+    });
+}
