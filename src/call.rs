@@ -286,6 +286,9 @@ pub struct Origin {
     /// Who made the calls above this one, as far as they are others. They do not answer its prompts either.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_behalf_of: Vec<String>,
+    /// The clients, as they name themselves, that made the call and those above it: whose own approvers see its prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// Free data of the front end.
     #[serde(default)]
     pub extra: JsonMap,
@@ -555,6 +558,9 @@ impl Ending {
     }
 }
 
+/// The name of the tool that answers a call which was not understood: its name is unknown, or its arguments are no JSON.
+pub const INVALID: &str = "invalid";
+
 /// The record of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
@@ -619,6 +625,14 @@ pub struct CallRecord {
     /// The end; there exactly when the state is terminal.
     #[serde(default)]
     pub ending: Option<Ending>,
+}
+
+impl CallRecord {
+    /// Says whether the call was not understood. Its end is a result, so that the model reads what was wrong; to everybody
+    /// else it is a failure.
+    pub fn is_invalid(&self) -> bool {
+        self.tool == INVALID
+    }
 }
 
 /// One entry of a call's log.

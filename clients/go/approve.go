@@ -18,14 +18,17 @@ import (
 // others.
 type PromptHandler func(ctx context.Context, prompt *Prompt) (Decision, error)
 
-// Approver answers prompts.
+// Approver answers prompts: by default those of the calls that the client makes, of calls made on their behalf, and of the
+// session that [WithSession] gave to [NewClient].
 type Approver struct {
 	// Name is recorded with the decisions and shown to others.
 	Name string
 	// Workspace is whose prompts it sees; empty for the one of the client, or else all.
 	Workspace string
-	// SessionIDs are the sessions whose prompts it sees; none for all.
+	// SessionIDs, if set, are the sessions whose prompts it sees instead, whoever makes the calls.
 	SessionIDs []string
+	// Everybody shows it the prompts of everybody's calls instead.
+	Everybody bool
 	// Handle is called for each prompt in a goroutine of its own: once, and again if its reply was wrong.
 	Handle PromptHandler
 	// OnReady, if set, is called when the prompts that were open are known, again after each reconnection.
@@ -55,6 +58,9 @@ type Reply struct {
 func (c *Client) Approve(ctx context.Context, approver Approver) error {
 	if approver.Handle == nil {
 		return invalid("an approver needs Handle")
+	}
+	if approver.Everybody && len(approver.SessionIDs) > 0 {
+		return invalid("an approver of everybody's calls names no SessionIDs")
 	}
 	if approver.Workspace == "" {
 		approver.Workspace = c.config.context.Workspace
@@ -140,9 +146,7 @@ func (a *approvals) open(ctx context.Context) (func() (*toolgatev1.ChannelRespon
 		return nil, err
 	}
 	sender := &sender[*toolgatev1.ChannelRequest]{send: channel.Send, close: channel.CloseSend}
-	open := &toolgatev1.ChannelOpen{
-		Name: a.Name, Filter: &toolgatev1.PromptFilter{Workspace: a.Workspace, SessionIds: a.SessionIDs},
-	}
+	open := &toolgatev1.ChannelOpen{Name: a.Name, Filter: a.filter()}
 	// What cannot be sent says why when something is received.
 	_ = sender.Send(&toolgatev1.ChannelRequest{Message: &toolgatev1.ChannelRequest_Open{Open: open}})
 	a.mutex.Lock()
@@ -153,6 +157,17 @@ func (a *approvals) open(ctx context.Context) (func() (*toolgatev1.ChannelRespon
 		_ = sender.Send(replyRequest(reply))
 	}
 	return channel.Recv, nil
+}
+
+func (a *approvals) filter() *toolgatev1.PromptFilter {
+	filter := &toolgatev1.PromptFilter{Workspace: a.Workspace, SessionIds: a.SessionIDs}
+	if own := a.client.config.context; !a.Everybody && len(a.SessionIDs) == 0 {
+		filter.ClientIds = own.clientIDs
+		if own.SessionID != "" {
+			filter.SessionIds = []string{own.SessionID}
+		}
+	}
+	return filter
 }
 
 func (a *approvals) disconnect() {

@@ -67,6 +67,11 @@ func NewClient(target string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	id, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	settings.context.clientIDs = []string{id}
 	client := &Client{config: settings, live: map[*Execution]struct{}{}}
 	address, dial := client.dialOptions(end)
 	client.conn, err = grpc.NewClient(address, dial...)

@@ -169,7 +169,11 @@ func newEvent(message *toolgatev1.CallEvent) Event {
 		gap := event.Gap
 		return &GapEvent{header, gap.GetFirstSequence(), gap.GetLastSequence(), gap.GetOutputBytes()}
 	case *toolgatev1.CallEvent_Completed:
-		return &CompletedEvent{header, completedResult(header.CallID, event.Completed)}
+		result := completedResult(header.CallID, event.Completed)
+		if !result.OK {
+			return &FailedEvent{header, result}
+		}
+		return &CompletedEvent{header, result}
 	case *toolgatev1.CallEvent_Failed:
 		return &FailedEvent{header, failedResult(header.CallID, event.Failed)}
 	default:

@@ -159,12 +159,16 @@ type CallContext struct {
 }
 
 // callContext is a context on its way to the service.
-type callContext struct{ CallContext }
+type callContext struct {
+	CallContext
+	// By what the calls of a client are known as its own.
+	clientIDs []string
+}
 
 func (c callContext) proto() (*toolgatev1.CallContext, error) {
 	message := &toolgatev1.CallContext{
 		Workspace: c.Workspace, SessionId: c.SessionID, MessageId: c.MessageID, Agent: c.Agent,
-		Model: c.Model.proto(), Client: c.Client, ParentCallId: c.ParentCallID,
+		Model: c.Model.proto(), Client: c.Client, ParentCallId: c.ParentCallID, ClientIds: c.clientIDs,
 	}
 	if c.Extra != nil {
 		extra, err := structOf(c.Extra)

@@ -11,7 +11,8 @@ import (
 type Result struct {
 	// CallID is the call.
 	CallID string
-	// OK says whether the call has a result; otherwise it failed.
+	// OK says whether the call has a result; otherwise it failed. It has none, either, if nothing ran because the name of
+	// the tool or the JSON was not understood.
 	OK bool
 	// Title is a short text for people.
 	Title string
@@ -129,7 +130,13 @@ func newResult(callID string, end ending) *Result {
 
 func completedResult(callID string, end *toolgatev1.CallCompleted) *Result {
 	result := newResult(callID, end)
-	result.OK, result.Title, result.Output = true, end.GetTitle(), end.GetOutput()
+	result.Title = end.GetTitle()
+	if end.GetInvalid() {
+		// In the record it is a result, for the model to read; nothing ran, so to programs it is none.
+		result.Reason, result.Error = ReasonInvalidArguments, end.GetOutput()
+	} else {
+		result.OK, result.Output = true, end.GetOutput()
+	}
 	result.Metadata = end.GetMetadata().AsMap()
 	result.message = &toolgatev1.Call{CallId: callID, Ending: &toolgatev1.Call_Completed{Completed: end}}
 	return result

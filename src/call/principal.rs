@@ -27,6 +27,9 @@ pub enum PrincipalKind {
     Call,
 }
 
+/// Names of clients that a call may have, those of the calls above it included.
+const MAX_CLIENTS: usize = 64;
+
 /// What the ids of processes of calls begin with.
 const CALL: &str = "call:";
 
@@ -112,6 +115,11 @@ impl Origin {
     pub fn inherit(&mut self, parent: &Self) {
         self.on_behalf_of = parent.requesters();
         self.on_behalf_of.retain(|id| *id != self.requester);
+        for client in &parent.clients {
+            if self.clients.len() < MAX_CLIENTS && !self.clients.contains(client) {
+                self.clients.push(client.clone());
+            }
+        }
     }
 
     /// Returns who answers for the cost of the call: not the process of another call, but who made that one.

@@ -158,6 +158,9 @@ pub struct Prompt {
     /// Who made the calls above that one, as far as they are others.
     #[serde(default)]
     pub on_behalf_of: Vec<String>,
+    /// The clients that made the call and those above it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
     /// Approvals so far, where one is not enough.
     #[serde(default)]
     pub approvals: Vec<Approval>,

@@ -153,6 +153,7 @@ impl ToJson for CallContext {
             "agent": self.agent,
             "client": self.client,
             "parent_call_id": self.parent_call_id,
+            "client_ids": self.client_ids,
         });
         with(object, [("model", set(&self.model)), ("extra", set(&self.extra))])
     }

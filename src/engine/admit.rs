@@ -604,8 +604,13 @@ pub(super) fn checked(entry: &Entry, mut value: Value) -> Checked {
 
 /// Returns the digest of everything that makes two starts the same start.
 fn request_digest(call: &ToolCall) -> String {
+    // A client that was started anew calls itself otherwise, and repeats the same request.
+    let origin = Origin {
+        clients: Vec::new(),
+        ..call.origin.clone()
+    };
     let request = json!({
-        "origin": call.origin,
+        "origin": origin,
         "tool": call.tool,
         "input": call.input,
         "timeout": call.timeout.map(|timeout| timeout.as_millis().to_string()),

@@ -168,6 +168,14 @@ impl Engine {
 }
 
 impl Cursor {
+    /// Says whether the call was not understood ([`CallRecord::is_invalid`]).
+    pub fn is_invalid(&self) -> bool {
+        match (&self.live, &self.stored) {
+            (Some((live, _)), _) => live.record().is_invalid(),
+            (None, stored) => stored.as_ref().is_some_and(CallRecord::is_invalid),
+        }
+    }
+
     /// Returns the next item, or `None` after the terminal event.
     ///
     /// # Errors

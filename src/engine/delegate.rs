@@ -173,6 +173,7 @@ mod tests {
             parent: None,
             requester: requester.to_owned(),
             on_behalf_of: on_behalf_of.iter().map(|id| (*id).to_owned()).collect(),
+            clients: Vec::new(),
             extra: JsonMap::new(),
         }
     }

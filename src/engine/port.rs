@@ -364,6 +364,7 @@ impl Port {
             tool: self.record.tool.clone(),
             requester: origin.requester.clone(),
             on_behalf_of: origin.on_behalf_of.clone(),
+            clients: origin.clients.clone(),
             approvals: Vec::new(),
             created: Timestamp::now(),
             expires,

@@ -177,6 +177,7 @@ mod tests {
             parent: None,
             requester: format!("p{}", index % 3),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra: Default::default(),
         }
     }

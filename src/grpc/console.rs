@@ -197,7 +197,7 @@ fn is_among(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     })
 }
 
-/// Says whether an origin is that of the page itself: of the scheme, name and port that this request came to.
+/// Says whether an origin is that of the service itself: of the scheme, name and port that this request came to.
 ///
 /// The name must be an address or `localhost`. Any other name may belong to somebody who made it lead here: a page of that
 /// name would count as of the same origin. Such names, as a proxy or a certificate may need them, are for `listen.origins`.

@@ -22,6 +22,9 @@ pub(crate) const DEFAULT_AGENT: &str = "build";
 /// The longest id, name or token that a request may carry, in bytes.
 const MAX_NAME: usize = 256;
 
+/// Names that the clients of a call may give themselves.
+const MAX_CLIENTS: usize = 8;
+
 /// The longest time that a request may allow a tool.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -206,8 +209,22 @@ fn origin(
         parent,
         requester: String::new(),
         on_behalf_of: Vec::new(),
+        clients: client_ids("context.client_ids", context.client_ids)?,
         extra: context.extra.map(from_struct).unwrap_or_default(),
     })
+}
+
+/// Checks the names that clients give themselves.
+pub(crate) fn client_ids(field: &str, ids: Vec<String>) -> Result<Vec<String>, Status> {
+    if ids.len() > MAX_CLIENTS {
+        return Err(bad_field(field, format!("more than {MAX_CLIENTS}")));
+    }
+    ids.into_iter()
+        .map(|id| match id.as_str() {
+            "" => Err(bad_field(field, "an id of a client is not empty")),
+            _ => name(field, id),
+        })
+        .collect()
 }
 
 pub(crate) fn model(model: Option<proto::ModelRef>) -> Result<call::Model, Status> {
@@ -316,6 +333,7 @@ impl From<call::Origin> for proto::CallContext {
                 package: origin.model.package,
             }),
             client: origin.client,
+            client_ids: origin.clients,
             parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
             extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),
         }
@@ -324,7 +342,8 @@ impl From<call::Origin> for proto::CallContext {
 
 impl From<call::CallRecord> for proto::Call {
     fn from(record: call::CallRecord) -> Self {
-        let ending = record.ending.map(|ending| match to_end(ending) {
+        let is_invalid = record.is_invalid();
+        let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
             End::Completed(completed) => proto::call::Ending::Completed(completed),
             End::Failed(failed) => proto::call::Ending::Failed(failed),
         });
@@ -412,7 +431,8 @@ pub(crate) enum End {
     Failed(proto::CallFailed),
 }
 
-pub(crate) fn to_end(ending: call::Ending) -> End {
+/// Converts the end of a call; `invalid` says whether the call was not understood ([`call::CallRecord::is_invalid`]).
+pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
     let metadata = Some(to_struct(ending.metadata));
     let attachments = ending.attachments.into_iter().map(proto::Attachment::from).collect();
     let truncation = Some(ending.truncation.into());
@@ -425,6 +445,7 @@ pub(crate) fn to_end(ending: call::Ending) -> End {
             attachments,
             truncation,
             timing,
+            invalid,
         }),
         call::Outcome::Failed { reason, error } => End::Failed(proto::CallFailed {
             reason: proto::FailureReason::from(reason).into(),

@@ -42,7 +42,7 @@ impl Reader {
             None => next.await,
         };
         match item {
-            Ok(Some(item)) => Some(Ok(to_event(&self.id, item, &self.broker))),
+            Ok(Some(item)) => Some(Ok(to_event(&self.id, item, &self.cursor, &self.broker))),
             Ok(None) => None,
             Err(error) => Some(Err(status::watch(error))),
         }
@@ -94,10 +94,10 @@ pub(crate) fn stream_events<T: Send + 'static>(
     }))
 }
 
-fn to_event(id: &CallId, item: Item, broker: &Broker) -> proto::CallEvent {
+fn to_event(id: &CallId, item: Item, cursor: &Cursor, broker: &Broker) -> proto::CallEvent {
     let (sequence, time, event) = match item {
         Item::Event(event, data) => {
-            let kind = to_kind(&event.kind, data, broker);
+            let kind = to_kind(&event.kind, data, cursor, broker);
             (event.sequence, event.time, kind)
         }
         Item::Gap {
@@ -136,7 +136,7 @@ fn to_event(id: &CallId, item: Item, broker: &Broker) -> proto::CallEvent {
     }
 }
 
-fn to_kind(kind: &EventKind, data: Bytes, broker: &Broker) -> Event {
+fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> Event {
     match kind.clone() {
         EventKind::Pending {
             tool,
@@ -189,7 +189,7 @@ fn to_kind(kind: &EventKind, data: Bytes, broker: &Broker) -> Event {
             tool,
         }),
         EventKind::Warning { kind, text } => Event::Warning(proto::CallWarning { kind, text }),
-        EventKind::Ended(ending) => match convert::to_end(*ending) {
+        EventKind::Ended(ending) => match convert::to_end(*ending, cursor.is_invalid()) {
             convert::End::Completed(completed) => Event::Completed(completed),
             convert::End::Failed(failed) => Event::Failed(failed),
         },

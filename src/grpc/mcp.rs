@@ -163,7 +163,11 @@ impl Mcp {
         };
         request.extensions_mut().insert(viewpoint);
         let method = request.method().clone();
-        let response = self.sdk.handle(request).await.map(Body::new);
+        let mut response = self.sdk.handle(request).await.map(Body::new);
+        if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
+            // The session is gone by now. The SDK for Python takes any other answer for a failure, and says so.
+            *response.status_mut() = StatusCode::OK;
+        }
         let Some(id) = session.or_else(|| text_of(response.headers(), &SESSION)) else {
             return response;
         };

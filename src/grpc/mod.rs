@@ -5,6 +5,7 @@
 pub mod arrival;
 mod audit_service;
 pub mod auth;
+mod authority;
 mod burst;
 mod console;
 mod convert;
@@ -43,8 +44,9 @@ use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::arrival::{Tracer, Untraced, traced};
 use self::auth::{Authenticator, Caller, GateLayer, Tls};
+use self::authority::AnyAuthority;
 use self::burst::Bursts;
-use self::console::ConsoleLayer;
+use self::console::{ConsoleLayer, is_own_origin};
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
 use self::proto::audit_service_server::AuditServiceServer;
@@ -263,10 +265,7 @@ impl Services {
     /// # Errors
     /// The listener failed.
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins {
-            listed: self.origins.clone(),
-            console: self.console,
-        });
+        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
         let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
         let router = server(self.traffic.limits().streams_per_connection)
             .layer(only_origins)
@@ -291,7 +290,9 @@ impl Services {
             }
             Listener::Unix(listener) => {
                 let incoming = UnixListenerStream::new(listener);
-                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
+                let incoming = traced(incoming, tracer, open)
+                    .map_ok(AnyAuthority::new)
+                    .map_ok(Bursts::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }
@@ -324,13 +325,11 @@ fn cors(origins: &[String]) -> CorsLayer {
         .expose_headers(grpc.into_iter().chain([mcp::SESSION]).collect::<Vec<_>>())
 }
 
-/// Refuses requests of web pages from other origins. CORS alone would not do: a page whose name is made to lead to
-/// this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin.
+/// Refuses requests of web pages from other origins than those listed. CORS alone would not do: a page whose name is made to
+/// lead to this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin, or that of the
+/// service that they call.
 #[derive(Clone)]
-struct OnlyOrigins {
-    listed: Arc<[String]>,
-    console: bool,
-}
+struct OnlyOrigins(Arc<[String]>);
 
 impl<B> ValidateRequest<B> for OnlyOrigins {
     type ResponseBody = tonic::body::Body;
@@ -339,8 +338,8 @@ impl<B> ValidateRequest<B> for OnlyOrigins {
         let Some(origin) = request.headers().get(ORIGIN) else {
             return Ok(());
         };
-        let is_listed = self.listed.iter().any(|allowed| origin == allowed.as_str());
-        if is_listed || (self.console && console::is_own_origin(origin, request)) {
+        let is_listed = self.0.iter().any(|allowed| origin == allowed.as_str());
+        if is_listed || is_own_origin(origin, request) {
             return Ok(());
         }
         let text = "this web page may not call: its origin is not among listen.origins\n";
@@ -358,6 +357,8 @@ fn routes(
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // What error details are made of: tools such as grpcurl print as text what they find a description of.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     let limit = shared.max_message_bytes;
     let routes = Routes::default()

@@ -428,6 +428,7 @@ fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Resul
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,
+        clients: convert::client_ids(&format!("{field}.client_ids"), filter.client_ids)?,
     })
 }
 

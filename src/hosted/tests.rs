@@ -207,6 +207,7 @@ fn work() -> Work {
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra: Default::default(),
         }),
         tool: "one".to_owned(),

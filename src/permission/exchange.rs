@@ -99,10 +99,12 @@ pub struct Interest {
     pub workspace: Option<String>,
     /// Any of these workspaces, the only ones that the listener may see; all if empty.
     pub workspaces: Vec<String>,
-    /// Any of these sessions; all if empty.
+    /// Any of these sessions; all if empty, unless clients are named.
     pub sessions: Vec<SessionId>,
     /// Whether each prompt is shown once, as a form, to whoever made the call.
     pub forms: bool,
+    /// Calls of any of these clients beside those of the sessions.
+    pub clients: Vec<String>,
 }
 
 impl Interest {
@@ -110,7 +112,13 @@ impl Interest {
     pub fn covers(&self, prompt: &Prompt) -> bool {
         self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
             && (self.workspaces.is_empty() || self.workspaces.contains(&prompt.workspace))
-            && (self.sessions.is_empty() || self.sessions.contains(&prompt.session))
+            && (self.is_about_all()
+                || self.sessions.contains(&prompt.session)
+                || self.clients.iter().any(|client| prompt.clients.contains(client)))
+    }
+
+    fn is_about_all(&self) -> bool {
+        self.sessions.is_empty() && self.clients.is_empty()
     }
 }
 

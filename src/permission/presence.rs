@@ -111,6 +111,7 @@ mod tests {
     fn prompt(session: &str) -> Prompt {
         Prompt {
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             approvals: Vec::new(),
             id: PromptId::from("p"),
             call: CallId::from("c"),
@@ -152,6 +153,7 @@ mod tests {
             workspace: None,
             sessions: vec![SessionId::from("mine")],
             forms: false,
+            clients: Vec::new(),
         });
         assert_eq!((presence.count(&mine), presence.count(&other)), (1, 0));
         assert_eq!(presence.abandoned_in(&mine, within, at(100)), None);

@@ -1,6 +1,7 @@
 //! `invalid`: answers, in the name of the service, a call that names no tool or whose arguments are not JSON.
 //!
-//! *Invariant:* the answer is a completed result, so that the model reads what went wrong and tries again.
+//! *Invariant:* the answer is a completed result, so that the model reads what went wrong and tries again. To programs the
+//! call failed: `CallRecord::is_invalid`.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;

@@ -90,6 +90,7 @@ impl Stage {
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra: JsonMap::new(),
         };
         let port = Arc::new(Port::default());

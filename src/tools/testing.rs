@@ -162,6 +162,7 @@ impl Bench {
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra: JsonMap::new(),
         };
         let call = CallId::generate();

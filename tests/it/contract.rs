@@ -193,3 +193,19 @@ fn every_rpc_says_how_it_fails_or_that_it_may_be_retried() {
         }
     }
 }
+
+#[test]
+fn generators_are_told_where_their_code_belongs() {
+    for file in files() {
+        let options = file.options.clone().unwrap_or_default();
+        let name = file.name();
+        let package = "github.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1";
+        assert_eq!(options.go_package(), package, "{name}");
+        assert_eq!(options.java_package(), "io.toolgate.v1", "{name}");
+        assert!(options.java_multiple_files(), "{name}");
+        // Not the name of a message: what Java would make of `call.proto` by itself is `Call`.
+        let is_message = |class: &str| file.message_type.iter().any(|message| message.name() == class);
+        let class = options.java_outer_classname();
+        assert!(class.ends_with("Proto") && !is_message(class), "{name}: {class}");
+    }
+}

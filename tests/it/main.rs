@@ -46,6 +46,7 @@ mod shell;
 mod skills;
 mod store;
 mod streams;
+mod stubs;
 mod support;
 mod telemetry;
 mod tidy;

@@ -344,13 +344,14 @@ class Driver:
         self._executions[command["id"]] = execution
         async for event in execution:
             report(event=encode(event.raw))
-        raw = (await execution.result()).raw
+        result = await execution.result()
+        raw = result.raw
         call = call_pb2.Call(call_id=execution.call_id)
         if isinstance(raw, call_pb2.CallCompleted):
             call.completed.CopyFrom(raw)
         else:
             call.failed.CopyFrom(raw)
-        return {"call": encode(call)}
+        return {"call": encode(call), "ok": result.ok}
 
     async def do_cancel(self, command: dict[str, Any], _report: Callable[..., None]) -> None:
         execution = self._executions.get(command["execution"])
@@ -378,6 +379,7 @@ class Driver:
             name=command.get("name"),
             workspace=prompts.workspace,
             sessions=list(prompts.session_ids),
+            everybody=command.get("everybody", False),
             on_ready=lambda _: report(ready=True),
             on_reply=replied,
             on_gone=lambda prompt: report(gone=prompt.id),

@@ -52,14 +52,19 @@ export interface ReplyOutcome {
   readonly prompt: Prompt | undefined;
 }
 
-/** Which prompts to answer, and who wants to know what. */
+/**
+ * Which prompts to answer, and who wants to know what. By default: those of the calls that the client makes, also by
+ * {@link Client.with}, of calls made on their behalf, and of the client's `session`.
+ */
 export interface ApprovalsOptions {
   /** The approver's name; recorded with its decisions. */
   readonly name?: string | undefined;
   /** The workspace; all by default. */
   readonly workspace?: string | undefined;
-  /** Any of these sessions; all by default. */
+  /** The prompts of these sessions instead, whoever makes the calls. */
   readonly sessions?: readonly string[] | undefined;
+  /** The prompts of everybody's calls instead. */
+  readonly everybody?: boolean | undefined;
   /** Called when the prompts that were open are known, again after each reconnection. */
   readonly onReady?: (() => void) | undefined;
   /** Called with what became of each reply. */
@@ -70,6 +75,14 @@ export interface ApprovalsOptions {
   readonly onDisconnect?: ((error: ToolgateError) => void) | undefined;
   /** Ends the answering. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** What is a client's own. */
+export interface Own {
+  /** The client's names for itself, its own first. */
+  readonly clientIds: readonly string[];
+  /** The session of its calls that name none. */
+  readonly session?: string | undefined;
 }
 
 /** A prompt that the handler was called for. */
@@ -85,6 +98,16 @@ interface Known {
   reply: Reply | undefined;
   /** The connection on which it was said last. */
   saidOn: number;
+}
+
+function filterOf({ workspace = "", sessions = [], everybody = false }: ApprovalsOptions, own: Own) {
+  if (everybody && sessions.length > 0) {
+    throw new ToolgateError("INVALID_ARGUMENT", "approvals of everybody's calls name no sessions");
+  }
+  if (everybody || sessions.length > 0) {
+    return { workspace, sessionIds: [...sessions] };
+  }
+  return { workspace, sessionIds: own.session ? [own.session] : [], clientIds: own.clientIds.slice(0, 1) };
 }
 
 /** The results after which a prompt does not come back. */
@@ -119,11 +142,10 @@ export class Approvals implements AsyncDisposable {
   #onIdle: (() => void) | undefined;
 
   /** @internal */
-  constructor(link: Link, bidirectional: boolean, handler: PromptHandler, options: ApprovalsOptions) {
+  constructor(link: Link, bidirectional: boolean, handler: PromptHandler, options: ApprovalsOptions, own: Own) {
     this.#handler = handler;
     this.#options = options;
-    const { name = "", workspace = "", sessions = [] } = options;
-    const approver = { name, filter: { workspace, sessionIds: [...sessions] } };
+    const approver = { name: options.name ?? "", filter: filterOf(options, own) };
     this.#connection = bidirectional
       ? new ChannelConnection(link, approver)
       : new WatchConnection(link, approver, (update) => this.#take(update));

@@ -184,8 +184,10 @@ export function callEventOf(message: CallEventMessage): CallEvent | undefined {
         lastSequence: Number(event.value.lastSequence),
         outputBytes: Number(event.value.outputBytes),
       };
-    case "completed":
-      return { ...base, type: "completed", result: completedResult(callId, event.value) };
+    case "completed": {
+      const result = completedResult(callId, event.value);
+      return result.ok ? { ...base, type: "completed", result } : { ...base, type: "failed", result };
+    }
     case "failed":
       return { ...base, type: "failed", result: failedResult(callId, event.value) };
     case "heartbeat":

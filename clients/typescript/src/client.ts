@@ -31,6 +31,8 @@ import { ToolQuery, type ToolsOptions } from "./tools.js";
 
 /** CancelCall returns when the call's programs are gone, which may take their grace. */
 const CANCEL_TIMEOUT_MS = 60_000;
+/** How many names of clients a call may have. */
+const MAX_CLIENT_IDS = 8;
 
 /**
  * A client of a Toolgate service. It connects when it is first used, and again whenever the connection is lost.
@@ -45,12 +47,15 @@ export class Client implements AsyncDisposable {
   readonly #link: Link;
   readonly #options: ClientOptions;
   readonly #derived: boolean;
+  /** By what calls are known as those of this client, and of the ones that it was made from. */
+  readonly #ids: readonly string[];
   /** What ends with this client. */
   readonly #open = new Set<{ close(): Promise<void> }>();
 
-  /** Makes a client on a transport. `link` is for the library itself. */
-  constructor(options: ClientOptions, link?: Link) {
+  /** Makes a client on a transport. `link` and `ids` are for the library itself. */
+  constructor(options: ClientOptions, link?: Link, ids: readonly string[] = []) {
     this.#options = options;
+    this.#ids = [uuidv7(), ...ids].slice(0, MAX_CLIENT_IDS);
     this.#derived = link !== undefined;
     this.#link = link ?? new Link(options);
     this.rpc = this.#link.rpc;
@@ -59,7 +64,7 @@ export class Client implements AsyncDisposable {
 
   /** Returns a client with other defaults on the same connection, which stays open when it is closed. */
   with(defaults: CallDefaults): Client {
-    return new Client({ ...this.#options, ...defaults }, this.#link);
+    return new Client({ ...this.#options, ...defaults }, this.#link, this.#ids);
   }
 
   /**
@@ -77,7 +82,7 @@ export class Client implements AsyncDisposable {
   /** Starts a call, at once. */
   execute(tool: string, input: ToolInput = {}, options: ExecuteOptions = {}): Execution {
     const callId = options.callId ?? uuidv7();
-    const request = executeMessage(this.#options, callId, tool, input, options);
+    const request = executeMessage(this.#options, this.#ids, callId, tool, input, options);
     return this.#follow({
       callId,
       start: (call) => this.rpc.tools.executeTool(request, call),
@@ -108,7 +113,7 @@ export class Client implements AsyncDisposable {
     const revertCallId = options.callId ?? uuidv7();
     const request = {
       // An empty workspace is that of the call to take back.
-      context: contextMessage({ ...this.#options, workspace: undefined }, options),
+      context: contextMessage({ ...this.#options, workspace: undefined }, this.#ids, options),
       callId,
       revertCallId,
       merge: options.merge ?? false,
@@ -169,9 +174,11 @@ export class Client implements AsyncDisposable {
     return { nextOffset: Number(nextOffset), closed };
   }
 
-  /** Answers prompts with a function, until it is closed. */
+  /** Answers prompts with a function, until it is closed: those of this client's calls, unless the options say more. */
   approvals(handler: PromptHandler, options: ApprovalsOptions = {}): Approvals {
-    const approvals = new Approvals(this.#link, this.#options.bidirectional === true, handler, options);
+    const { bidirectional, session } = this.#options;
+    const own = { clientIds: this.#ids, session };
+    const approvals = new Approvals(this.#link, bidirectional === true, handler, options, own);
     return this.#keep(approvals, approvals.done);
   }
 

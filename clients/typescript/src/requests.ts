@@ -19,6 +19,7 @@ export const ON_DISCONNECT = {
 /** Returns in whose name a call is made. */
 export function contextMessage(
   defaults: CallDefaults,
+  clientIds: readonly string[],
   options: CallDefaults & Pick<ExecuteOptions, "messageId" | "extra">,
 ): MessageInitShape<typeof CallContextSchema> {
   return {
@@ -27,6 +28,7 @@ export function contextMessage(
     messageId: options.messageId ?? "",
     agent: options.agent ?? defaults.agent ?? "",
     client: options.clientKind ?? defaults.clientKind ?? "",
+    clientIds: [...clientIds],
     parentCallId: options.parentCallId ?? defaults.parentCallId ?? "",
     ...modelField(options.model ?? defaults.model),
     ...(options.extra ? { extra: options.extra } : {}),
@@ -36,6 +38,7 @@ export function contextMessage(
 /** Returns the request that starts a call. */
 export function executeMessage(
   defaults: CallDefaults,
+  clientIds: readonly string[],
   callId: string,
   tool: string,
   input: ToolInput,
@@ -43,7 +46,7 @@ export function executeMessage(
 ): MessageInitShape<typeof ExecuteToolRequestSchema> {
   const inputJson = typeof input === "string" ? input : JSON.stringify(input);
   return {
-    context: contextMessage(defaults, options),
+    context: contextMessage(defaults, clientIds, options),
     callId,
     tool,
     arguments: { case: "inputJson", value: inputJson },

@@ -77,7 +77,10 @@ export interface CompletedResult extends ResultBase {
   readonly message: CallCompleted;
 }
 
-/** A call that ended without one. What it reached is kept. */
+/**
+ * A call that ended without one. What it reached is kept. So does one of which the service could not understand the name
+ * of the tool or the JSON: its record completes with a text for the model, but nothing ran.
+ */
 export interface FailedResult extends ResultBase {
   /** It failed. */
   readonly ok: false;
@@ -85,8 +88,8 @@ export interface FailedResult extends ResultBase {
   readonly reason: FailureReasonName;
   /** Why, for the model. */
   readonly error: string;
-  /** The message of the contract. */
-  readonly message: CallFailed;
+  /** The message of the contract; the record of a call that was not understood has a `CallCompleted`. */
+  readonly message: CallFailed | CallCompleted;
 }
 
 /** How a call ended; `ok` says which. */
@@ -112,8 +115,12 @@ export function orThrow(result: CallResult): CompletedResult {
   return result;
 }
 
-/** Returns the result of a completed call. */
-export function completedResult(callId: string, message: CallCompleted): CompletedResult {
+/** Returns the result of a completed call: a failure if the call was not understood. */
+export function completedResult(callId: string, message: CallCompleted): CallResult {
+  if (message.invalid) {
+    const { output: error } = message;
+    return { ok: false, callId, text: error, error, reason: "INVALID_ARGUMENTS", ...common(message), message };
+  }
   return { ok: true, callId, text: message.output, output: message.output, ...common(message), message };
 }
 

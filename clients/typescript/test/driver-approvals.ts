@@ -48,6 +48,7 @@ export async function approvals(session: Session, command: Command, say: Say): P
     name: typeof command["name"] === "string" ? command["name"] : "",
     workspace,
     sessions,
+    everybody: command["everybody"] === true,
     onReady: () => say({ ready: true }),
     onReply: ({ promptId, result }) => say({ result: { prompt_id: promptId, result } }),
   });

@@ -234,10 +234,12 @@ async function execute(session: Session, command: Command, say: Say): Promise<ob
       say({ event: encode(CallEventSchema, message) });
     }
     const result = await execution.result();
-    const ending = result.ok
-      ? { case: "completed" as const, value: result.message }
-      : { case: "failed" as const, value: result.message };
-    return { call: encode(CallSchema, create(CallSchema, { callId: execution.callId, ending })) };
+    const { ok, message } = result;
+    const ending =
+      message.$typeName === "toolgate.v1.CallCompleted"
+        ? { case: "completed" as const, value: message }
+        : { case: "failed" as const, value: message };
+    return { call: encode(CallSchema, create(CallSchema, { callId: execution.callId, ending })), ok };
   } finally {
     session.executions.delete(command.id);
   }

@@ -13,7 +13,7 @@ const PRINTS: readonly (string | undefined)[] = [
   undefined,
   "bash: ",
   "one",
-  "hi",
+  "hi\nINVALID_ARGUMENTS",
   "CANCELLED",
   "completed",
   undefined,

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
@@ -12,6 +14,7 @@ import { always, answer, Client, instead, once, promptOf, reject, ToolgateError 
 import { replyMessage } from "../src/prompts.js";
 import { schemaJson, validate } from "../src/schema.js";
 import { parseTarget } from "../src/target.js";
+import { PACKAGE } from "./snippets.js";
 
 test("targets", () => {
   const cases: [string, object | RegExp][] = [
@@ -34,6 +37,14 @@ test("targets", () => {
       assert.deepEqual(parseTarget(text), expected, text);
     }
   }
+});
+
+test("the package asks for no version of zod: a program that has another one can install it", async () => {
+  const manifest = JSON.parse(await readFile(join(PACKAGE, "package.json"), "utf8"));
+  assert.equal(manifest.peerDependencies, undefined);
+  assert.equal(manifest.dependencies.zod, undefined);
+  const older = { "~standard": { version: 1, vendor: "zod", validate: (value: unknown) => ({ value }) } } as const;
+  assert.throws(() => schemaJson(older), /zod does from 4\.2 on/);
 });
 
 test("UUIDv7", () => {

@@ -89,6 +89,7 @@ impl Sources {
     pub(super) async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
         let filter = PromptFilter {
             workspace: client.workspace(self.workspace.as_deref()).await?,
+            client_ids: Vec::new(),
             session_ids: self.sessions.clone(),
         };
         let open = ChannelOpen {

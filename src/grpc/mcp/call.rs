@@ -124,6 +124,7 @@ fn tool_call(
             parent: None,
             requester: seen.caller.principal().id(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra,
         },
         tool,
@@ -178,6 +179,7 @@ impl<'s> Following<'s> {
                     workspaces: Vec::new(),
                     sessions: vec![session],
                     forms: true,
+                    clients: Vec::new(),
                 };
                 Some(engine.broker().listen(interest).await)
             }

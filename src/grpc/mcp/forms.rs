@@ -235,6 +235,7 @@ mod tests {
             tool: "bash".to_owned(),
             requester: String::new(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             approvals: Vec::new(),
             created: Timestamp::default(),
             expires: None,

@@ -115,6 +115,7 @@ impl Fixture {
             parent: None,
             requester: String::new(),
             on_behalf_of: Vec::new(),
+            clients: Vec::new(),
             extra: JsonMap::new(),
         };
         let workspace = Workspace::open("main", &folder.path().join("work"), None).unwrap();

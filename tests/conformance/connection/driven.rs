@@ -106,7 +106,7 @@ pub(crate) struct Approvals {
 }
 
 pub(super) async fn approvals(driver: &Driver, client: &str, name: &str) -> Result<Approvals> {
-    let mut reports = driver.begin("approvals", json!({"client": client, "name": name}));
+    let mut reports = driver.begin("approvals", json!({"client": client, "name": name, "everybody": true}));
     reports.until("ready").await?;
     Ok(Approvals {
         driver: driver.clone(),

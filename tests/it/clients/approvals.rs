@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use toolgate::grpc::proto::{
-    FailureReason, Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult, call, prompt,
+    CallEvent, FailureReason, Prompt, PromptDecision, PromptFilter, PromptReply, QuestionAnswer, ReplyResult, call,
+    call_event, prompt,
 };
 
 use super::driver::{Reports, pack, unpack};
@@ -13,6 +14,7 @@ use crate::support::*;
 for_each_language!(
     prompts_come_back_over_connections_that_break,
     a_prompt_that_ends_elsewhere_is_taken_from_the_handler,
+    who_asks_for_nothing_else_answers_its_own_calls_only,
 );
 
 async fn asked(reports: &mut Reports) -> Prompt {
@@ -42,7 +44,7 @@ fn each_answers_for_the_calls_of_the_others() {
             clients.push(Client::of(language, &server).await);
         }
         for approver in &clients {
-            let mut approvals = approver.begin("approvals", json!({"name": approver.name}));
+            let mut approvals = approver.begin("approvals", json!({"name": approver.name, "everybody": true}));
             approvals.until("ready").await.unwrap();
             for caller in &clients {
                 decided(&server, caller, approver, &mut approvals).await;
@@ -151,4 +153,45 @@ async fn a_prompt_that_ends_elsewhere_is_taken_from_the_handler(language: &str) 
     let error = client.driver.ask("reply", command).await.unwrap_err();
     let error: &super::driver::DriverError = error.downcast_ref().unwrap();
     assert_eq!(error.code, "NOT_FOUND", "{language}: nobody waits for it any more");
+}
+
+async fn who_asks_for_nothing_else_answers_its_own_calls_only(language: &str) {
+    let server = Server::with(Setup::permission(json!({"bash": "ask"}))).await;
+    let (mine, theirs) = (Client::of(language, &server).await, Client::of(language, &server).await);
+    let mut own = mine.begin("approvals", json!({"name": "own"}));
+    own.until("ready").await.unwrap();
+
+    // Nobody is there for the call of the other: had this one been shown it, it would be the first.
+    let mut other = theirs.execute(&in_session("theirs", bash("echo theirs")));
+    let approvers = loop {
+        let event: CallEvent = unpack(&other.until("event").await.unwrap()).unwrap();
+        if let Some(call_event::Event::Waiting(waiting)) = event.event {
+            break waiting.approvers;
+        }
+    };
+    assert_eq!(approvers, 0, "{language}");
+    for request in [in_session("mine", bash("echo named")), bash("echo unnamed")] {
+        let mut call = mine.execute(&request);
+        let prompt = asked(&mut own).await;
+        assert!(!format!("{prompt:?}").contains("echo theirs"), "{language}: {prompt:?}");
+        reply(&mine, &own, to(&prompt, PromptDecision::Once)).await;
+        assert!(
+            matches!(collect(&mut call).await.1, call::Ending::Completed(_)),
+            "{language}"
+        );
+    }
+
+    // Another's is answered by who asks for its session, or for everybody's.
+    let filter = PromptFilter {
+        session_ids: vec!["theirs".to_owned()],
+        ..PromptFilter::default()
+    };
+    for wider in [json!({"filter": pack(&filter)}), json!({"everybody": true})] {
+        let mut command = wider;
+        command["name"] = json!("wider");
+        let mut approvals = mine.begin("approvals", command);
+        let prompt = asked(&mut approvals).await;
+        assert_eq!(prompt.session_id, "theirs", "{language}");
+        mine.ask("stop", json!({"command": approvals.id})).await.unwrap();
+    }
 }

@@ -182,6 +182,25 @@ async fn a_failed_call_is_a_result(language: &str) {
         pending.tool, "invalid",
         "{language}: the text reaches the service as it was written"
     );
+    let malformed = ExecuteToolRequest {
+        call_id: "malformed-again".to_owned(),
+        ..raw.clone()
+    };
+    let unknown = ExecuteToolRequest {
+        tool: "no_such_tool".to_owned(),
+        ..kept("unknown", bash("true"))
+    };
+    let cases = [(kept("done", bash("true")), true), (malformed, false), (unknown, false)];
+    for (request, expected) in cases {
+        let done = client.execute(&request).done().await.unwrap();
+        assert_eq!(done["ok"], json!(expected), "{language}: {}", request.call_id);
+        // The record keeps what the model reads.
+        let call: Call = unpack(&done["call"]).unwrap();
+        assert!(
+            matches!(call.ending, Some(call::Ending::Completed(_))),
+            "{language}: {call:?}"
+        );
+    }
     let request = GetCallRequest {
         call_id: "denied".to_owned(),
     };

@@ -99,7 +99,7 @@ fn what_is_no_request_is_refused() {
         check(
             "the end",
             request(&server, Method::DELETE).header("mcp-session-id", &session),
-            202,
+            200,
         )
         .await;
         check("after the end", with(&session), 404).await;

@@ -166,6 +166,7 @@ impl Inside {
                 parent: None,
                 requester: String::new(),
                 on_behalf_of: Vec::new(),
+                clients: Vec::new(),
                 extra: Default::default(),
             },
             tool: "gate".to_owned(),

@@ -178,7 +178,7 @@ func execute(c *command) (fields, error) {
 	}
 	// The end of a context that this command was cancelled by is no error here: the call has its end.
 	text, err := encode(result.Proto())
-	return fields{"call": text}, err
+	return fields{"call": text, "ok": result.OK}, err
 }
 
 // cancel asks the call of an execution to stop.

@@ -16,7 +16,10 @@ func approvals(c *command) (fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	var arguments struct{ Name, Filter string }
+	var arguments struct {
+		Name, Filter string
+		Everybody    bool
+	}
 	if err := c.arguments(&arguments); err != nil {
 		return nil, err
 	}
@@ -26,6 +29,7 @@ func approvals(c *command) (fields, error) {
 	}
 	return nil, client.Approve(c.ctx, toolgate.Approver{
 		Name: arguments.Name, Workspace: filter.GetWorkspace(), SessionIDs: filter.GetSessionIds(),
+		Everybody: arguments.Everybody,
 		Handle: func(ctx context.Context, prompt *toolgate.Prompt) (toolgate.Decision, error) {
 			return c.ask(ctx, prompt)
 		},

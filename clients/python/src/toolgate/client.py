@@ -15,6 +15,7 @@ from toolgate import calls
 from toolgate._auth import Token, token_from_environment
 from toolgate._connection import Connection, Settings, Stubs
 from toolgate._follow import Follower, Watch
+from toolgate._ids import uuid7
 from toolgate._target import DEFAULT_TARGET, Target, Tls
 from toolgate._tasks import Tasks
 from toolgate.approvals import ApprovalCallbacks, Approvals, Handler
@@ -89,7 +90,7 @@ class AsyncClient:
         )
         self._connection = Connection(settings)
         self._tasks = Tasks()
-        self._defaults = CallDefaults(workspace, agent, model, session, client_kind)
+        self._defaults = CallDefaults(workspace, agent, model, session, client_kind, client_id=uuid7())
 
     async def __aenter__(self) -> Self:
         return self
@@ -296,6 +297,7 @@ class AsyncClient:
         name: str | None = None,
         workspace: str = "",
         sessions: Sequence[str] = (),
+        everybody: bool = False,
         on_ready: Callable[[int], None] | None = None,
         on_reply: Callable[[ReplyOutcome], None] | None = None,
         on_gone: Callable[[Prompt], None] | None = None,
@@ -303,20 +305,29 @@ class AsyncClient:
     ) -> Approvals:
         """Answers prompts with a handler, in `async with` or by `await ….run()`.
 
+        By default those of the calls that this client makes, of calls made on their behalf, and of the client's
+        `session`.
+
         Args:
             handler: Is given a `Prompt` and returns a decision, or `None` to leave it to others. It runs at once for
                 several prompts, and is cancelled when its prompt has ended otherwise. When its reply was not taken
                 (`INVALID`, `DIGEST_MISMATCH`) it is called again, with `Prompt.problem`, five times at most.
             name: The approver's name, recorded with the decisions; the user's name if there is none.
             workspace: Only prompts of this workspace.
-            sessions: Only prompts of these sessions.
+            sessions: The prompts of these sessions instead, whoever makes the calls.
+            everybody: The prompts of everybody's calls instead.
             on_ready: Is told how many prompts were open, each time that the channel is open.
             on_reply: Is told what became of each reply.
             on_gone: Is told of each prompt that has ended while its handler worked.
             on_error: Is told what a handler raised, and when its replies were not taken time after time; the prompt
                 stays open.
         """
+        if everybody and sessions:
+            raise ValueError("approvals of everybody's calls name no sessions")
         prompts = permission_service_pb2.PromptFilter(workspace=workspace, session_ids=sessions)
+        if not (everybody or sessions):
+            prompts.client_ids.append(self._defaults.client_id)
+            prompts.session_ids.extend([self._defaults.session] if self._defaults.session else [])
         opening = permission_service_pb2.ChannelOpen(name=_user_name() if name is None else name, filter=prompts)
         callbacks = ApprovalCallbacks(on_ready, on_reply, on_gone, on_error)
         return Approvals(self._connection, self._tasks, handler, opening, callbacks)

@@ -233,7 +233,8 @@ def from_proto(message: call_pb2.CallEvent) -> Event | None:
         gap = message.gap
         return GapEvent(call_id, sequence, time, message, gap.first_sequence, gap.last_sequence, gap.output_bytes)
     if which == "completed":
-        return CompletedEvent(call_id, sequence, time, message, Result.from_proto(call_id, message.completed))
+        result = Result.from_proto(call_id, message.completed)
+        return (CompletedEvent if result.ok else FailedEvent)(call_id, sequence, time, message, result)
     if which == "failed":
         return FailedEvent(call_id, sequence, time, message, Result.from_proto(call_id, message.failed))
     return None

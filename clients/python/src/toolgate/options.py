@@ -67,6 +67,7 @@ class ApprovalOptions(TypedDict, total=False):
     name: str | None
     workspace: str
     sessions: Sequence[str]
+    everybody: bool
     on_ready: Callable[[int], None] | None
     on_reply: Callable[[ReplyOutcome], None] | None
     on_gone: Callable[[Prompt], None] | None

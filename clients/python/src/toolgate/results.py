@@ -135,7 +135,8 @@ class Result:
 
     Attributes:
         call_id: The call.
-        ok: Whether the call completed.
+        ok: Whether the call completed. It has not if nothing ran because the name of the tool or the JSON was not
+            understood; the model reads `error` then.
         title: A short text for people.
         output: The text for the model; empty if the call failed.
         error: Why the call failed, for the model; empty if it completed.
@@ -177,15 +178,23 @@ class Result:
     @classmethod
     def from_proto(cls, call_id: str, message: call_pb2.CallCompleted | call_pb2.CallFailed) -> Result:
         """Reads either terminal message of the contract."""
-        failed = message if isinstance(message, call_pb2.CallFailed) else None
+        reason: FailureReason | None = None
+        output, error = "", ""
+        if isinstance(message, call_pb2.CallFailed):
+            reason, error = reason_of(message.reason), message.error
+        elif message.invalid:
+            # In the record it is a result, for the model to read; nothing ran, so to programs it is none.
+            reason, error = FailureReason.INVALID_ARGUMENTS, message.output
+        else:
+            output = message.output
         truncation, timing = message.truncation, message.timing
         return cls(
             call_id=call_id,
-            ok=failed is None,
+            ok=reason is None,
             title=message.title,
-            output=message.output if isinstance(message, call_pb2.CallCompleted) else "",
-            error=failed.error if failed is not None else "",
-            reason=reason_of(failed.reason) if failed is not None else None,
+            output=output,
+            error=error,
+            reason=reason,
             metadata=from_struct(message.metadata),
             attachments=[Attachment.from_proto(one) for one in message.attachments],
             truncation=Truncation(

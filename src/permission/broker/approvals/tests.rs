@@ -21,6 +21,7 @@ fn origin(requester: &Principal) -> Origin {
         parent: None,
         requester: requester.id(),
         on_behalf_of: Vec::new(),
+        clients: Vec::new(),
         extra: Default::default(),
     }
 }
@@ -36,6 +37,7 @@ fn prompt(origin: &Origin) -> Prompt {
         tool: "bash".to_owned(),
         requester: origin.requester.clone(),
         on_behalf_of: origin.on_behalf_of.clone(),
+        clients: origin.clients.clone(),
         approvals: Vec::new(),
         created: Timestamp(0),
         expires: None,

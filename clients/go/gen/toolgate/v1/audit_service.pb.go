@@ -341,8 +341,8 @@ const file_toolgate_v1_audit_service_proto_rawDesc = "" +
 	"\x10removed_sequence\x18\x06 \x01(\x03R\x0fremovedSequence2\xc3\x01\n" +
 	"\fAuditService\x12X\n" +
 	"\vExportAudit\x12\x1f.toolgate.v1.ExportAuditRequest\x1a .toolgate.v1.ExportAuditResponse\"\x04\xb8\xd7\x18\x060\x01\x12Y\n" +
-	"\fGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse\"\x04\xb8\xd7\x18\x06B\xb5\x01\n" +
-	"\x0fcom.toolgate.v1B\x11AuditServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\fGetAuditHead\x12 .toolgate.v1.GetAuditHeadRequest\x1a!.toolgate.v1.GetAuditHeadResponse\"\x04\xb8\xd7\x18\x06Bi\n" +
+	"\x0eio.toolgate.v1B\x11AuditServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_audit_service_proto_rawDescOnce sync.Once

@@ -618,7 +618,11 @@ type CallContext struct {
 	// The call on whose behalf this one is made.
 	ParentCallId string `protobuf:"bytes,7,opt,name=parent_call_id,json=parentCallId,proto3" json:"parent_call_id,omitempty"`
 	// Free data; kept in the record.
-	Extra         *structpb.Struct `protobuf:"bytes,8,opt,name=extra,proto3" json:"extra,omitempty"`
+	Extra *structpb.Struct `protobuf:"bytes,8,opt,name=extra,proto3" json:"extra,omitempty"`
+	// The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+	// each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+	// that repeats a start is attached to the call as any.
+	ClientIds     []string `protobuf:"bytes,9,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -705,6 +709,13 @@ func (x *CallContext) GetParentCallId() string {
 func (x *CallContext) GetExtra() *structpb.Struct {
 	if x != nil {
 		return x.Extra
+	}
+	return nil
+}
+
+func (x *CallContext) GetClientIds() []string {
+	if x != nil {
+		return x.ClientIds
 	}
 	return nil
 }
@@ -2401,7 +2412,10 @@ type CallCompleted struct {
 	// What truncation did.
 	Truncation *Truncation `protobuf:"bytes,5,opt,name=truncation,proto3" json:"truncation,omitempty"`
 	// How long it took.
-	Timing        *Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
+	Timing *Timing `protobuf:"bytes,6,opt,name=timing,proto3" json:"timing,omitempty"`
+	// The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+	// `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+	Invalid       bool `protobuf:"varint,7,opt,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2476,6 +2490,13 @@ func (x *CallCompleted) GetTiming() *Timing {
 		return x.Timing
 	}
 	return nil
+}
+
+func (x *CallCompleted) GetInvalid() bool {
+	if x != nil {
+		return x.Invalid
+	}
+	return false
 }
 
 // Terminal. The call has no result; what it reached is kept.
@@ -2595,7 +2616,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06source\x18\x04 \x01(\x0e2\x17.toolgate.v1.ToolSourceR\x06source\x121\n" +
 	"\aeffects\x18\x05 \x03(\x0e2\x17.toolgate.v1.ToolEffectR\aeffects\x12 \n" +
 	"\vpermissions\x18\x06 \x03(\tR\vpermissions\x12\"\n" +
-	"\fexperimental\x18\a \x01(\bR\fexperimental\"\x99\x02\n" +
+	"\fexperimental\x18\a \x01(\bR\fexperimental\"\xb8\x02\n" +
 	"\vCallContext\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1d\n" +
 	"\n" +
@@ -2606,7 +2627,9 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\v2\x15.toolgate.v1.ModelRefR\x05model\x12\x16\n" +
 	"\x06client\x18\x06 \x01(\tR\x06client\x12$\n" +
 	"\x0eparent_call_id\x18\a \x01(\tR\fparentCallId\x12-\n" +
-	"\x05extra\x18\b \x01(\v2\x17.google.protobuf.StructR\x05extra\"\x96\x01\n" +
+	"\x05extra\x18\b \x01(\v2\x17.google.protobuf.StructR\x05extra\x12\x1d\n" +
+	"\n" +
+	"client_ids\x18\t \x03(\tR\tclientIds\"\x96\x01\n" +
 	"\n" +
 	"Attachment\x12#\n" +
 	"\rattachment_id\x18\x01 \x01(\tR\fattachmentId\x12\x12\n" +
@@ -2733,7 +2756,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\aCallGap\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x03R\flastSequence\x12!\n" +
-	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\x93\x02\n" +
+	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\"\xad\x02\n" +
 	"\rCallCompleted\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x16\n" +
 	"\x06output\x18\x02 \x01(\tR\x06output\x123\n" +
@@ -2742,7 +2765,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\n" +
 	"truncation\x18\x05 \x01(\v2\x17.toolgate.v1.TruncationR\n" +
 	"truncation\x12+\n" +
-	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\"\xc2\x02\n" +
+	"\x06timing\x18\x06 \x01(\v2\x13.toolgate.v1.TimingR\x06timing\x12\x18\n" +
+	"\ainvalid\x18\a \x01(\bR\ainvalid\"\xc2\x02\n" +
 	"\n" +
 	"CallFailed\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.toolgate.v1.FailureReasonR\x06reason\x12\x14\n" +
@@ -2801,8 +2825,8 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x16FAILURE_REASON_DRAINED\x10\n" +
 	"\x12\x17\n" +
 	"\x13FAILURE_REASON_LOST\x10\v\x12\x1b\n" +
-	"\x17FAILURE_REASON_INTERNAL\x10\fB\xad\x01\n" +
-	"\x0fcom.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\x17FAILURE_REASON_INTERNAL\x10\fBa\n" +
+	"\x0eio.toolgate.v1B\tCallProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_call_proto_rawDescOnce sync.Once

@@ -2100,8 +2100,8 @@ const file_toolgate_v1_host_service_proto_rawDesc = "" +
 	"\x04Host\x12\x18.toolgate.v1.HostRequest\x1a\x19.toolgate.v1.HostResponse\"\x04\xb8\xd7\x18\x04(\x010\x01\x12U\n" +
 	"\n" +
 	"ServeTools\x12\x1e.toolgate.v1.ServeToolsRequest\x1a\x1f.toolgate.v1.ServeToolsResponse\"\x04\xb8\xd7\x18\x040\x01\x12e\n" +
-	"\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse\"\x04\xb8\xd7\x18\x04B\xb4\x01\n" +
-	"\x0fcom.toolgate.v1B\x10HostServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\x10ReportInvocation\x12$.toolgate.v1.ReportInvocationRequest\x1a%.toolgate.v1.ReportInvocationResponse\"\x04\xb8\xd7\x18\x04Bh\n" +
+	"\x0eio.toolgate.v1B\x10HostServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_host_service_proto_rawDescOnce sync.Once

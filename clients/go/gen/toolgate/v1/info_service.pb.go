@@ -1059,8 +1059,8 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x0fSANDBOX_SECCOMP\x10\x03\x12\x1c\n" +
 	"\x18SANDBOX_LANDLOCK_SECCOMP\x10\x042k\n" +
 	"\vInfoService\x12\\\n" +
-	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x04\xb8\xd7\x18\x02B\xb4\x01\n" +
-	"\x0fcom.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\rGetServerInfo\x12!.toolgate.v1.GetServerInfoRequest\x1a\".toolgate.v1.GetServerInfoResponse\"\x04\xb8\xd7\x18\x02Bh\n" +
+	"\x0eio.toolgate.v1B\x10InfoServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_info_service_proto_rawDescOnce sync.Once

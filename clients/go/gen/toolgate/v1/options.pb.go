@@ -142,8 +142,8 @@ const file_toolgate_v1_options_proto_rawDesc = "" +
 	"\x12SCOPE_OUTPUTS_READ\x10\x05\x12\x0f\n" +
 	"\vSCOPE_ADMIN\x10\x06\x12\x14\n" +
 	"\x10SCOPE_TOOLS_HOOK\x10\a:J\n" +
-	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xf7\x8a\x03 \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeB\xb0\x01\n" +
-	"\x0fcom.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\x05scope\x12\x1e.google.protobuf.MethodOptions\x18\xf7\x8a\x03 \x01(\x0e2\x12.toolgate.v1.ScopeR\x05scopeBd\n" +
+	"\x0eio.toolgate.v1B\fOptionsProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_options_proto_rawDescOnce sync.Once

@@ -1097,8 +1097,8 @@ const file_toolgate_v1_output_service_proto_rawDesc = "" +
 	"\fSearchOutput\x12 .toolgate.v1.SearchOutputRequest\x1a!.toolgate.v1.SearchOutputResponse\"\x04\xb8\xd7\x18\x05\x12P\n" +
 	"\tGetOutput\x12\x1d.toolgate.v1.GetOutputRequest\x1a\x1e.toolgate.v1.GetOutputResponse\"\x04\xb8\xd7\x18\x05\x12V\n" +
 	"\vListOutputs\x12\x1f.toolgate.v1.ListOutputsRequest\x1a .toolgate.v1.ListOutputsResponse\"\x04\xb8\xd7\x18\x05\x12Y\n" +
-	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x04\xb8\xd7\x18\x06B\xb6\x01\n" +
-	"\x0fcom.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\fDeleteOutput\x12 .toolgate.v1.DeleteOutputRequest\x1a!.toolgate.v1.DeleteOutputResponse\"\x04\xb8\xd7\x18\x06Bj\n" +
+	"\x0eio.toolgate.v1B\x12OutputServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_output_service_proto_rawDescOnce sync.Once

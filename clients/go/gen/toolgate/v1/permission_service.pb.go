@@ -116,8 +116,11 @@ type PromptFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The workspace; empty for all.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Any of these sessions; none for all.
-	SessionIds    []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// Any of these sessions. Without these and without `client_ids`: all.
+	SessionIds []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
+	// Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+	// of such calls.
+	ClientIds     []string `protobuf:"bytes,3,rep,name=client_ids,json=clientIds,proto3" json:"client_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +165,13 @@ func (x *PromptFilter) GetWorkspace() string {
 func (x *PromptFilter) GetSessionIds() []string {
 	if x != nil {
 		return x.SessionIds
+	}
+	return nil
+}
+
+func (x *PromptFilter) GetClientIds() []string {
+	if x != nil {
+		return x.ClientIds
 	}
 	return nil
 }
@@ -1899,11 +1909,13 @@ var File_toolgate_v1_permission_service_proto protoreflect.FileDescriptor
 
 const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\n" +
-	"$toolgate/v1/permission_service.proto\x12\vtoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"M\n" +
+	"$toolgate/v1/permission_service.proto\x12\vtoolgate.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19toolgate/v1/options.proto\x1a\x18toolgate/v1/prompt.proto\"l\n" +
 	"\fPromptFilter\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x1f\n" +
 	"\vsession_ids\x18\x02 \x03(\tR\n" +
-	"sessionIds\"}\n" +
+	"sessionIds\x12\x1d\n" +
+	"\n" +
+	"client_ids\x18\x03 \x03(\tR\tclientIds\"}\n" +
 	"\x0eChannelRequest\x12.\n" +
 	"\x04open\x18\x01 \x01(\v2\x18.toolgate.v1.ChannelOpenH\x00R\x04open\x120\n" +
 	"\x05reply\x18\x02 \x01(\v2\x18.toolgate.v1.PromptReplyH\x00R\x05replyB\t\n" +
@@ -2026,8 +2038,8 @@ const file_toolgate_v1_permission_service_proto_rawDesc = "" +
 	"\n" +
 	"ListGrants\x12\x1e.toolgate.v1.ListGrantsRequest\x1a\x1f.toolgate.v1.ListGrantsResponse\"\x04\xb8\xd7\x18\x02\x12V\n" +
 	"\vRevokeGrant\x12\x1f.toolgate.v1.RevokeGrantRequest\x1a .toolgate.v1.RevokeGrantResponse\"\x04\xb8\xd7\x18\x03\x12k\n" +
-	"\x12EvaluatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02B\xba\x01\n" +
-	"\x0fcom.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\x12EvaluatePermission\x12&.toolgate.v1.EvaluatePermissionRequest\x1a'.toolgate.v1.EvaluatePermissionResponse\"\x04\xb8\xd7\x18\x02Bn\n" +
+	"\x0eio.toolgate.v1B\x16PermissionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_permission_service_proto_rawDescOnce sync.Once

@@ -1341,8 +1341,8 @@ const file_toolgate_v1_session_service_proto_rawDesc = "" +
 	"GetSession\x12\x1e.toolgate.v1.GetSessionRequest\x1a\x1f.toolgate.v1.GetSessionResponse\"\x04\xb8\xd7\x18\x02\x12S\n" +
 	"\n" +
 	"EndSession\x12\x1e.toolgate.v1.EndSessionRequest\x1a\x1f.toolgate.v1.EndSessionResponse\"\x04\xb8\xd7\x18\x01\x12X\n" +
-	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x04\xb8\xd7\x18\x020\x01B\xb7\x01\n" +
-	"\x0fcom.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"\vWatchEvents\x12\x1f.toolgate.v1.WatchEventsRequest\x1a .toolgate.v1.WatchEventsResponse\"\x04\xb8\xd7\x18\x020\x01Bk\n" +
+	"\x0eio.toolgate.v1B\x13SessionServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_session_service_proto_rawDescOnce sync.Once

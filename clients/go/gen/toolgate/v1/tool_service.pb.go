@@ -1370,8 +1370,8 @@ const file_toolgate_v1_tool_service_proto_rawDesc = "" +
 	"CancelCall\x12\x1e.toolgate.v1.CancelCallRequest\x1a\x1f.toolgate.v1.CancelCallResponse\"\x04\xb8\xd7\x18\x01\x12P\n" +
 	"\tSendInput\x12\x1d.toolgate.v1.SendInputRequest\x1a\x1e.toolgate.v1.SendInputResponse\"\x04\xb8\xd7\x18\x01\x12U\n" +
 	"\n" +
-	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xb8\xd7\x18\x010\x01B\xb4\x01\n" +
-	"\x0fcom.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1\xa2\x02\x03TXX\xaa\x02\vToolgate.V1\xca\x02\vToolgate\\V1\xe2\x02\x17Toolgate\\V1\\GPBMetadata\xea\x02\fToolgate::V1b\x06proto3"
+	"RevertCall\x12\x1e.toolgate.v1.RevertCallRequest\x1a\x1f.toolgate.v1.RevertCallResponse\"\x04\xb8\xd7\x18\x010\x01Bh\n" +
+	"\x0eio.toolgate.v1B\x10ToolServiceProtoP\x01ZBgithub.com/toolgate/toolgate/clients/go/gen/toolgate/v1;toolgatev1b\x06proto3"
 
 var (
 	file_toolgate_v1_tool_service_proto_rawDescOnce sync.Once

@@ -369,6 +369,7 @@ class CallContext(_message.Message):
     CLIENT_FIELD_NUMBER: _builtins.int
     PARENT_CALL_ID_FIELD_NUMBER: _builtins.int
     EXTRA_FIELD_NUMBER: _builtins.int
+    CLIENT_IDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace's name; empty for the default one."""
     session_id: _builtins.str
@@ -389,6 +390,13 @@ class CallContext(_message.Message):
     def extra(self) -> _struct_pb2.Struct:
         """Free data; kept in the record."""
 
+    @_builtins.property
+    def client_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+        each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+        that repeats a start is attached to the call as any.
+        """
+
     def __init__(
         self,
         *,
@@ -400,10 +408,11 @@ class CallContext(_message.Message):
         client: _builtins.str = ...,
         parent_call_id: _builtins.str = ...,
         extra: _struct_pb2.Struct | None = ...,
+        client_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["extra", b"extra", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client", b"client", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "client", b"client", "client_ids", b"client_ids", "extra", b"extra", "message_id", b"message_id", "model", b"model", "parent_call_id", b"parent_call_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1208,10 +1217,15 @@ class CallCompleted(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     TRUNCATION_FIELD_NUMBER: _builtins.int
     TIMING_FIELD_NUMBER: _builtins.int
+    INVALID_FIELD_NUMBER: _builtins.int
     title: _builtins.str
     """A short text for people."""
     output: _builtins.str
     """The text for the model."""
+    invalid: _builtins.bool
+    """The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+    `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+    """
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
         """All metadata."""
@@ -1237,10 +1251,11 @@ class CallCompleted(_message.Message):
         attachments: _abc.Iterable[Global___Attachment] | None = ...,
         truncation: Global___Truncation | None = ...,
         timing: Global___Timing | None = ...,
+        invalid: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["metadata", b"metadata", "timing", b"timing", "truncation", b"truncation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "metadata", b"metadata", "output", b"output", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attachments", b"attachments", "invalid", b"invalid", "metadata", b"metadata", "output", b"output", "timing", b"timing", "title", b"title", "truncation", b"truncation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -93,21 +93,29 @@ class PromptFilter(_message.Message):
 
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_IDS_FIELD_NUMBER: _builtins.int
+    CLIENT_IDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace; empty for all."""
     @_builtins.property
     def session_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Any of these sessions; none for all."""
+        """Any of these sessions. Without these and without `client_ids`: all."""
+
+    @_builtins.property
+    def client_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+        of such calls.
+        """
 
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         session_ids: _abc.Iterable[_builtins.str] | None = ...,
+        client_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_ids", b"session_ids", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "session_ids", b"session_ids", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

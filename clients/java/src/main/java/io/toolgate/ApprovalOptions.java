@@ -3,21 +3,23 @@ package io.toolgate;
 import io.toolgate.v1.PromptFilter;
 
 /**
- * Says which prompts to answer, and as whom.
+ * Says which prompts to answer, and as whom. By default those of the calls that the client makes, of calls made on their
+ * behalf, and of the client's session.
  *
  * @param name the approver's name, recorded with its decisions
- * @param filter which prompts to see
+ * @param filter which prompts to see; if it names neither sessions nor clients, the client's own
+ * @param all whether to see the prompts of everybody's calls instead of the client's own
  * @param listener is told what becomes of prompts and replies
  */
-public record ApprovalOptions(String name, PromptFilter filter, ApprovalListener listener) {
+public record ApprovalOptions(String name, PromptFilter filter, boolean all, ApprovalListener listener) {
     /**
-     * Answers all prompts under this name.
+     * Answers the prompts of the client's own calls under this name.
      *
      * @param name the approver's name
      * @return the options
      */
     public static ApprovalOptions named(String name) {
-        return new ApprovalOptions(name, PromptFilter.getDefaultInstance(), new ApprovalListener() {});
+        return new ApprovalOptions(name, PromptFilter.getDefaultInstance(), false, new ApprovalListener() {});
     }
 
     /**
@@ -31,7 +33,7 @@ public record ApprovalOptions(String name, PromptFilter filter, ApprovalListener
     }
 
     /**
-     * Answers only the prompts of this session, and of others that were named before.
+     * Answers the prompts of this session, and of others that were named before, whoever makes the calls.
      *
      * @param session its id
      * @return the options
@@ -41,13 +43,22 @@ public record ApprovalOptions(String name, PromptFilter filter, ApprovalListener
     }
 
     /**
+     * Answers the prompts of everybody's calls.
+     *
+     * @return the options
+     */
+    public ApprovalOptions everybody() {
+        return new ApprovalOptions(name, filter, true, listener);
+    }
+
+    /**
      * Answers only what a filter lets through.
      *
      * @param filter the filter
      * @return the options
      */
     public ApprovalOptions filter(PromptFilter filter) {
-        return new ApprovalOptions(name, filter, listener);
+        return new ApprovalOptions(name, filter, all, listener);
     }
 
     /**
@@ -57,6 +68,19 @@ public record ApprovalOptions(String name, PromptFilter filter, ApprovalListener
      * @return the options
      */
     public ApprovalOptions listener(ApprovalListener listener) {
-        return new ApprovalOptions(name, filter, listener);
+        return new ApprovalOptions(name, filter, all, listener);
+    }
+
+    /** Makes the filter that is sent by a client of this name whose calls are in this session. */
+    PromptFilter filter(String clientId, String session) {
+        boolean namesSome = filter.getSessionIdsCount() > 0 || filter.getClientIdsCount() > 0;
+        if (all && namesSome) {
+            throw new IllegalArgumentException("approvals of everybody's calls name no sessions");
+        }
+        if (all || namesSome) {
+            return filter;
+        }
+        PromptFilter.Builder own = filter.toBuilder().addClientIds(clientId);
+        return (session.isEmpty() ? own : own.addSessionIds(session)).build();
     }
 }

@@ -5,6 +5,7 @@ import io.toolgate.v1.ChannelOpen;
 import io.toolgate.v1.ChannelRequest;
 import io.toolgate.v1.ChannelResponse;
 import io.toolgate.v1.PermissionServiceGrpc;
+import io.toolgate.v1.PromptFilter;
 import io.toolgate.v1.PromptReply;
 import io.toolgate.v1.PromptReplyResult;
 import io.toolgate.v1.PromptState;
@@ -30,6 +31,7 @@ public final class Approvals implements AutoCloseable {
     private static final int MAX_AGAIN = 5;
 
     private final ApprovalOptions options;
+    private final PromptFilter filter;
     private final PromptHandler handler;
     private final Executor executor;
     private final StreamLoop<ChannelRequest, ChannelResponse> loop;
@@ -57,8 +59,9 @@ public final class Approvals implements AutoCloseable {
         }
     }
 
-    Approvals(Rpc rpc, Executor executor, ApprovalOptions options, PromptHandler handler) {
+    Approvals(Rpc rpc, Executor executor, ApprovalOptions options, PromptFilter filter, PromptHandler handler) {
         this.options = options;
+        this.filter = filter;
         this.handler = handler;
         this.executor = executor;
         this.loop = new StreamLoop<>(rpc, PermissionServiceGrpc.getChannelMethod(), new ChannelSession());
@@ -91,7 +94,7 @@ public final class Approvals implements AutoCloseable {
         @Override
         public void begin(RpcStream<ChannelRequest, ChannelResponse> opened) throws InterruptedException {
             ChannelOpen.Builder open =
-                    ChannelOpen.newBuilder().setName(options.name()).setFilter(options.filter());
+                    ChannelOpen.newBuilder().setName(options.name()).setFilter(filter);
             synchronized (Approvals.this) {
                 snapshot = new HashSet<>();
             }

@@ -347,7 +347,9 @@ public sealed interface CallEvent {
          * @return what {@link Execution#result()} returns as well
          */
         public CallResult.Failed result() {
-            return new CallResult.Failed(proto.getCallId(), proto.getFailed());
+            return proto.hasCompleted()
+                    ? CallResult.Failed.invalid(proto.getCallId(), proto.getCompleted())
+                    : new CallResult.Failed(proto.getCallId(), proto.getFailed());
         }
     }
 }

@@ -130,12 +130,27 @@ public sealed interface CallResult {
     }
 
     /**
-     * The call has no result; what it reached is kept.
+     * The call has no result; what it reached is kept. So does a call of which the service could not understand the name of
+     * the tool or the JSON: its record completes with a text for the model, but nothing ran.
      *
      * @param callId the call
-     * @param proto the message
+     * @param proto the message; of a call that was not understood it says the same with
+     *     {@code FAILURE_REASON_INVALID_ARGUMENTS}
      */
     record Failed(String callId, CallFailed proto) implements CallResult {
+        /** Makes the failure of a call that was not understood. */
+        static Failed invalid(String callId, CallCompleted end) {
+            CallFailed.Builder failed = CallFailed.newBuilder()
+                    .setReason(FailureReason.FAILURE_REASON_INVALID_ARGUMENTS)
+                    .setError(end.getOutput())
+                    .setTitle(end.getTitle())
+                    .setMetadata(end.getMetadata())
+                    .addAllAttachments(end.getAttachmentsList())
+                    .setTruncation(end.getTruncation())
+                    .setTiming(end.getTiming());
+            return new Failed(callId, failed.build());
+        }
+
         /**
          * Returns why, for programs.
          *

@@ -17,6 +17,7 @@ import io.toolgate.v1.ListCallsRequest;
 import io.toolgate.v1.ListToolsRequest;
 import io.toolgate.v1.OnDisconnect;
 import io.toolgate.v1.OutputMode;
+import io.toolgate.v1.PromptFilter;
 import io.toolgate.v1.RevertCallRequest;
 import io.toolgate.v1.RevertCallResponse;
 import io.toolgate.v1.SendInputRequest;
@@ -46,6 +47,9 @@ public final class ToolgateClient implements AutoCloseable {
     private final ManagedChannel connection;
     private final Channel channel;
     private final Rpc rpc;
+    /** By what calls are known as those of this client. */
+    private final String clientId;
+
     private final CallContext context;
     private final ExecutorService threads;
     private final Executor executor;
@@ -57,7 +61,8 @@ public final class ToolgateClient implements AutoCloseable {
         this.connection = connection;
         this.channel = bearer == null ? connection : ClientInterceptors.intercept(connection, bearer);
         this.rpc = new Rpc(channel, connection::resetConnectBackoff, settings);
-        this.context = context;
+        this.clientId = Uuid7.next();
+        this.context = context.toBuilder().addClientIds(clientId).build();
         this.threads = executor == null ? Executors.newCachedThreadPool(ToolgateClient::thread) : null;
         this.executor = executor == null ? threads : executor;
     }
@@ -312,7 +317,7 @@ public final class ToolgateClient implements AutoCloseable {
     }
 
     /**
-     * Answers prompts with a handler until it is closed.
+     * Answers the prompts of this client's calls with a handler until it is closed.
      *
      * @param handler decides; runs for several prompts at the same time
      * @return the approvals, which have begun
@@ -329,7 +334,8 @@ public final class ToolgateClient implements AutoCloseable {
      * @return the approvals, which have begun
      */
     public Approvals approvals(ApprovalOptions options, PromptHandler handler) {
-        Approvals approvals = new Approvals(rpc, executor, options, handler);
+        PromptFilter filter = options.filter(clientId, context.getSessionId());
+        Approvals approvals = new Approvals(rpc, executor, options, filter, handler);
         return ending(approvals, approvals.done());
     }
 

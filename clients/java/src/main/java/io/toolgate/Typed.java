@@ -16,7 +16,8 @@ final class Typed {
             case WARNING -> new CallEvent.Warning(proto);
             case CHILD -> new CallEvent.Child(proto);
             case GAP -> new CallEvent.Gap(proto);
-            case COMPLETED -> new CallEvent.Completed(proto);
+            case COMPLETED ->
+                proto.getCompleted().getInvalid() ? new CallEvent.Failed(proto) : new CallEvent.Completed(proto);
             case FAILED -> new CallEvent.Failed(proto);
             case HEARTBEAT, EVENT_NOT_SET -> null;
         };
@@ -32,7 +33,10 @@ final class Typed {
     /** Makes the result of a record; null while the call runs. */
     static CallResult result(io.toolgate.v1.Call call) {
         return switch (call.getEndingCase()) {
-            case COMPLETED -> new CallResult.Completed(call.getCallId(), call.getCompleted());
+            case COMPLETED ->
+                call.getCompleted().getInvalid()
+                        ? CallResult.Failed.invalid(call.getCallId(), call.getCompleted())
+                        : new CallResult.Completed(call.getCallId(), call.getCompleted());
             case FAILED -> new CallResult.Failed(call.getCallId(), call.getFailed());
             case ENDING_NOT_SET -> null;
         };

@@ -80,10 +80,9 @@ public final class AuditServiceProto extends com.google.protobuf.GeneratedFile {
       "e.v1.ExportAuditResponse\"\004\270\327\030\0060\001\022Y\n\014GetA" +
       "uditHead\022 .toolgate.v1.GetAuditHeadReque" +
       "st\032!.toolgate.v1.GetAuditHeadResponse\"\004\270" +
-      "\327\030\006Bp\n\016io.toolgate.v1B\021AuditServiceProto" +
-      "P\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027T" +
-      "oolgate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006p" +
-      "roto3"
+      "\327\030\006Bi\n\016io.toolgate.v1B\021AuditServiceProto" +
+      "P\001ZBgithub.com/toolgate/toolgate/clients" +
+      "/go/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

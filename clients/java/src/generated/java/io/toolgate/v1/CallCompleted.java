@@ -325,6 +325,22 @@ private static final long serialVersionUID = 0L;
     return timing_ == null ? io.toolgate.v1.Timing.getDefaultInstance() : timing_;
   }
 
+  public static final int INVALID_FIELD_NUMBER = 7;
+  private boolean invalid_ = false;
+  /**
+   * <pre>
+   * The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+   * `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+   * </pre>
+   *
+   * <code>bool invalid = 7 [json_name = "invalid"];</code>
+   * @return The invalid.
+   */
+  @java.lang.Override
+  public boolean getInvalid() {
+    return invalid_;
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -357,6 +373,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000004) != 0)) {
       output.writeMessage(6, getTiming());
     }
+    if (invalid_ != false) {
+      output.writeBool(7, invalid_);
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -387,6 +406,10 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000004) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(6, getTiming());
+    }
+    if (invalid_ != false) {
+      size += com.google.protobuf.CodedOutputStream
+        .computeBoolSize(7, invalid_);
     }
     return size;
   }
@@ -433,6 +456,8 @@ private static final long serialVersionUID = 0L;
       if (!getTiming()
           .equals(other.getTiming())) return false;
     }
+    if (getInvalid()
+        != other.getInvalid()) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -464,6 +489,9 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + TIMING_FIELD_NUMBER;
       hash = (53 * hash) + getTiming().hashCode();
     }
+    hash = (37 * hash) + INVALID_FIELD_NUMBER;
+    hash = (53 * hash) + com.google.protobuf.Internal.hashBoolean(
+        getInvalid());
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -632,6 +660,7 @@ private static final long serialVersionUID = 0L;
         timingBuilder_.dispose();
         timingBuilder_ = null;
       }
+      invalid_ = false;
       return this;
     }
 
@@ -703,6 +732,9 @@ private static final long serialVersionUID = 0L;
             : timingBuilder_.build();
         to_bitField0_ |= 0x00000004;
       }
+      if (((from_bitField0_ & 0x00000040) != 0)) {
+        result.invalid_ = invalid_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -762,6 +794,9 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasTiming()) {
         mergeTiming(other.getTiming());
+      }
+      if (other.getInvalid() != false) {
+        setInvalid(other.getInvalid());
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -831,6 +866,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000020;
               break;
             } // case 50
+            case 56: {
+              invalid_ = input.readBool();
+              bitField0_ |= 0x00000040;
+              break;
+            } // case 56
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1801,6 +1841,53 @@ private static final long serialVersionUID = 0L;
         timing_ = null;
       }
       return timingBuilder_;
+    }
+
+    private boolean invalid_ ;
+    /**
+     * <pre>
+     * The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+     * `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+     * </pre>
+     *
+     * <code>bool invalid = 7 [json_name = "invalid"];</code>
+     * @return The invalid.
+     */
+    @java.lang.Override
+    public boolean getInvalid() {
+      return invalid_;
+    }
+    /**
+     * <pre>
+     * The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+     * `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+     * </pre>
+     *
+     * <code>bool invalid = 7 [json_name = "invalid"];</code>
+     * @param value The invalid to set.
+     * @return This builder for chaining.
+     */
+    public Builder setInvalid(boolean value) {
+
+      invalid_ = value;
+      bitField0_ |= 0x00000040;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+     * `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+     * </pre>
+     *
+     * <code>bool invalid = 7 [json_name = "invalid"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearInvalid() {
+      bitField0_ = (bitField0_ & ~0x00000040);
+      invalid_ = false;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.CallCompleted)

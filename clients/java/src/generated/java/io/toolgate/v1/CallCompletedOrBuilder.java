@@ -174,4 +174,15 @@ public interface CallCompletedOrBuilder extends
    * <code>.toolgate.v1.Timing timing = 6 [json_name = "timing"];</code>
    */
   io.toolgate.v1.TimingOrBuilder getTimingOrBuilder();
+
+  /**
+   * <pre>
+   * The call was not understood: it named no tool that its agent may call, or its input was not JSON. Nothing ran, and
+   * `output` tells the model what was wrong. To programs it is a failure, as FAILURE_REASON_INVALID_ARGUMENTS is.
+   * </pre>
+   *
+   * <code>bool invalid = 7 [json_name = "invalid"];</code>
+   * @return The invalid.
+   */
+  boolean getInvalid();
 }

@@ -38,6 +38,8 @@ private static final long serialVersionUID = 0L;
     agent_ = "";
     client_ = "";
     parentCallId_ = "";
+    clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -417,6 +419,67 @@ private static final long serialVersionUID = 0L;
     return extra_ == null ? com.google.protobuf.Struct.getDefaultInstance() : extra_;
   }
 
+  public static final int CLIENT_IDS_FIELD_NUMBER = 9;
+  @SuppressWarnings("serial")
+  private com.google.protobuf.LazyStringArrayList clientIds_ =
+      com.google.protobuf.LazyStringArrayList.emptyList();
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @return A list containing the clientIds.
+   */
+  public com.google.protobuf.ProtocolStringList
+      getClientIdsList() {
+    return clientIds_;
+  }
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @return The count of clientIds.
+   */
+  public int getClientIdsCount() {
+    return clientIds_.size();
+  }
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @param index The index of the element to return.
+   * @return The clientIds at the given index.
+   */
+  public java.lang.String getClientIds(int index) {
+    return clientIds_.get(index);
+  }
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the clientIds at the given index.
+   */
+  public com.google.protobuf.ByteString
+      getClientIdsBytes(int index) {
+    return clientIds_.getByteString(index);
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -455,6 +518,9 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       output.writeMessage(8, getExtra());
     }
+    for (int i = 0; i < clientIds_.size(); i++) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 9, clientIds_.getRaw(i));
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -484,6 +550,14 @@ private static final long serialVersionUID = 0L;
     if (((bitField0_ & 0x00000002) != 0)) {
       size += com.google.protobuf.CodedOutputStream
         .computeMessageSize(8, getExtra());
+    }
+    {
+      int dataSize = 0;
+      for (int i = 0; i < clientIds_.size(); i++) {
+        dataSize += computeStringSizeNoTag(clientIds_.getRaw(i));
+      }
+      size += dataSize;
+      size += 1 * getClientIdsList().size();
     }
     return size;
   }
@@ -531,6 +605,8 @@ private static final long serialVersionUID = 0L;
       if (!getExtra()
           .equals(other.getExtra())) return false;
     }
+    if (!getClientIdsList()
+        .equals(other.getClientIdsList())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -561,6 +637,10 @@ private static final long serialVersionUID = 0L;
     if (hasExtra()) {
       hash = (37 * hash) + EXTRA_FIELD_NUMBER;
       hash = (53 * hash) + getExtra().hashCode();
+    }
+    if (getClientIdsCount() > 0) {
+      hash = (37 * hash) + CLIENT_IDS_FIELD_NUMBER;
+      hash = (53 * hash) + getClientIdsList().hashCode();
     }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
@@ -720,6 +800,8 @@ private static final long serialVersionUID = 0L;
         extraBuilder_.dispose();
         extraBuilder_ = null;
       }
+      clientIds_ =
+          com.google.protobuf.LazyStringArrayList.emptyList();
       return this;
     }
 
@@ -784,6 +866,10 @@ private static final long serialVersionUID = 0L;
             : extraBuilder_.build();
         to_bitField0_ |= 0x00000002;
       }
+      if (((from_bitField0_ & 0x00000100) != 0)) {
+        clientIds_.makeImmutable();
+        result.clientIds_ = clientIds_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -834,6 +920,16 @@ private static final long serialVersionUID = 0L;
       }
       if (other.hasExtra()) {
         mergeExtra(other.getExtra());
+      }
+      if (!other.clientIds_.isEmpty()) {
+        if (clientIds_.isEmpty()) {
+          clientIds_ = other.clientIds_;
+          bitField0_ |= 0x00000100;
+        } else {
+          ensureClientIdsIsMutable();
+          clientIds_.addAll(other.clientIds_);
+        }
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -903,6 +999,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000080;
               break;
             } // case 66
+            case 74: {
+              ensureClientIdsIsMutable();
+              clientIds_.add(input.readStringRequireUtf8());
+              break;
+            } // case 74
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -1780,6 +1881,171 @@ private static final long serialVersionUID = 0L;
         extra_ = null;
       }
       return extraBuilder_;
+    }
+
+    private com.google.protobuf.LazyStringArrayList clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+    private void ensureClientIdsIsMutable() {
+      if (!clientIds_.isModifiable()) {
+        clientIds_ = new com.google.protobuf.LazyStringArrayList(clientIds_);
+      }
+      bitField0_ |= 0x00000100;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @return A list containing the clientIds.
+     */
+    public com.google.protobuf.ProtocolStringList
+        getClientIdsList() {
+      clientIds_.makeImmutable();
+      return clientIds_;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @return The count of clientIds.
+     */
+    public int getClientIdsCount() {
+      return clientIds_.size();
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param index The index of the element to return.
+     * @return The clientIds at the given index.
+     */
+    public java.lang.String getClientIds(int index) {
+      return clientIds_.get(index);
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param index The index of the value to return.
+     * @return The bytes of the clientIds at the given index.
+     */
+    public com.google.protobuf.ByteString
+        getClientIdsBytes(int index) {
+      return clientIds_.getByteString(index);
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param index The index to set the value at.
+     * @param value The clientIds to set.
+     * @return This builder for chaining.
+     */
+    public Builder setClientIds(
+        int index, java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureClientIdsIsMutable();
+      clientIds_.set(index, value);
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param value The clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addClientIds(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureClientIdsIsMutable();
+      clientIds_.add(value);
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param values The clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllClientIds(
+        java.lang.Iterable<java.lang.String> values) {
+      ensureClientIdsIsMutable();
+      com.google.protobuf.AbstractMessageLite.Builder.addAll(
+          values, clientIds_);
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearClientIds() {
+      clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+      bitField0_ = (bitField0_ & ~0x00000100);;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+     * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+     * that repeats a start is attached to the call as any.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+     * @param value The bytes of the clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addClientIdsBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      ensureClientIdsIsMutable();
+      clientIds_.add(value);
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.CallContext)

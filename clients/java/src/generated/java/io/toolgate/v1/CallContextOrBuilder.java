@@ -183,4 +183,53 @@ public interface CallContextOrBuilder extends
    * <code>.google.protobuf.Struct extra = 8 [json_name = "extra"];</code>
    */
   com.google.protobuf.StructOrBuilder getExtraOrBuilder();
+
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @return A list containing the clientIds.
+   */
+  java.util.List<java.lang.String>
+      getClientIdsList();
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @return The count of clientIds.
+   */
+  int getClientIdsCount();
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @param index The index of the element to return.
+   * @return The clientIds at the given index.
+   */
+  java.lang.String getClientIds(int index);
+  /**
+   * <pre>
+   * The client programs that make the call, by names that they give themselves, 8 at most; a library makes up one for
+   * each client. An approver may ask for the prompts of their calls only (`PromptFilter.client_ids`). Another client
+   * that repeats a start is attached to the call as any.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 9 [json_name = "clientIds"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the clientIds at the given index.
+   */
+  com.google.protobuf.ByteString
+      getClientIdsBytes(int index);
 }

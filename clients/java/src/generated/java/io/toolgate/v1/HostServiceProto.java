@@ -265,10 +265,9 @@ public final class HostServiceProto extends com.google.protobuf.GeneratedFile {
       "oolsResponse\"\004\270\327\030\0040\001\022e\n\020ReportInvocation" +
       "\022$.toolgate.v1.ReportInvocationRequest\032%" +
       ".toolgate.v1.ReportInvocationResponse\"\004\270" +
-      "\327\030\004Bo\n\016io.toolgate.v1B\020HostServiceProtoP" +
-      "\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027To" +
-      "olgate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006pr" +
-      "oto3"
+      "\327\030\004Bh\n\016io.toolgate.v1B\020HostServiceProtoP" +
+      "\001ZBgithub.com/toolgate/toolgate/clients/" +
+      "go/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

@@ -162,9 +162,9 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
       "_SECCOMP\020\0042k\n\013InfoService\022\\\n\rGetServerIn" +
       "fo\022!.toolgate.v1.GetServerInfoRequest\032\"." +
       "toolgate.v1.GetServerInfoResponse\"\004\270\327\030\002B" +
-      "o\n\016io.toolgate.v1B\020InfoServiceProtoP\001\242\002\003" +
-      "TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Toolga" +
-      "te\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006proto3"
+      "h\n\016io.toolgate.v1B\020InfoServiceProtoP\001ZBg" +
+      "ithub.com/toolgate/toolgate/clients/go/g" +
+      "en/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

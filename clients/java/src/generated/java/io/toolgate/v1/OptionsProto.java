@@ -59,10 +59,10 @@ public final class OptionsProto extends com.google.protobuf.GeneratedFile {
       "\004\022\026\n\022SCOPE_OUTPUTS_READ\020\005\022\017\n\013SCOPE_ADMIN" +
       "\020\006\022\024\n\020SCOPE_TOOLS_HOOK\020\007:J\n\005scope\022\036.goog" +
       "le.protobuf.MethodOptions\030\367\212\003 \001(\0162\022.tool" +
-      "gate.v1.ScopeR\005scopeBk\n\016io.toolgate.v1B\014" +
-      "OptionsProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Too" +
-      "lgate\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Too" +
-      "lgate::V1b\006proto3"
+      "gate.v1.ScopeR\005scopeBd\n\016io.toolgate.v1B\014" +
+      "OptionsProtoP\001ZBgithub.com/toolgate/tool" +
+      "gate/clients/go/gen/toolgate/v1;toolgate" +
+      "v1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

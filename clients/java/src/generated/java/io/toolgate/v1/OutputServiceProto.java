@@ -166,10 +166,10 @@ public final class OutputServiceProto extends com.google.protobuf.GeneratedFile 
       "Request\032 .toolgate.v1.ListOutputsRespons" +
       "e\"\004\270\327\030\005\022Y\n\014DeleteOutput\022 .toolgate.v1.De" +
       "leteOutputRequest\032!.toolgate.v1.DeleteOu" +
-      "tputResponse\"\004\270\327\030\006Bq\n\016io.toolgate.v1B\022Ou" +
-      "tputServiceProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002" +
-      "\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002" +
-      "\014Toolgate::V1b\006proto3"
+      "tputResponse\"\004\270\327\030\006Bj\n\016io.toolgate.v1B\022Ou" +
+      "tputServiceProtoP\001ZBgithub.com/toolgate/" +
+      "toolgate/clients/go/gen/toolgate/v1;tool" +
+      "gatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

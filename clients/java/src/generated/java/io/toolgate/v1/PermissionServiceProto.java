@@ -173,126 +173,126 @@ public final class PermissionServiceProto extends com.google.protobuf.GeneratedF
       "\n$toolgate/v1/permission_service.proto\022\013" +
       "toolgate.v1\032\037google/protobuf/timestamp.p" +
       "roto\032\031toolgate/v1/options.proto\032\030toolgat" +
-      "e/v1/prompt.proto\"M\n\014PromptFilter\022\034\n\twor" +
+      "e/v1/prompt.proto\"l\n\014PromptFilter\022\034\n\twor" +
       "kspace\030\001 \001(\tR\tworkspace\022\037\n\013session_ids\030\002" +
-      " \003(\tR\nsessionIds\"}\n\016ChannelRequest\022.\n\004op" +
-      "en\030\001 \001(\0132\030.toolgate.v1.ChannelOpenH\000R\004op" +
-      "en\0220\n\005reply\030\002 \001(\0132\030.toolgate.v1.PromptRe" +
-      "plyH\000R\005replyB\t\n\007message\"T\n\013ChannelOpen\022\022" +
-      "\n\004name\030\001 \001(\tR\004name\0221\n\006filter\030\002 \001(\0132\031.too" +
-      "lgate.v1.PromptFilterR\006filter\"\351\002\n\013Prompt" +
-      "Reply\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\022\031\n\010re" +
-      "ply_id\030\002 \001(\tR\007replyId\0227\n\010decision\030\003 \001(\0162" +
-      "\033.toolgate.v1.PromptDecisionR\010decision\022\030" +
-      "\n\007message\030\004 \001(\tR\007message\022!\n\014input_digest" +
-      "\030\005 \001(\tR\013inputDigest\0225\n\007answers\030\006 \003(\0132\033.t" +
-      "oolgate.v1.QuestionAnswerR\007answers\022-\n\005sc" +
-      "ope\030\007 \001(\0132\027.toolgate.v1.GrantScopeR\005scop" +
-      "e\022\'\n\017always_patterns\030\010 \003(\tR\016alwaysPatter" +
-      "ns\022\035\n\ninput_json\030\t \001(\tR\tinputJson\"\341\003\n\017Ch" +
-      "annelResponse\0224\n\006opened\030\001 \001(\0132\032.toolgate" +
-      ".v1.ChannelOpenedH\000R\006opened\022=\n\014prompt_ad" +
-      "ded\030\002 \001(\0132\030.toolgate.v1.PromptAddedH\000R\013p" +
-      "romptAdded\022=\n\014snapshot_end\030\003 \001(\0132\030.toolg" +
-      "ate.v1.SnapshotEndH\000R\013snapshotEnd\022F\n\017pro" +
-      "mpt_resolved\030\004 \001(\0132\033.toolgate.v1.PromptR" +
-      "esolvedH\000R\016promptResolved\022C\n\014reply_resul" +
-      "t\030\005 \001(\0132\036.toolgate.v1.PromptReplyResultH" +
-      "\000R\013replyResult\022=\n\theartbeat\030\006 \001(\0132\035.tool" +
-      "gate.v1.ChannelHeartbeatH\000R\theartbeat\022C\n" +
-      "\016prompt_updated\030\007 \001(\0132\032.toolgate.v1.Prom" +
-      "ptUpdatedH\000R\rpromptUpdatedB\t\n\007message\"0\n" +
-      "\rChannelOpened\022\037\n\013instance_id\030\001 \001(\tR\nins" +
-      "tanceId\":\n\013PromptAdded\022+\n\006prompt\030\001 \001(\0132\023" +
-      ".toolgate.v1.PromptR\006prompt\"\'\n\013SnapshotE" +
-      "nd\022\030\n\007prompts\030\001 \001(\005R\007prompts\"=\n\016PromptRe" +
-      "solved\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v1.Pro" +
-      "mptR\006prompt\"<\n\rPromptUpdated\022+\n\006prompt\030\001" +
-      " \001(\0132\023.toolgate.v1.PromptR\006prompt\"\304\001\n\021Pr" +
-      "omptReplyResult\022\033\n\tprompt_id\030\001 \001(\tR\010prom" +
-      "ptId\022\031\n\010reply_id\030\002 \001(\tR\007replyId\0220\n\006resul" +
-      "t\030\003 \001(\0162\030.toolgate.v1.ReplyResultR\006resul" +
-      "t\022+\n\006prompt\030\004 \001(\0132\023.toolgate.v1.PromptR\006" +
-      "prompt\022\030\n\007message\030\005 \001(\tR\007message\"^\n\020Chan" +
-      "nelHeartbeat\022.\n\004time\030\001 \001(\0132\032.google.prot" +
-      "obuf.TimestampR\004time\022\032\n\010draining\030\002 \001(\010R\010" +
-      "draining\"H\n\023WatchPromptsRequest\0221\n\006filte" +
-      "r\030\001 \001(\0132\031.toolgate.v1.PromptFilterR\006filt" +
-      "er\"\241\003\n\024WatchPromptsResponse\0224\n\006opened\030\001 " +
-      "\001(\0132\032.toolgate.v1.ChannelOpenedH\000R\006opene" +
-      "d\022=\n\014prompt_added\030\002 \001(\0132\030.toolgate.v1.Pr" +
-      "omptAddedH\000R\013promptAdded\022=\n\014snapshot_end" +
-      "\030\003 \001(\0132\030.toolgate.v1.SnapshotEndH\000R\013snap" +
-      "shotEnd\022F\n\017prompt_resolved\030\004 \001(\0132\033.toolg" +
-      "ate.v1.PromptResolvedH\000R\016promptResolved\022" +
-      "=\n\theartbeat\030\005 \001(\0132\035.toolgate.v1.Channel" +
-      "HeartbeatH\000R\theartbeat\022C\n\016prompt_updated" +
-      "\030\006 \001(\0132\032.toolgate.v1.PromptUpdatedH\000R\rpr" +
-      "omptUpdatedB\t\n\007message\"\316\001\n\022ListPromptsRe" +
-      "quest\0221\n\006filter\030\001 \001(\0132\031.toolgate.v1.Prom" +
-      "ptFilterR\006filter\0220\n\006states\030\002 \003(\0162\030.toolg" +
-      "ate.v1.PromptStateR\006states\022\027\n\007call_id\030\003 " +
-      "\001(\tR\006callId\022\033\n\tpage_size\030\004 \001(\005R\010pageSize" +
-      "\022\035\n\npage_token\030\005 \001(\tR\tpageToken\"l\n\023ListP" +
-      "romptsResponse\022-\n\007prompts\030\001 \003(\0132\023.toolga" +
-      "te.v1.PromptR\007prompts\022&\n\017next_page_token" +
-      "\030\002 \001(\tR\rnextPageToken\"/\n\020GetPromptReques" +
-      "t\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\"@\n\021GetPro" +
-      "mptResponse\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v" +
-      "1.PromptR\006prompt\"X\n\022ReplyPromptRequest\022." +
-      "\n\005reply\030\001 \001(\0132\030.toolgate.v1.PromptReplyR" +
-      "\005reply\022\022\n\004name\030\002 \001(\tR\004name\"t\n\023ReplyPromp" +
-      "tResponse\0220\n\006result\030\001 \001(\0162\030.toolgate.v1." +
-      "ReplyResultR\006result\022+\n\006prompt\030\002 \001(\0132\023.to" +
-      "olgate.v1.PromptR\006prompt\"1\n\021ListGrantsRe" +
-      "quest\022\034\n\tworkspace\030\001 \001(\tR\tworkspace\"@\n\022L" +
-      "istGrantsResponse\022*\n\006grants\030\001 \003(\0132\022.tool" +
-      "gate.v1.GrantR\006grants\"/\n\022RevokeGrantRequ" +
-      "est\022\031\n\010grant_id\030\001 \001(\tR\007grantId\"?\n\023Revoke" +
-      "GrantResponse\022(\n\005grant\030\001 \001(\0132\022.toolgate." +
-      "v1.GrantR\005grant\"\213\001\n\031EvaluatePermissionRe" +
-      "quest\022\034\n\tworkspace\030\001 \001(\tR\tworkspace\022\024\n\005a" +
-      "gent\030\002 \001(\tR\005agent\022\036\n\npermission\030\003 \001(\tR\np" +
-      "ermission\022\032\n\010patterns\030\004 \003(\tR\010patterns\"\214\001" +
-      "\n\032EvaluatePermissionResponse\0225\n\006action\030\001" +
-      " \001(\0162\035.toolgate.v1.PermissionActionR\006act" +
-      "ion\0227\n\010verdicts\030\002 \003(\0132\033.toolgate.v1.Patt" +
-      "ernVerdictR\010verdicts\"\255\001\n\016PatternVerdict\022" +
-      "\030\n\007pattern\030\001 \001(\tR\007pattern\0225\n\006action\030\002 \001(" +
-      "\0162\035.toolgate.v1.PermissionActionR\006action" +
-      "\022/\n\004rule\030\003 \001(\0132\033.toolgate.v1.PermissionR" +
-      "uleR\004rule\022\031\n\010grant_id\030\004 \001(\tR\007grantId*\337\002\n" +
-      "\013ReplyResult\022\034\n\030REPLY_RESULT_UNSPECIFIED" +
-      "\020\000\022\031\n\025REPLY_RESULT_ACCEPTED\020\001\022!\n\035REPLY_R" +
-      "ESULT_ALREADY_RESOLVED\020\002\022\032\n\026REPLY_RESULT" +
-      "_NOT_FOUND\020\003\022\030\n\024REPLY_RESULT_EXPIRED\020\004\022\032" +
-      "\n\026REPLY_RESULT_WITHDRAWN\020\005\022 \n\034REPLY_RESU" +
-      "LT_DIGEST_MISMATCH\020\006\022\030\n\024REPLY_RESULT_INV" +
-      "ALID\020\007\022\037\n\033REPLY_RESULT_OTHER_INSTANCE\020\010\022" +
-      "\034\n\030REPLY_RESULT_NOT_ALLOWED\020\t\022\'\n#REPLY_R" +
-      "ESULT_SECOND_APPROVAL_NEEDED\020\n2\334\005\n\021Permi" +
-      "ssionService\022N\n\007Channel\022\033.toolgate.v1.Ch" +
-      "annelRequest\032\034.toolgate.v1.ChannelRespon" +
-      "se\"\004\270\327\030\003(\0010\001\022[\n\014WatchPrompts\022 .toolgate." +
-      "v1.WatchPromptsRequest\032!.toolgate.v1.Wat" +
-      "chPromptsResponse\"\004\270\327\030\0020\001\022V\n\013ListPrompts" +
-      "\022\037.toolgate.v1.ListPromptsRequest\032 .tool" +
-      "gate.v1.ListPromptsResponse\"\004\270\327\030\002\022P\n\tGet" +
-      "Prompt\022\035.toolgate.v1.GetPromptRequest\032\036." +
-      "toolgate.v1.GetPromptResponse\"\004\270\327\030\002\022V\n\013R" +
-      "eplyPrompt\022\037.toolgate.v1.ReplyPromptRequ" +
-      "est\032 .toolgate.v1.ReplyPromptResponse\"\004\270" +
-      "\327\030\003\022S\n\nListGrants\022\036.toolgate.v1.ListGran" +
-      "tsRequest\032\037.toolgate.v1.ListGrantsRespon" +
-      "se\"\004\270\327\030\002\022V\n\013RevokeGrant\022\037.toolgate.v1.Re" +
-      "vokeGrantRequest\032 .toolgate.v1.RevokeGra" +
-      "ntResponse\"\004\270\327\030\003\022k\n\022EvaluatePermission\022&" +
-      ".toolgate.v1.EvaluatePermissionRequest\032\'" +
-      ".toolgate.v1.EvaluatePermissionResponse\"" +
-      "\004\270\327\030\002Bu\n\016io.toolgate.v1B\026PermissionServi" +
-      "ceProtoP\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate" +
-      "\\V1\342\002\027Toolgate\\V1\\GPBMetadata\352\002\014Toolgate" +
-      "::V1b\006proto3"
+      " \003(\tR\nsessionIds\022\035\n\nclient_ids\030\003 \003(\tR\tcl" +
+      "ientIds\"}\n\016ChannelRequest\022.\n\004open\030\001 \001(\0132" +
+      "\030.toolgate.v1.ChannelOpenH\000R\004open\0220\n\005rep" +
+      "ly\030\002 \001(\0132\030.toolgate.v1.PromptReplyH\000R\005re" +
+      "plyB\t\n\007message\"T\n\013ChannelOpen\022\022\n\004name\030\001 " +
+      "\001(\tR\004name\0221\n\006filter\030\002 \001(\0132\031.toolgate.v1." +
+      "PromptFilterR\006filter\"\351\002\n\013PromptReply\022\033\n\t" +
+      "prompt_id\030\001 \001(\tR\010promptId\022\031\n\010reply_id\030\002 " +
+      "\001(\tR\007replyId\0227\n\010decision\030\003 \001(\0162\033.toolgat" +
+      "e.v1.PromptDecisionR\010decision\022\030\n\007message" +
+      "\030\004 \001(\tR\007message\022!\n\014input_digest\030\005 \001(\tR\013i" +
+      "nputDigest\0225\n\007answers\030\006 \003(\0132\033.toolgate.v" +
+      "1.QuestionAnswerR\007answers\022-\n\005scope\030\007 \001(\013" +
+      "2\027.toolgate.v1.GrantScopeR\005scope\022\'\n\017alwa" +
+      "ys_patterns\030\010 \003(\tR\016alwaysPatterns\022\035\n\ninp" +
+      "ut_json\030\t \001(\tR\tinputJson\"\341\003\n\017ChannelResp" +
+      "onse\0224\n\006opened\030\001 \001(\0132\032.toolgate.v1.Chann" +
+      "elOpenedH\000R\006opened\022=\n\014prompt_added\030\002 \001(\013" +
+      "2\030.toolgate.v1.PromptAddedH\000R\013promptAdde" +
+      "d\022=\n\014snapshot_end\030\003 \001(\0132\030.toolgate.v1.Sn" +
+      "apshotEndH\000R\013snapshotEnd\022F\n\017prompt_resol" +
+      "ved\030\004 \001(\0132\033.toolgate.v1.PromptResolvedH\000" +
+      "R\016promptResolved\022C\n\014reply_result\030\005 \001(\0132\036" +
+      ".toolgate.v1.PromptReplyResultH\000R\013replyR" +
+      "esult\022=\n\theartbeat\030\006 \001(\0132\035.toolgate.v1.C" +
+      "hannelHeartbeatH\000R\theartbeat\022C\n\016prompt_u" +
+      "pdated\030\007 \001(\0132\032.toolgate.v1.PromptUpdated" +
+      "H\000R\rpromptUpdatedB\t\n\007message\"0\n\rChannelO" +
+      "pened\022\037\n\013instance_id\030\001 \001(\tR\ninstanceId\":" +
+      "\n\013PromptAdded\022+\n\006prompt\030\001 \001(\0132\023.toolgate" +
+      ".v1.PromptR\006prompt\"\'\n\013SnapshotEnd\022\030\n\007pro" +
+      "mpts\030\001 \001(\005R\007prompts\"=\n\016PromptResolved\022+\n" +
+      "\006prompt\030\001 \001(\0132\023.toolgate.v1.PromptR\006prom" +
+      "pt\"<\n\rPromptUpdated\022+\n\006prompt\030\001 \001(\0132\023.to" +
+      "olgate.v1.PromptR\006prompt\"\304\001\n\021PromptReply" +
+      "Result\022\033\n\tprompt_id\030\001 \001(\tR\010promptId\022\031\n\010r" +
+      "eply_id\030\002 \001(\tR\007replyId\0220\n\006result\030\003 \001(\0162\030" +
+      ".toolgate.v1.ReplyResultR\006result\022+\n\006prom" +
+      "pt\030\004 \001(\0132\023.toolgate.v1.PromptR\006prompt\022\030\n" +
+      "\007message\030\005 \001(\tR\007message\"^\n\020ChannelHeartb" +
+      "eat\022.\n\004time\030\001 \001(\0132\032.google.protobuf.Time" +
+      "stampR\004time\022\032\n\010draining\030\002 \001(\010R\010draining\"" +
+      "H\n\023WatchPromptsRequest\0221\n\006filter\030\001 \001(\0132\031" +
+      ".toolgate.v1.PromptFilterR\006filter\"\241\003\n\024Wa" +
+      "tchPromptsResponse\0224\n\006opened\030\001 \001(\0132\032.too" +
+      "lgate.v1.ChannelOpenedH\000R\006opened\022=\n\014prom" +
+      "pt_added\030\002 \001(\0132\030.toolgate.v1.PromptAdded" +
+      "H\000R\013promptAdded\022=\n\014snapshot_end\030\003 \001(\0132\030." +
+      "toolgate.v1.SnapshotEndH\000R\013snapshotEnd\022F" +
+      "\n\017prompt_resolved\030\004 \001(\0132\033.toolgate.v1.Pr" +
+      "omptResolvedH\000R\016promptResolved\022=\n\theartb" +
+      "eat\030\005 \001(\0132\035.toolgate.v1.ChannelHeartbeat" +
+      "H\000R\theartbeat\022C\n\016prompt_updated\030\006 \001(\0132\032." +
+      "toolgate.v1.PromptUpdatedH\000R\rpromptUpdat" +
+      "edB\t\n\007message\"\316\001\n\022ListPromptsRequest\0221\n\006" +
+      "filter\030\001 \001(\0132\031.toolgate.v1.PromptFilterR" +
+      "\006filter\0220\n\006states\030\002 \003(\0162\030.toolgate.v1.Pr" +
+      "omptStateR\006states\022\027\n\007call_id\030\003 \001(\tR\006call" +
+      "Id\022\033\n\tpage_size\030\004 \001(\005R\010pageSize\022\035\n\npage_" +
+      "token\030\005 \001(\tR\tpageToken\"l\n\023ListPromptsRes" +
+      "ponse\022-\n\007prompts\030\001 \003(\0132\023.toolgate.v1.Pro" +
+      "mptR\007prompts\022&\n\017next_page_token\030\002 \001(\tR\rn" +
+      "extPageToken\"/\n\020GetPromptRequest\022\033\n\tprom" +
+      "pt_id\030\001 \001(\tR\010promptId\"@\n\021GetPromptRespon" +
+      "se\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v1.PromptR" +
+      "\006prompt\"X\n\022ReplyPromptRequest\022.\n\005reply\030\001" +
+      " \001(\0132\030.toolgate.v1.PromptReplyR\005reply\022\022\n" +
+      "\004name\030\002 \001(\tR\004name\"t\n\023ReplyPromptResponse" +
+      "\0220\n\006result\030\001 \001(\0162\030.toolgate.v1.ReplyResu" +
+      "ltR\006result\022+\n\006prompt\030\002 \001(\0132\023.toolgate.v1" +
+      ".PromptR\006prompt\"1\n\021ListGrantsRequest\022\034\n\t" +
+      "workspace\030\001 \001(\tR\tworkspace\"@\n\022ListGrants" +
+      "Response\022*\n\006grants\030\001 \003(\0132\022.toolgate.v1.G" +
+      "rantR\006grants\"/\n\022RevokeGrantRequest\022\031\n\010gr" +
+      "ant_id\030\001 \001(\tR\007grantId\"?\n\023RevokeGrantResp" +
+      "onse\022(\n\005grant\030\001 \001(\0132\022.toolgate.v1.GrantR" +
+      "\005grant\"\213\001\n\031EvaluatePermissionRequest\022\034\n\t" +
+      "workspace\030\001 \001(\tR\tworkspace\022\024\n\005agent\030\002 \001(" +
+      "\tR\005agent\022\036\n\npermission\030\003 \001(\tR\npermission" +
+      "\022\032\n\010patterns\030\004 \003(\tR\010patterns\"\214\001\n\032Evaluat" +
+      "ePermissionResponse\0225\n\006action\030\001 \001(\0162\035.to" +
+      "olgate.v1.PermissionActionR\006action\0227\n\010ve" +
+      "rdicts\030\002 \003(\0132\033.toolgate.v1.PatternVerdic" +
+      "tR\010verdicts\"\255\001\n\016PatternVerdict\022\030\n\007patter" +
+      "n\030\001 \001(\tR\007pattern\0225\n\006action\030\002 \001(\0162\035.toolg" +
+      "ate.v1.PermissionActionR\006action\022/\n\004rule\030" +
+      "\003 \001(\0132\033.toolgate.v1.PermissionRuleR\004rule" +
+      "\022\031\n\010grant_id\030\004 \001(\tR\007grantId*\337\002\n\013ReplyRes" +
+      "ult\022\034\n\030REPLY_RESULT_UNSPECIFIED\020\000\022\031\n\025REP" +
+      "LY_RESULT_ACCEPTED\020\001\022!\n\035REPLY_RESULT_ALR" +
+      "EADY_RESOLVED\020\002\022\032\n\026REPLY_RESULT_NOT_FOUN" +
+      "D\020\003\022\030\n\024REPLY_RESULT_EXPIRED\020\004\022\032\n\026REPLY_R" +
+      "ESULT_WITHDRAWN\020\005\022 \n\034REPLY_RESULT_DIGEST" +
+      "_MISMATCH\020\006\022\030\n\024REPLY_RESULT_INVALID\020\007\022\037\n" +
+      "\033REPLY_RESULT_OTHER_INSTANCE\020\010\022\034\n\030REPLY_" +
+      "RESULT_NOT_ALLOWED\020\t\022\'\n#REPLY_RESULT_SEC" +
+      "OND_APPROVAL_NEEDED\020\n2\334\005\n\021PermissionServ" +
+      "ice\022N\n\007Channel\022\033.toolgate.v1.ChannelRequ" +
+      "est\032\034.toolgate.v1.ChannelResponse\"\004\270\327\030\003(" +
+      "\0010\001\022[\n\014WatchPrompts\022 .toolgate.v1.WatchP" +
+      "romptsRequest\032!.toolgate.v1.WatchPrompts" +
+      "Response\"\004\270\327\030\0020\001\022V\n\013ListPrompts\022\037.toolga" +
+      "te.v1.ListPromptsRequest\032 .toolgate.v1.L" +
+      "istPromptsResponse\"\004\270\327\030\002\022P\n\tGetPrompt\022\035." +
+      "toolgate.v1.GetPromptRequest\032\036.toolgate." +
+      "v1.GetPromptResponse\"\004\270\327\030\002\022V\n\013ReplyPromp" +
+      "t\022\037.toolgate.v1.ReplyPromptRequest\032 .too" +
+      "lgate.v1.ReplyPromptResponse\"\004\270\327\030\003\022S\n\nLi" +
+      "stGrants\022\036.toolgate.v1.ListGrantsRequest" +
+      "\032\037.toolgate.v1.ListGrantsResponse\"\004\270\327\030\002\022" +
+      "V\n\013RevokeGrant\022\037.toolgate.v1.RevokeGrant" +
+      "Request\032 .toolgate.v1.RevokeGrantRespons" +
+      "e\"\004\270\327\030\003\022k\n\022EvaluatePermission\022&.toolgate" +
+      ".v1.EvaluatePermissionRequest\032\'.toolgate" +
+      ".v1.EvaluatePermissionResponse\"\004\270\327\030\002Bn\n\016" +
+      "io.toolgate.v1B\026PermissionServiceProtoP\001" +
+      "ZBgithub.com/toolgate/toolgate/clients/g" +
+      "o/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -306,7 +306,7 @@ public final class PermissionServiceProto extends com.google.protobuf.GeneratedF
     internal_static_toolgate_v1_PromptFilter_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_PromptFilter_descriptor,
-        new java.lang.String[] { "Workspace", "SessionIds", });
+        new java.lang.String[] { "Workspace", "SessionIds", "ClientIds", });
     internal_static_toolgate_v1_ChannelRequest_descriptor =
       getDescriptor().getMessageType(1);
     internal_static_toolgate_v1_ChannelRequest_fieldAccessorTable = new

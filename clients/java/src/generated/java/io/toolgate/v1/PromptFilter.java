@@ -35,6 +35,8 @@ private static final long serialVersionUID = 0L;
     workspace_ = "";
     sessionIds_ =
         com.google.protobuf.LazyStringArrayList.emptyList();
+    clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -108,7 +110,7 @@ private static final long serialVersionUID = 0L;
       com.google.protobuf.LazyStringArrayList.emptyList();
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -120,7 +122,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -131,7 +133,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -143,7 +145,7 @@ private static final long serialVersionUID = 0L;
   }
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -153,6 +155,63 @@ private static final long serialVersionUID = 0L;
   public com.google.protobuf.ByteString
       getSessionIdsBytes(int index) {
     return sessionIds_.getByteString(index);
+  }
+
+  public static final int CLIENT_IDS_FIELD_NUMBER = 3;
+  @SuppressWarnings("serial")
+  private com.google.protobuf.LazyStringArrayList clientIds_ =
+      com.google.protobuf.LazyStringArrayList.emptyList();
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @return A list containing the clientIds.
+   */
+  public com.google.protobuf.ProtocolStringList
+      getClientIdsList() {
+    return clientIds_;
+  }
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @return The count of clientIds.
+   */
+  public int getClientIdsCount() {
+    return clientIds_.size();
+  }
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @param index The index of the element to return.
+   * @return The clientIds at the given index.
+   */
+  public java.lang.String getClientIds(int index) {
+    return clientIds_.get(index);
+  }
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the clientIds at the given index.
+   */
+  public com.google.protobuf.ByteString
+      getClientIdsBytes(int index) {
+    return clientIds_.getByteString(index);
   }
 
   private byte memoizedIsInitialized = -1;
@@ -175,6 +234,9 @@ private static final long serialVersionUID = 0L;
     for (int i = 0; i < sessionIds_.size(); i++) {
       com.google.protobuf.GeneratedMessage.writeString(output, 2, sessionIds_.getRaw(i));
     }
+    for (int i = 0; i < clientIds_.size(); i++) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 3, clientIds_.getRaw(i));
+    }
     getUnknownFields().writeTo(output);
   }
   private int computeSerializedSize_0() {
@@ -189,6 +251,14 @@ private static final long serialVersionUID = 0L;
       }
       size += dataSize;
       size += 1 * getSessionIdsList().size();
+    }
+    {
+      int dataSize = 0;
+      for (int i = 0; i < clientIds_.size(); i++) {
+        dataSize += computeStringSizeNoTag(clientIds_.getRaw(i));
+      }
+      size += dataSize;
+      size += 1 * getClientIdsList().size();
     }
     return size;
   }
@@ -218,6 +288,8 @@ private static final long serialVersionUID = 0L;
         .equals(other.getWorkspace())) return false;
     if (!getSessionIdsList()
         .equals(other.getSessionIdsList())) return false;
+    if (!getClientIdsList()
+        .equals(other.getClientIdsList())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -234,6 +306,10 @@ private static final long serialVersionUID = 0L;
     if (getSessionIdsCount() > 0) {
       hash = (37 * hash) + SESSION_IDS_FIELD_NUMBER;
       hash = (53 * hash) + getSessionIdsList().hashCode();
+    }
+    if (getClientIdsCount() > 0) {
+      hash = (37 * hash) + CLIENT_IDS_FIELD_NUMBER;
+      hash = (53 * hash) + getClientIdsList().hashCode();
     }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
@@ -373,6 +449,8 @@ private static final long serialVersionUID = 0L;
       workspace_ = "";
       sessionIds_ =
           com.google.protobuf.LazyStringArrayList.emptyList();
+      clientIds_ =
+          com.google.protobuf.LazyStringArrayList.emptyList();
       return this;
     }
 
@@ -413,6 +491,10 @@ private static final long serialVersionUID = 0L;
         sessionIds_.makeImmutable();
         result.sessionIds_ = sessionIds_;
       }
+      if (((from_bitField0_ & 0x00000004) != 0)) {
+        clientIds_.makeImmutable();
+        result.clientIds_ = clientIds_;
+      }
     }
 
     @java.lang.Override
@@ -439,6 +521,16 @@ private static final long serialVersionUID = 0L;
         } else {
           ensureSessionIdsIsMutable();
           sessionIds_.addAll(other.sessionIds_);
+        }
+        onChanged();
+      }
+      if (!other.clientIds_.isEmpty()) {
+        if (clientIds_.isEmpty()) {
+          clientIds_ = other.clientIds_;
+          bitField0_ |= 0x00000004;
+        } else {
+          ensureClientIdsIsMutable();
+          clientIds_.addAll(other.clientIds_);
         }
         onChanged();
       }
@@ -476,6 +568,11 @@ private static final long serialVersionUID = 0L;
               sessionIds_.add(input.readStringRequireUtf8());
               break;
             } // case 18
+            case 26: {
+              ensureClientIdsIsMutable();
+              clientIds_.add(input.readStringRequireUtf8());
+              break;
+            } // case 26
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -595,7 +692,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -608,7 +705,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -619,7 +716,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -631,7 +728,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -644,7 +741,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -663,7 +760,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -681,7 +778,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -699,7 +796,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -714,7 +811,7 @@ private static final long serialVersionUID = 0L;
     }
     /**
      * <pre>
-     * Any of these sessions; none for all.
+     * Any of these sessions. Without these and without `client_ids`: all.
      * </pre>
      *
      * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -728,6 +825,162 @@ private static final long serialVersionUID = 0L;
       ensureSessionIdsIsMutable();
       sessionIds_.add(value);
       bitField0_ |= 0x00000002;
+      onChanged();
+      return this;
+    }
+
+    private com.google.protobuf.LazyStringArrayList clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+    private void ensureClientIdsIsMutable() {
+      if (!clientIds_.isModifiable()) {
+        clientIds_ = new com.google.protobuf.LazyStringArrayList(clientIds_);
+      }
+      bitField0_ |= 0x00000004;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @return A list containing the clientIds.
+     */
+    public com.google.protobuf.ProtocolStringList
+        getClientIdsList() {
+      clientIds_.makeImmutable();
+      return clientIds_;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @return The count of clientIds.
+     */
+    public int getClientIdsCount() {
+      return clientIds_.size();
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param index The index of the element to return.
+     * @return The clientIds at the given index.
+     */
+    public java.lang.String getClientIds(int index) {
+      return clientIds_.get(index);
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param index The index of the value to return.
+     * @return The bytes of the clientIds at the given index.
+     */
+    public com.google.protobuf.ByteString
+        getClientIdsBytes(int index) {
+      return clientIds_.getByteString(index);
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param index The index to set the value at.
+     * @param value The clientIds to set.
+     * @return This builder for chaining.
+     */
+    public Builder setClientIds(
+        int index, java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureClientIdsIsMutable();
+      clientIds_.set(index, value);
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param value The clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addClientIds(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureClientIdsIsMutable();
+      clientIds_.add(value);
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param values The clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllClientIds(
+        java.lang.Iterable<java.lang.String> values) {
+      ensureClientIdsIsMutable();
+      com.google.protobuf.AbstractMessageLite.Builder.addAll(
+          values, clientIds_);
+      bitField0_ |= 0x00000004;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearClientIds() {
+      clientIds_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+      bitField0_ = (bitField0_ & ~0x00000004);;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+     * of such calls.
+     * </pre>
+     *
+     * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+     * @param value The bytes of the clientIds to add.
+     * @return This builder for chaining.
+     */
+    public Builder addClientIdsBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      ensureClientIdsIsMutable();
+      clientIds_.add(value);
+      bitField0_ |= 0x00000004;
       onChanged();
       return this;
     }

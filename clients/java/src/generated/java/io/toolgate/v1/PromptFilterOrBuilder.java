@@ -32,7 +32,7 @@ public interface PromptFilterOrBuilder extends
 
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -42,7 +42,7 @@ public interface PromptFilterOrBuilder extends
       getSessionIdsList();
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -51,7 +51,7 @@ public interface PromptFilterOrBuilder extends
   int getSessionIdsCount();
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -61,7 +61,7 @@ public interface PromptFilterOrBuilder extends
   java.lang.String getSessionIds(int index);
   /**
    * <pre>
-   * Any of these sessions; none for all.
+   * Any of these sessions. Without these and without `client_ids`: all.
    * </pre>
    *
    * <code>repeated string session_ids = 2 [json_name = "sessionIds"];</code>
@@ -70,4 +70,49 @@ public interface PromptFilterOrBuilder extends
    */
   com.google.protobuf.ByteString
       getSessionIdsBytes(int index);
+
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @return A list containing the clientIds.
+   */
+  java.util.List<java.lang.String>
+      getClientIdsList();
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @return The count of clientIds.
+   */
+  int getClientIdsCount();
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @param index The index of the element to return.
+   * @return The clientIds at the given index.
+   */
+  java.lang.String getClientIds(int index);
+  /**
+   * <pre>
+   * Beside those sessions, calls that any of these clients made (`CallContext.client_ids`), or that were made on behalf
+   * of such calls.
+   * </pre>
+   *
+   * <code>repeated string client_ids = 3 [json_name = "clientIds"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the clientIds at the given index.
+   */
+  com.google.protobuf.ByteString
+      getClientIdsBytes(int index);
 }

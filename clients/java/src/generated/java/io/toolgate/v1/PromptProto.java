@@ -190,10 +190,10 @@ public final class PromptProto extends com.google.protobuf.GeneratedFile {
       "N_ANSWER\020\004\022\033\n\027PROMPT_DECISION_INSTEAD\020\005*" +
       "r\n\nGrantReach\022\033\n\027GRANT_REACH_UNSPECIFIED" +
       "\020\000\022\023\n\017GRANT_REACH_RUN\020\001\022\027\n\023GRANT_REACH_S" +
-      "ESSION\020\002\022\031\n\025GRANT_REACH_WORKSPACE\020\003Bj\n\016i" +
-      "o.toolgate.v1B\013PromptProtoP\001\242\002\003TXX\252\002\013Too" +
-      "lgate.V1\312\002\013Toolgate\\V1\342\002\027Toolgate\\V1\\GPB" +
-      "Metadata\352\002\014Toolgate::V1b\006proto3"
+      "ESSION\020\002\022\031\n\025GRANT_REACH_WORKSPACE\020\003Bc\n\016i" +
+      "o.toolgate.v1B\013PromptProtoP\001ZBgithub.com" +
+      "/toolgate/toolgate/clients/go/gen/toolga" +
+      "te/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

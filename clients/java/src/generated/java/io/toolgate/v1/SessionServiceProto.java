@@ -196,10 +196,9 @@ public final class SessionServiceProto extends com.google.protobuf.GeneratedFile
       "te.v1.EndSessionResponse\"\004\270\327\030\001\022X\n\013WatchE" +
       "vents\022\037.toolgate.v1.WatchEventsRequest\032 " +
       ".toolgate.v1.WatchEventsResponse\"\004\270\327\030\0020\001" +
-      "Br\n\016io.toolgate.v1B\023SessionServiceProtoP" +
-      "\001\242\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027To" +
-      "olgate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006pr" +
-      "oto3"
+      "Bk\n\016io.toolgate.v1B\023SessionServiceProtoP" +
+      "\001ZBgithub.com/toolgate/toolgate/clients/" +
+      "go/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

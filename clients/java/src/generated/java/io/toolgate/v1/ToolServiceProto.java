@@ -210,10 +210,9 @@ public final class ToolServiceProto extends com.google.protobuf.GeneratedFile {
       "oolgate.v1.SendInputResponse\"\004\270\327\030\001\022U\n\nRe" +
       "vertCall\022\036.toolgate.v1.RevertCallRequest" +
       "\032\037.toolgate.v1.RevertCallResponse\"\004\270\327\030\0010" +
-      "\001Bo\n\016io.toolgate.v1B\020ToolServiceProtoP\001\242" +
-      "\002\003TXX\252\002\013Toolgate.V1\312\002\013Toolgate\\V1\342\002\027Tool" +
-      "gate\\V1\\GPBMetadata\352\002\014Toolgate::V1b\006prot" +
-      "o3"
+      "\001Bh\n\016io.toolgate.v1B\020ToolServiceProtoP\001Z" +
+      "Bgithub.com/toolgate/toolgate/clients/go" +
+      "/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,

@@ -27,6 +27,7 @@ final class Approving implements Driver.Running, ApprovalListener {
         ApprovalOptions options = ApprovalOptions.named(command.text("name"))
                 .filter(command.message("filter", PromptFilter.parser()))
                 .listener(this);
+        options = command.flag("everybody") ? options.everybody() : options;
         this.approvals = client.approvals(options, this::decide);
     }
 

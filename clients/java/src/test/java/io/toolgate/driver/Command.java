@@ -41,6 +41,10 @@ final class Command {
         return command.path(key).asLong(0);
     }
 
+    boolean flag(String key) {
+        return command.path(key).asBoolean(false);
+    }
+
     /** Returns a message of the contract; the empty one if there is none. */
     <M extends Message> M message(String key, Parser<M> parser) {
         try {

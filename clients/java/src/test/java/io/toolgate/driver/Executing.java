@@ -23,15 +23,21 @@ final class Executing implements Driver.Running {
     @Override
     public void perform() {
         reader = Thread.currentThread();
+        CallEvent last = null;
         for (CallEvent event : execution) {
             command.report("event", Command.encoded(event.proto()));
+            last = event;
         }
-        command.done(Map.of("call", Command.encoded(record(execution.result()))));
+        CallResult result = execution.result();
+        command.done(Map.of("call", Command.encoded(record(result, last)), "ok", result.ok()));
     }
 
-    private static Call record(CallResult result) {
+    private static Call record(CallResult result, CallEvent last) {
         Call.Builder call = Call.newBuilder().setCallId(result.callId());
-        if (result instanceof CallResult.Completed completed) {
+        if (last != null && last.proto().hasCompleted()) {
+            // As the service sent it: of a call that was not understood the library makes a failure.
+            call.setCompleted(last.proto().getCompleted());
+        } else if (result instanceof CallResult.Completed completed) {
             call.setCompleted(completed.proto());
         } else if (result instanceof CallResult.Failed failed) {
             call.setFailed(failed.proto());
