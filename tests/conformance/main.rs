@@ -10,6 +10,7 @@
 
 mod approver;
 mod args;
+mod asked;
 mod case;
 mod connection;
 #[path = "../it/clients/driver.rs"]
@@ -137,14 +138,24 @@ async fn play(case: &Case, bench: &Bench) -> Result<Problems> {
         Body::Steps(scenario) => play::scenario(scenario, bench).await,
         Body::AgentPermission(table) => play::agent_permission(table, bench).await,
         Body::Registry(table) => play::registry(table, bench).await,
-        Body::Arity(table) => tables::arity(table),
-        Body::Wildcard(table) => tables::wildcard(table),
-        Body::Evaluate(table) => tables::evaluate(table),
-        Body::Ruleset(table) => tables::ruleset(table),
+        Body::Arity(table) => or(asked::arity(table, bench).await?, || tables::arity(table)),
+        Body::Wildcard(table) => or(asked::wildcard(table, bench).await?, || tables::wildcard(table)),
+        Body::Evaluate(table) => or(asked::evaluate(table, bench).await?, || tables::evaluate(table)),
+        Body::Ruleset(table) => {
+            // The contract tells of rules what they decide, not which there are.
+            let mut problems = tables::ruleset(table)?;
+            problems.extend(asked::ruleset(table, bench).await?);
+            Ok(problems)
+        }
         Body::DisabledTools(table) => tables::disabled_tools(table),
-        Body::Truncate(table) => tables::truncate(table),
+        Body::Truncate(table) => or(asked::truncate(table, bench).await?, || tables::truncate(table)),
         Body::SchemaTransform(table) => play::schema_transform(table, bench).await,
     }
+}
+
+/// Returns what the contract answered, or else what the library's functions give.
+fn or(asked: Option<Problems>, otherwise: impl FnOnce() -> Result<Problems>) -> Result<Problems> {
+    asked.map_or_else(otherwise, Ok)
 }
 
 fn is_installed(program: &str) -> bool {

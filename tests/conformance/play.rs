@@ -135,13 +135,13 @@ async fn with_approver(
     }
 }
 
-async fn in_time<T>(steps: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn in_time<T>(steps: impl Future<Output = Result<T>>) -> Result<T> {
     let limited = timeout(STEPS_LIMIT, steps).await;
     limited.unwrap_or_else(|_| Err(anyhow::anyhow!("the steps have not ended after {STEPS_LIMIT:?}")))
 }
 
 /// Stops the server; how it ends is part of every case.
-async fn finish(server: Server, outcome: Result<Problems>) -> Result<Problems> {
+pub(crate) async fn finish(server: Server, outcome: Result<Problems>) -> Result<Problems> {
     let log = server.log_tail();
     let stopped = server.stop().await;
     let mut problems = outcome.unwrap_or_else(|error| vec![format!("{error:#}{log}")]);

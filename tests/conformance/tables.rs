@@ -1,4 +1,5 @@
-//! The pure tables: what the library's functions must give for rows of input.
+//! The pure tables: what the library's functions must give for rows of input, where [`crate::asked`] cannot ask the
+//! contract.
 //!
 //! *Invariant:* every call of a library function stands in [`library`], so a changed signature touches one place.
 

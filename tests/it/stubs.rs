@@ -12,14 +12,11 @@ const PROTO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
 fn stubs_of_the_c_core_use_the_unix_socket() {
     test(async {
         let server = Server::start().await;
-        std::fs::write(server.folder().join("a"), "found").unwrap();
-        // The name that the stubs send is that of the socket, percent-encoded: slashes, a space, and what is not ASCII.
-        let socket = server.folder().join("s");
-        let odd = server.folder().join("an odd nämé");
-        std::os::unix::fs::symlink(&socket, &odd).unwrap();
+        std::fs::write(server.workspace().join("a"), "found").unwrap();
+        // The stubs name the socket in every request, percent-encoded.
+        let socket = format!("unix:{}", server.folder().join("s").display());
         let output = Command::new("python3")
-            .args([SCRIPT, PROTO])
-            .args([&socket, &odd].map(|path| format!("unix:{}", path.display())))
+            .args([SCRIPT, PROTO, &socket])
             .env("PYTHONPATH", installed("grpcio"))
             .kill_on_drop(true)
             .output()
@@ -30,8 +27,8 @@ fn stubs_of_the_c_core_use_the_unix_socket() {
         let lines = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let tools: Vec<&str> = lines.iter().map(|line| line["tool"].as_str().unwrap()).collect();
-        assert_eq!(tools, ["read", "invalid", "read"].repeat(2));
-        assert!(lines[3]["output"].as_str().unwrap().contains("found"), "{lines:?}");
+        assert_eq!(tools, ["read", "invalid", "read"]);
+        assert!(lines[2]["output"].as_str().unwrap().contains("found"), "{lines:?}");
     });
 }
 
@@ -48,7 +45,7 @@ fn error_details_are_text_to_grpcurl() {
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
-            errors.contains("google.rpc.ErrorInfo") && errors.contains("\"reason\":\"UNKNOWN_CALL\""),
+            errors.contains("google.rpc.ErrorInfo") && errors.contains("\"reason\": \"NOT_FOUND\""),
             "{errors}"
         );
     });

@@ -11,7 +11,7 @@ import { announce } from "../notices";
 import { asking } from "../prompts";
 import { address } from "../route";
 import { bytes, count, duration, moment, pretty, short, visible } from "../text";
-import type { Attachment, Call } from "../gen/toolgate/v1/call_pb";
+import { type Attachment, type Call, FailureReason } from "../gen/toolgate/v1/call_pb";
 import { titled } from "./Calls";
 import { Diff } from "./Diff";
 import { Output } from "./Output";
@@ -65,6 +65,11 @@ function Shown({ view, call }: { view: CallView; call: Call }): JSX.Element {
         {call.ending.case === "failed" && (
           <p class="bad box">
             <b>{reason(call.ending.value.reason)}:</b> {short(call.ending.value.error, 2_000)}
+          </p>
+        )}
+        {call.ending.case === "completed" && call.ending.value.invalid && (
+          <p class="bad box">
+            <b>{reason(FailureReason.INVALID_ARGUMENTS)}:</b> {short(call.ending.value.output, 2_000)}
           </p>
         )}
       </header>
