@@ -12,7 +12,7 @@ const PROTO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
 fn stubs_of_the_c_core_use_the_unix_socket() {
     test(async {
         let server = Server::start().await;
-        std::fs::write(server.workspace().join("a"), "found").unwrap();
+        std::fs::write(server.work().join("a"), "found").unwrap();
         // The stubs name the socket in every request, percent-encoded.
         let socket = format!("unix:{}", server.folder().join("s").display());
         let output = Command::new("python3")

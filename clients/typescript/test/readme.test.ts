@@ -13,7 +13,7 @@ const PRINTS: readonly (string | undefined)[] = [
   undefined,
   "bash: ",
   "one",
-  "hi\nINVALID_ARGUMENTS",
+  "INVALID_ARGUMENTS",
   "CANCELLED",
   "completed",
   undefined,

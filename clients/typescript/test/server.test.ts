@@ -325,6 +325,7 @@ for (const kind of TRANSPORTS) {
     await host.ready;
     let firstApprovals = true;
     const approvals = client.approvals(() => once(), {
+      everybody: true,
       onReady: () => {
         readies.push(firstApprovals ? "first" : "approvals");
         firstApprovals = false;
