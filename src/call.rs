@@ -3,6 +3,7 @@
 //! *Invariant:* a leaf. Nothing here imports another module, starts anything or knows the wire. What is stored is
 //! these types as JSON, so a field is only added with a default and never changes its meaning.
 
+mod invalid;
 mod itself;
 mod names;
 mod principal;
@@ -19,8 +20,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use invalid::INVALID;
 pub use itself::{ITSELF, REACHES_ITSELF, STARTED_AS_SERVER, STARTS_ITSELF, introduction, is_own_introduction};
-pub use names::{CONNECTION, INVALID, SessionKey};
+pub use names::{CONNECTION, SessionKey};
 pub use principal::{Principal, PrincipalKind};
 pub use prompt::{
     Action, Always, Approval, Ask, AskPart, Consent, Decision, Grant, GrantReach, GrantScope, InputEdit, PartVerdict,
@@ -558,9 +560,6 @@ impl Ending {
     }
 }
 
-/// The name of the tool that answers a call which was not understood: its name is unknown, or its arguments are no JSON.
-pub const INVALID: &str = "invalid";
-
 /// The record of one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
@@ -625,14 +624,6 @@ pub struct CallRecord {
     /// The end; there exactly when the state is terminal.
     #[serde(default)]
     pub ending: Option<Ending>,
-}
-
-impl CallRecord {
-    /// Says whether the call was not understood. Its end is a result, so that the model reads what was wrong; to everybody
-    /// else it is a failure.
-    pub fn is_invalid(&self) -> bool {
-        self.tool == INVALID
-    }
 }
 
 /// One entry of a call's log.

@@ -4,10 +4,6 @@
 
 use super::{CallId, Origin, SessionId};
 
-/// The tool that answers, in the name of the service, a call that names no tool or whose arguments are not JSON. Its call
-/// is completed, for the model to read the text; whoever made the call got no result.
-pub const INVALID: &str = "invalid";
-
 /// In the `extra` of a call: over which connection of its client it was made. A session may outlive connections, and what is
 /// asked again over another one is no repetition.
 pub const CONNECTION: &str = "mcpConnection";

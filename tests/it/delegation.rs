@@ -267,3 +267,46 @@ fn the_list_is_the_agents_and_the_models() {
         }
     });
 }
+
+#[test]
+fn the_approver_of_a_client_is_shown_its_calls_and_those_on_their_behalf() {
+    test(async {
+        let server = Server::with(setup()).await;
+        let of = |client: &str, mut request: ExecuteToolRequest| {
+            let context = request.context.get_or_insert_default();
+            context.client_ids = vec![client.to_owned()];
+            context.session_id = client.to_owned();
+            request
+        };
+        let filter = PromptFilter {
+            client_ids: vec!["mine".to_owned()],
+            ..PromptFilter::default()
+        };
+        let glob = request("glob", json!({ "pattern": "*" }));
+        end(&server, of("mine", by("careful", "", "above", glob))).await;
+        let others = waits(&server, of("theirs", by("careful", "", "other", bash("echo 1")))).await;
+        // A subagent's client makes this one; its parent is a call of the client whose approver this is.
+        let below = waits(&server, of("subagent", by("build", "above", "below", bash("echo 2")))).await;
+        let mut approver = Approver::open_for(server.channel(), "own", Some(filter)).await.unwrap();
+        let shown: Vec<&str> = approver
+            .snapshot
+            .iter()
+            .map(|prompt| prompt.prompt_id.as_str())
+            .collect();
+        assert_eq!(shown, [below.prompt_id.as_str()], "not {}", others.prompt_id);
+        let own = waits(&server, of("mine", by("careful", "", "own", bash("echo 3")))).await;
+        assert_eq!(approver.added().await.prompt_id, own.prompt_id);
+
+        // Another client that repeats a start is attached to the call, and changes nothing about it.
+        let mut again = of("theirs", by("careful", "", "other", bash("echo 1")));
+        again.context.get_or_insert_default().client_ids = vec!["mine".to_owned()];
+        assert_eq!(waits(&server, again).await.prompt_id, others.prompt_id);
+        let call = server.get("other").await;
+        assert_eq!(call.context.unwrap().client_ids, ["theirs"]);
+
+        let mut unnamed = by("build", "", "unnamed", bash("true"));
+        unnamed.context.get_or_insert_default().client_ids = vec![String::new()];
+        let refused = server.tools().execute_tool(unnamed).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    });
+}

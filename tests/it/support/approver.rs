@@ -29,10 +29,15 @@ pub(crate) fn reply(prompt: &str, decision: PromptDecision) -> PromptReply {
 impl Approver {
     /// Opens a channel for all prompts and reads the snapshot.
     pub(crate) async fn open(channel: Channel, name: &str) -> Result<Self, Status> {
+        Self::open_for(channel, name, None).await
+    }
+
+    /// Opens a channel for the prompts that a filter lets through, and reads the snapshot.
+    pub(crate) async fn open_for(channel: Channel, name: &str, filter: Option<PromptFilter>) -> Result<Self, Status> {
         let (replies, requests) = mpsc::channel(64);
         let open = ChannelOpen {
             name: name.to_owned(),
-            filter: None,
+            filter,
         };
         let message = Some(channel_request::Message::Open(open));
         replies
