@@ -1,4 +1,4 @@
-//! What names a session or a call beside its id: the workspace. And the one tool whose name means something everywhere.
+//! What names a session or a call beside its id: the workspace, and the connection.
 //!
 //! *Invariant:* plain data, like the rest of the vocabulary.
 
