@@ -155,7 +155,9 @@ impl Approver {
     async fn serve(mut self, mut sources: Sources, mut interrupts: Interrupts) -> Result<Exit, Failure> {
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
-            if self.at_end && self.unanswered.is_empty() {
+            // Whoever is not let in is told so, however short the input is.
+            let is_heard = sources.list.iter().all(|source| source.is_heard || source.is_over());
+            if self.at_end && self.unanswered.is_empty() && is_heard {
                 return Ok(Exit::Completed);
             }
             let step = tokio::select! {
@@ -181,6 +183,8 @@ impl Approver {
                 }
                 Step::Look => {
                     sources.look().await;
+                    // Nobody is left to answer those.
+                    self.unanswered.retain(|_, (home, _)| !sources.list[*home].is_over());
                     None
                 }
                 Step::Interrupt => return Ok(Exit::Interrupted),
@@ -200,6 +204,7 @@ impl Approver {
         match news {
             News::Opened(requests) => {
                 source.requests = Some(requests);
+                source.is_heard = true;
                 // A reply is recognised by its id, so sending it again after a break decides nothing twice.
                 for (_, reply) in self.unanswered.values().filter(|(home, _)| *home == index) {
                     source.send(reply.clone()).await;
@@ -226,6 +231,7 @@ impl Approver {
             }
             News::Refused(status) => {
                 source.requests = None;
+                source.is_heard = true;
                 let url = source.url.clone();
                 self.forget(index);
                 self.unanswered.retain(|_, (home, _)| *home != index);

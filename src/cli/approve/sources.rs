@@ -46,6 +46,8 @@ pub(super) struct Source {
     pub(super) requests: Option<mpsc::Sender<ChannelRequest>>,
     /// Whether a connection was lost before this one.
     pub(super) is_back: bool,
+    /// Whether it has let this approver in, or refused to.
+    pub(super) is_heard: bool,
     /// Ends the attempts to connect.
     over: CancellationToken,
 }
@@ -61,6 +63,11 @@ pub(super) struct Sources {
 }
 
 impl Source {
+    /// Says whether the service is gone for good.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
     /// Sends a reply; one that is not taken is sent again when the service is back.
     pub(super) async fn send(&self, reply: PromptReply) {
         let request = ChannelRequest {
@@ -106,6 +113,7 @@ impl Sources {
             id: instance.id.clone(),
             requests: None,
             is_back: false,
+            is_heard: false,
             over,
         });
         Ok(())
@@ -143,7 +151,7 @@ impl Sources {
 /// Where a connection is.
 enum Line {
     Connect(u32),
-    Open(Streaming<ChannelResponse>, u32),
+    Open(Box<Streaming<ChannelResponse>>, u32),
     Over,
 }
 
@@ -164,7 +172,9 @@ fn news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
                     tokio::time::sleep(backoff(attempt)).await;
                 }
                 match Channel::open(&client, &open).await {
-                    Ok(Channel { requests, responses }) => (News::Opened(requests), Line::Open(responses, attempt)),
+                    Ok(Channel { requests, responses }) => {
+                        (News::Opened(requests), Line::Open(Box::new(responses), attempt))
+                    }
                     Err(status) => lost(status, attempt),
                 }
             }
