@@ -9,7 +9,6 @@ mod sdk;
 mod sessions;
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -463,7 +462,7 @@ fn what_a_killed_one_left_is_removed_by_the_next() {
         assert!(!next.temporary().is_empty(), "its own are in use");
         client.cancel().await.unwrap();
         assert_eq!(next.ended().await.code(), Some(0));
-        assert_eq!(next.temporary(), [PathBuf::new(); 0]);
+        assert!(next.temporary().is_empty());
     });
 }
 
