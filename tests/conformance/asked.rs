@@ -74,7 +74,7 @@ fn block<'a>(rows: impl IntoIterator<Item = &'a RuleRow>) -> Option<Value> {
     let mut block = Map::new();
     block.insert("*".to_owned(), json!({ "*": "ask" }));
     for row in rows {
-        let is_last = block.keys().last() == Some(&row.permission);
+        let is_last = block.keys().next_back() == Some(&row.permission);
         if is_of_home(&row.pattern) || (block.contains_key(&row.permission) && !is_last) {
             return None;
         }
