@@ -32,7 +32,7 @@ image: ## Build the images toolgate:VERSION and toolgate:VERSION-static with Doc
 bench: ## Measure the figures that Toolgate is to reach
 	cargo bench --bench ratios
 
-load: ## Put 1,000 running calls and 2,000 watchers on the service, and more than it allows
+load: ## Put 1,000 running calls and 2,000 watchers on the service, more than it allows, and 500,000 calls
 	cargo bench --bench load
 
 fuzz: ## Feed parsers, matchers and the judge of commands with what nobody would write, a minute each (FUZZ_SECONDS)

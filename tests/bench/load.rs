@@ -1,7 +1,10 @@
 //! The service under load: many running calls, many watchers of which some do not read, more calls than are allowed, and
 //! the end of all of it.
 //!
-//! `cargo bench --bench load` takes about two minutes and prints one table; `-- --calls 100 --seconds 5` takes less. The
+//! At last, calls without a pause, for five minutes and until there were 500,000.
+//!
+//! `cargo bench --bench load` takes about twenty minutes and 20 GiB of disk, and prints one table;
+//! `-- --calls 100 --seconds 5 --unbroken-seconds 20 --unbroken-calls 0` takes less. The
 //! variable `TOOLGATE_LOAD_SERVICE` names another program to measure. Figures are reported, not judged; the exit code is 1
 //! if something was lost: an event, a byte of output, a call, or the end of a program.
 //!
@@ -15,6 +18,7 @@ mod overload;
 mod processes;
 mod service;
 mod table;
+mod unbroken;
 mod watcher;
 
 use std::path::PathBuf;
@@ -65,6 +69,12 @@ struct Args {
     /// How long is measured.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// How long calls of every kind are made without a pause.
+    #[arg(long, default_value_t = 300)]
+    unbroken_seconds: u64,
+    /// How many calls without a pause there are at least.
+    #[arg(long, default_value_t = 500_000)]
+    unbroken_calls: u64,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -153,7 +163,10 @@ async fn run(args: Args, report: &mut Report) -> Result<()> {
     report
         .rows
         .push(Row::told("events told of, in all", detail, events.to_string()));
-    service.stop().await
+    service.stop().await?;
+    eprintln!("calls without a pause …");
+    let time = Duration::from_secs(args.unbroken_seconds);
+    unbroken::run(&program, time, args.unbroken_calls, report).await
 }
 
 fn stalled(calls: usize) -> usize {

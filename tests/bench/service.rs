@@ -107,6 +107,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Returns where it keeps its state.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
     /// Starts it for a workspace.
     pub(crate) async fn start(workspace: &Path) -> Result<Self> {
         Self::configured(workspace, &serde_json::json!({})).await

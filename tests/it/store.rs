@@ -6,6 +6,7 @@ mod audit;
 mod calls;
 mod changes;
 mod local;
+mod log;
 mod outputs;
 mod prompts;
 mod records;

@@ -100,7 +100,7 @@ pub struct LimitsConfig {
     pub max_input_bytes: u64,
     /// Bytes of one call's stored output: enough for the log of a long build, too little to fill a disk.
     pub max_output_bytes: u64,
-    /// Bytes of all stored outputs and kept contents of files together; the oldest outputs go first.
+    /// Bytes of all stored outputs, of kept contents of files and of the database together; the oldest outputs go first.
     pub max_total_output_bytes: u64,
     /// Bytes that the files that one call changes may have together, before and after, so that it can be reverted.
     pub max_undo_bytes: u64,

@@ -16,6 +16,9 @@ use crate::audit::{Fact, Recorder};
 use crate::call::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
 use crate::store::{CallFilter, CallLog, Created, Page, PageRequest, StoreError};
 
+/// So many calls are changed in one transaction: all that there are would be more than the log may have.
+const AT_A_TIME: i64 = 64;
+
 /// A record and events as they are stored; made before the writer is bothered.
 struct Entry {
     record: CallRecord,
@@ -159,6 +162,12 @@ impl Entry {
         Ok(())
     }
 
+    /// Returns how many bytes are written.
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|(_, event)| event.len()).sum();
+        self.json.len() + events
+    }
+
     /// Says why a call could not be appended to.
     fn why_not(&self, db: &Connection) -> StoreError {
         let id = &self.record.id;
@@ -263,8 +272,8 @@ fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<
     rows.into_iter().map(event).collect()
 }
 
-/// Everything happens in the writer's transaction, which no other process shares: of two who adopt at once, the second
-/// finds the owner changed.
+/// Takes over some calls; none when there are no more. Everything happens in the writer's transaction, which no other
+/// process shares: of two who adopt at once, the second finds the owner changed.
 fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
     let what = "take over calls of a dead instance";
     let owners: Vec<String> = db
@@ -277,10 +286,12 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
         .filter(|owner| *owner != new_owner.as_str() && !instances.is_alive(owner))
     {
         let rows: Vec<(i64, String)> = db
-            .prepare_cached("SELECT number, record FROM calls WHERE ended IS NULL AND owner = ? ORDER BY number")
+            .prepare_cached(
+                "SELECT number, record FROM calls WHERE ended IS NULL AND owner = ? ORDER BY number LIMIT ?",
+            )
             .and_then(|mut statement| {
                 statement
-                    .query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?
+                    .query_map(params![owner, AT_A_TIME], |row| Ok((row.get(0)?, row.get(1)?)))?
                     .collect()
             })
             .doing(db, what)?;
@@ -298,19 +309,28 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
     Ok(adopted)
 }
 
-fn sweep(db: &Connection, instances: &Instances, before: Timestamp) -> Result<usize, StoreError> {
+/// Deletes the oldest of the calls that ended before a moment: so many that the log has room for them.
+fn sweep(db: &Connection, before: Timestamp) -> Result<usize, StoreError> {
     let what = "delete old calls";
-    db.prepare_cached("DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE ended < ?)")
-        .and_then(|mut statement| statement.execute([before.millis()]))
-        .doing(db, what)?;
-    let calls = db
-        .prepare_cached("DELETE FROM calls WHERE ended < ?")
-        .and_then(|mut statement| statement.execute([before.millis()]))
-        .doing(db, what)?;
+    let oldest = "ended < ? ORDER BY ended, number LIMIT ?";
+    let some = params![before.millis(), AT_A_TIME];
+    db.prepare_cached(&format!(
+        "DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE {oldest})"
+    ))
+    .and_then(|mut statement| statement.execute(some))
+    .doing(db, what)?;
+    db.prepare_cached(&format!(
+        "DELETE FROM calls WHERE number IN (SELECT number FROM calls WHERE {oldest})"
+    ))
+    .and_then(|mut statement| statement.execute(some))
+    .doing(db, what)
+}
+
+/// Deletes what belonged to calls that are gone.
+fn sweep_rest(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
     db.execute("DELETE FROM facts WHERE session NOT IN (SELECT session FROM calls)", [])
-        .doing(db, what)?;
-    prompts::sweep_grants(db, instances)?;
-    Ok(calls)
+        .doing(db, "delete facts of old sessions")?;
+    prompts::sweep_grants(db, instances).map(drop)
 }
 
 fn select(filter: &CallFilter) -> Query {
@@ -335,14 +355,25 @@ impl CallLog for LocalStore {
                 entry.record.id
             )));
         }
+        let bytes = entry.bytes();
+        if let Err(full) = self.space.check_records(bytes as u64) {
+            if !self.make_room(bytes as u64).await {
+                return Err(full);
+            }
+            self.space.check_records(bytes as u64)?;
+        }
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| entry.create(db, &recorder)).await
+        self.writer
+            .ask_to_write(bytes, move |db| entry.create(db, &recorder))
+            .await
     }
 
     async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
         let entry = Entry::new(record, &events)?;
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| entry.append(db, &recorder)).await
+        self.writer
+            .ask_to_write(entry.bytes(), move |db| entry.append(db, &recorder))
+            .await
     }
 
     async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
@@ -369,13 +400,28 @@ impl CallLog for LocalStore {
     }
 
     async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
-        let (new_owner, instances) = (new_owner.clone(), self.instances.clone());
-        self.writer.ask(move |db| adopt(db, &instances, &new_owner)).await
+        let mut adopted = Vec::new();
+        loop {
+            let (new_owner, instances) = (new_owner.clone(), self.instances.clone());
+            let some = self.writer.ask(move |db| adopt(db, &instances, &new_owner)).await?;
+            if some.is_empty() {
+                return Ok(adopted);
+            }
+            adopted.extend(some);
+        }
     }
 
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
+        let mut count = 0;
+        loop {
+            let some = self.writer.ask(move |db| sweep(db, before)).await?;
+            if some == 0 {
+                break;
+            }
+            count += some;
+        }
         let instances = self.instances.clone();
-        let count = self.writer.ask(move |db| sweep(db, &instances, before)).await?;
+        self.writer.ask(move |db| sweep_rest(db, &instances)).await?;
         self.sweep_blobs().await?;
         Ok(count)
     }

@@ -14,6 +14,9 @@ use super::writer::Operation;
 use crate::call::{ServiceEvent, Timestamp};
 use crate::store::{Journal, StoreError};
 
+/// So many events are deleted in one transaction, so that the log has room for it.
+const AT_A_TIME: i64 = 1024;
+
 /// One event on its way.
 struct Recorded {
     last: Arc<watch::Sender<u64>>,
@@ -95,10 +98,18 @@ impl Journal for LocalStore {
 
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {
         let delete = move |db: &Connection| {
-            db.prepare_cached("DELETE FROM journal WHERE time < ?")
-                .and_then(|mut statement| statement.execute([before.millis()]))
+            let sql = "DELETE FROM journal WHERE number IN
+                       (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
+            db.prepare_cached(sql)
+                .and_then(|mut statement| statement.execute(params![before.millis(), AT_A_TIME]))
                 .doing(db, "delete old events of the journal")
         };
-        self.writer.ask(delete).await
+        let mut count = 0;
+        loop {
+            match self.writer.ask(delete).await? {
+                0 => return Ok(count),
+                some => count += some,
+            }
+        }
     }
 }

@@ -27,6 +27,7 @@ mod journal;
 mod outputs;
 mod prompts;
 mod query;
+mod queue;
 mod readers;
 mod schema;
 mod space;
@@ -54,6 +55,7 @@ use self::instances::Instances;
 use self::outputs::Spool;
 use self::readers::{Readers, blocking};
 use self::space::Space;
+use self::write_back::Files;
 use self::writer::Writer;
 use crate::audit::Recorder;
 use crate::call::InstanceId;
@@ -103,23 +105,23 @@ impl LocalStore {
             .map_err(|error| io("set the permissions of", &outputs, error))?;
         let folders = Folders::new(data_dir.clone());
         let contents = folder(data_dir.join("blobs"))?;
-        let space = Arc::new(Space::new(limits, outputs.clone(), contents.clone()));
+        let database = data_dir.join("toolgate.db");
+        let files = Arc::new(Files::new(&database));
+        let space = Arc::new(Space::new(limits, outputs.clone(), contents.clone(), files.clone()));
         let blobs = Arc::new(Blobs::new(contents, Arc::clone(&space)));
 
         let opening = instances.lock_folder()?;
         let held = instances.hold(&instance)?;
         instances.tidy();
-        let database = data_dir.join("toolgate.db");
         let db = schema::open_writer(&database)?;
         audit::begin(&db, &recorder, &instance)?;
         let spool = Arc::new(Spool::new(folders, instance, Arc::clone(&instances), space.clone()));
         outputs::move_apart(&db, &spool, &data_dir)?;
         outputs::recover(&db, &spool)?;
         let last = Arc::new(watch::Sender::new(journal::last(&db)?));
-        let writer = Arc::new(Writer::start(db, held)?);
-        drop(opening);
-
         let readers = Arc::new(Readers::new(database));
+        let writer = Arc::new(Writer::start(db, files, readers.clone(), held)?);
+        drop(opening);
         Ok(Self {
             writer,
             recorder: Arc::new(recorder),

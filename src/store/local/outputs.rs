@@ -30,6 +30,9 @@ use crate::store::{
 const PLANS: &str = "plans";
 
 /// One read brings no more into memory, whatever is asked for.
+/// So many rows are deleted in one transaction, so that the log has room for it.
+const ROWS_AT_A_TIME: usize = 256;
+
 const MAX_READ: usize = 16 * 1024 * 1024;
 
 /// The spool folders of one run of the service.
@@ -492,9 +495,10 @@ impl Cleaner {
             Ok(swept)
         };
         let sweep::Swept { rows, files } = self.readers.read(sweep).await?;
-        if !rows.is_empty() {
+        for some in rows.chunks(ROWS_AT_A_TIME) {
+            let some = some.to_vec();
             self.writer
-                .ask(move |db| rows.iter().try_for_each(|id| delete_row(db, id).map(drop)))
+                .ask(move |db| some.iter().try_for_each(|id| delete_row(db, id).map(drop)))
                 .await?;
         }
         Ok(files)

@@ -1,8 +1,10 @@
-//! How much of the disk the store may take for outputs and for contents of files, and how much must stay free.
+//! How much of the disk the store may take, and how much must stay free: outputs and contents of files, the database and
+//! its log.
 //!
 //! *Invariant:* what is about to be written is taken from the space first and given back if it was not written; so the
 //! bound holds however many write at once. The counts are made when something is first written, and made anew at every
-//! clean-up: other processes may write to the same folders.
+//! clean-up: other processes may write to the same folders. A call that was admitted is recorded to its end, whatever is
+//! left; so calls are refused while there is room for the ends of those that run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::io;
+use super::write_back::{Files, MOST};
 use crate::call::Timestamp;
 use crate::store::{OutputRetention, StoreError};
 use crate::telemetry::Metrics;
@@ -22,10 +25,13 @@ const CLEAN_EVERY: Duration = Duration::from_secs(1);
 /// A clean-up for want of space makes room for this part of the bound, so that the next one is not due at once.
 const HEADROOM: u64 = 16;
 
+/// Below so many free bytes nothing new is recorded, as what is under way may need as much.
+const FOR_RECORDS: u64 = MOST;
+
 /// What the store may take of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceLimits {
-    /// Bytes of outputs and of contents before and after changes, together.
+    /// Bytes of outputs, of contents before and after changes, and of the database with its log, together.
     pub max_bytes: u64,
     /// Bytes that must be free on the disk after every write.
     pub min_free_bytes: u64,
@@ -54,6 +60,7 @@ pub(super) struct Space {
     limits: SpaceLimits,
     outputs: PathBuf,
     blobs: PathBuf,
+    files: Arc<Files>,
     used: OnceLock<Used>,
     cleaned: Mutex<Option<Instant>>,
     metrics: OnceLock<Arc<Metrics>>,
@@ -79,11 +86,12 @@ impl Used {
 }
 
 impl Space {
-    pub(super) fn new(limits: SpaceLimits, outputs: PathBuf, blobs: PathBuf) -> Self {
+    pub(super) fn new(limits: SpaceLimits, outputs: PathBuf, blobs: PathBuf, files: Arc<Files>) -> Self {
         Self {
             limits,
             outputs,
             blobs,
+            files,
             used: OnceLock::new(),
             cleaned: Mutex::default(),
             metrics: OnceLock::new(),
@@ -102,7 +110,8 @@ impl Space {
     pub(super) fn take(&self, kind: Kind, bytes: u64) -> Result<(), StoreError> {
         let used = self.used();
         used.of(kind).fetch_add(bytes, Ordering::AcqRel);
-        let checked = self.check(used.total(), bytes);
+        let total = used.total().saturating_add(self.files.bytes());
+        let checked = self.check(total, bytes);
         if checked.is_err() {
             self.give_back(kind, bytes);
         }
@@ -115,12 +124,7 @@ impl Space {
             min_free_bytes,
             ..
         } = self.limits;
-        if total > max_bytes {
-            self.count_refusal("limits.max_total_output_bytes", bytes);
-            return Err(StoreError::Full(format!(
-                "all that is kept may take {max_bytes} bytes together (limits.max_total_output_bytes)"
-            )));
-        }
+        self.check_total(total, max_bytes, bytes)?;
         if min_free_bytes == 0 {
             return Ok(());
         }
@@ -129,6 +133,36 @@ impl Space {
             self.count_refusal("limits.min_free_bytes", bytes);
             return Err(StoreError::Full(format!(
                 "the disk has {free} free bytes, and {min_free_bytes} must stay free (limits.min_free_bytes)"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_total(&self, total: u64, max_bytes: u64, bytes: u64) -> Result<(), StoreError> {
+        if total <= max_bytes {
+            return Ok(());
+        }
+        self.count_refusal("limits.max_total_output_bytes", bytes);
+        Err(StoreError::Full(format!(
+            "all that is kept, with the database, may take {max_bytes} bytes together (limits.max_total_output_bytes)"
+        )))
+    }
+
+    /// Says whether a new call can be recorded, which takes so many bytes at first. Never waits: what outputs take counts
+    /// once something has counted it.
+    pub(super) fn check_records(&self, bytes: u64) -> Result<(), StoreError> {
+        let outputs = self.used.get().map_or(0, Used::total);
+        let total = outputs.saturating_add(self.files.bytes()).saturating_add(bytes);
+        self.check_total(total, self.limits.max_bytes, bytes)?;
+        let must_stay = self.limits.min_free_bytes.min(FOR_RECORDS);
+        if must_stay == 0 {
+            return Ok(());
+        }
+        let free = self.free()?;
+        if free.saturating_sub(bytes) < must_stay {
+            self.count_refusal("limits.min_free_bytes", bytes);
+            return Err(StoreError::Full(format!(
+                "the disk has {free} free bytes, and calls that run may need {must_stay} (limits.min_free_bytes)"
             )));
         }
         Ok(())
@@ -195,11 +229,12 @@ impl Space {
             keep_outputs,
             ..
         } = self.limits;
-        let used = self.used();
-        let is_bound = used.total().saturating_add(bytes) > max_bytes;
+        let (used, records) = (self.used(), self.files.bytes());
+        let is_bound = used.total().saturating_add(records).saturating_add(bytes) > max_bytes;
         let wanted = bytes
             .max(max_bytes / HEADROOM)
-            .saturating_add(used.blobs.load(Ordering::Acquire));
+            .saturating_add(used.blobs.load(Ordering::Acquire))
+            .saturating_add(records);
         let age = i64::try_from(keep_outputs.as_millis()).unwrap_or(i64::MAX);
         Some(OutputRetention {
             before: Timestamp(Timestamp::now().millis().saturating_sub(age)),
@@ -235,7 +270,8 @@ mod tests {
         fs::create_dir_all(blobs.join("ab")).expect("a folder");
         fs::write(outputs.join("one"), [0; 30]).expect("a file");
         fs::write(blobs.join("ab").join("two"), [0; 20]).expect("a file");
-        (folder, Space::new(limits, outputs, blobs))
+        let files = Files::new(&folder.path().join("toolgate.db"));
+        (folder, Space::new(limits, outputs, blobs, Arc::new(files)))
     }
 
     #[test]
@@ -267,6 +303,26 @@ mod tests {
         let keep = space.retention(1).expect("the first clean-up");
         assert_eq!(keep.max_total_bytes, u64::MAX, "what is young stays");
         assert!(space.retention(1).is_none(), "not twice in a moment");
+    }
+
+    #[test]
+    fn the_database_and_its_log_count() {
+        let (folder, space) = space(SpaceLimits {
+            max_bytes: 100,
+            min_free_bytes: 1,
+            ..SpaceLimits::UNLIMITED
+        });
+        space.check_records(50).expect("there is room");
+        fs::write(folder.path().join("toolgate.db"), [0; 20]).expect("a file");
+        assert!(matches!(space.take(Kind::Output, 31), Err(StoreError::Full(_))));
+        space.take(Kind::Output, 20).expect("there is room");
+        fs::write(folder.path().join("toolgate.db-wal"), [0; 10]).expect("a file");
+        assert!(matches!(space.take(Kind::Blob, 1), Err(StoreError::Full(_))));
+        let refused = space.check_records(1);
+        assert!(
+            matches!(&refused, Err(StoreError::Full(what)) if what.contains("max_total_output_bytes")),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -290,6 +290,7 @@ pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::super::space::SpaceLimits;
+    use super::super::write_back::Files;
     use super::*;
 
     #[test]
@@ -324,7 +325,12 @@ mod tests {
             session: "s".into(),
             workspace: String::new(),
         };
-        let space = Space::new(SpaceLimits::UNLIMITED, PathBuf::from("/dev"), PathBuf::from("/nowhere"));
+        let space = Space::new(
+            SpaceLimits::UNLIMITED,
+            PathBuf::from("/dev"),
+            PathBuf::from("/nowhere"),
+            Arc::new(Files::new(Path::new("/nowhere/toolgate.db"))),
+        );
         let path = PathBuf::from("/dev/full");
         let live = Live::new("tool_".into(), owner, path, Timestamp(0), Arc::new(space));
         let device = File::options().append(true).open("/dev/full").expect("the device");

@@ -7,60 +7,38 @@
 //! Who waits for a change while the connection is free makes it on the spot, with what little is queued before it: a
 //! commit is an append to the log that is not synchronised, and takes less time than waking a thread for it and being
 //! woken by it. What may take long is the thread's alone: large batches, waiting for another process, and everything after
-//! a failure. Writing the log back into the database waits for the disk, and is another thread's (`write_back`).
+//! a failure. Writing the log back into the database waits for the disk, and is another thread's (`write_back`). But a
+//! batch for which the log has no room waits until it was begun anew: first for those who read, then those of this process
+//! are interrupted, at last the batch is refused.
 //!
-//! The queue is one deque with two ways in. Who waits for an answer first takes a permit, so that at most [`ROOM`] of
+//! The queue (`queue`) is one deque with two ways in. Who waits for an answer first takes a permit, so that at most 1,024 of
 //! them are queued and the rest wait outside. Facts and journal entries are queued without a permit, because their callers
 //! cannot wait: they are few for each awaited change, and every call soon waits for one. One deque is what keeps their
 //! order towards the changes that follow. When a commit fails (a full disk) they stay at the head and are tried again, and
 //! who waits behind them is told at once.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::error::{Doing, again, failed};
+pub(super) use super::queue::Operation;
+use super::queue::{BATCH_BYTES, Batch, CloseAtEnd, Queue, log_bytes};
+use super::readers::Readers;
 use super::schema::BUSY;
-use super::write_back::LogLength;
+use super::write_back::{Files, LogLength, MOST, begin_anew};
 use crate::store::StoreError;
 use crate::telemetry::Metrics;
 
-const ROOM: usize = 1024;
-const BATCH: usize = 256;
-
-/// More than this is not done on the spot.
-const BATCH_ON_THE_SPOT: usize = 16;
-
-const RETRY: Duration = Duration::from_millis(200);
-
-/// How long what nobody waits for lets others join its transaction: a commit of its own would take the processor from
-/// the call that made it.
-const LINGER: Duration = Duration::from_millis(4);
-
-/// The thread looks at the queue by itself for so many times [`LINGER`] after it last found something: waking it for
-/// each note would cost more than the note.
-const LOOKS: u32 = 50;
-
-/// One change, run by the writer.
-pub(super) trait Operation: Send {
-    /// Makes the change, inside a savepoint.
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
-
-    /// Hears what became of it, after the commit.
-    fn end(self: Box<Self>, outcome: Result<(), StoreError>);
-
-    /// Says whether nobody waits for it, so that it must be tried again when a commit fails.
-    fn unattended(&self) -> bool {
-        false
-    }
-}
-
-type Batch = Vec<Box<dyn Operation>>;
+/// How long reads may stand in the way of a full log before they are interrupted; how long one attempt to begin it anew
+/// takes; and how often those of this process are interrupted before they are let go on, because another's is in the way.
+const READS_MAY_TAKE: Duration = Duration::from_millis(500);
+const ATTEMPT: Duration = Duration::from_millis(100);
+const INTERRUPTIONS: u32 = 10;
 
 /// The way to the writer thread.
 pub(super) struct Writer {
@@ -74,19 +52,29 @@ struct Desk {
     /// None when the store is closed. Taken before the queue's lock, never the other way round.
     db: Mutex<Option<Connection>>,
     log: LogLength,
+    files: Arc<Files>,
+    readers: Arc<Readers>,
     metrics: OnceLock<Arc<Metrics>>,
 }
 
 impl Writer {
-    /// Starts the thread. It keeps `held` until its last write is done.
-    pub(super) fn start(db: Connection, held: impl Send + 'static) -> Result<Self, StoreError> {
+    /// Starts the thread. It keeps `held` until its last write is done. `readers` read what it writes.
+    pub(super) fn start(
+        db: Connection,
+        files: Arc<Files>,
+        readers: Arc<Readers>,
+        held: impl Send + 'static,
+    ) -> Result<Self, StoreError> {
         db.pragma_update(None, "wal_autocheckpoint", 0)
             .doing(&db, "keep the log from being written back at any time")?;
-        let (log, write_back) = LogLength::of(&db)?;
+        files.count_free(&db);
+        let (log, write_back) = LogLength::of(&db, files.clone())?;
         let desk = Arc::new(Desk {
             queue: Queue::default(),
             db: Mutex::new(Some(db)),
             log,
+            files,
+            readers,
             metrics: OnceLock::new(),
         });
         let held_up = Arc::clone(&desk);
@@ -119,6 +107,15 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
+        self.ask_to_write(0, work).await
+    }
+
+    /// As [`Self::ask`], for a change that writes so many bytes.
+    pub(super) async fn ask_to_write<T, F>(&self, bytes: usize, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
         let room = Arc::clone(&self.desk.queue.room)
             .acquire_owned()
             .await
@@ -126,6 +123,7 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         let question = Question {
             work: Some(work),
+            bytes: bytes as u64,
             result: None,
             answer,
             _room: room,
@@ -190,6 +188,7 @@ fn closed() -> StoreError {
 
 struct Question<T, F> {
     work: Option<F>,
+    bytes: u64,
     result: Option<T>,
     answer: oneshot::Sender<Result<T, StoreError>>,
     _room: OwnedSemaphorePermit,
@@ -213,142 +212,9 @@ where
         // Whoever asked may be gone.
         let _ = answer.send(reply);
     }
-}
 
-/// What waits to be written.
-struct Queue {
-    state: Mutex<Waiting>,
-    filled: Condvar,
-    room: Arc<Semaphore>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    operations: VecDeque<Box<dyn Operation>>,
-    closed: bool,
-    /// The thread does not look at the queue before it is woken.
-    asleep: bool,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            state: Mutex::default(),
-            filled: Condvar::new(),
-            room: Arc::new(Semaphore::new(ROOM)),
-        }
-    }
-}
-
-impl Queue {
-    fn state(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues an operation; says whether the thread has to be woken to see it.
-    fn push(&self, operation: Box<dyn Operation>) -> Result<bool, Box<dyn Operation>> {
-        let mut state = self.state();
-        if state.closed {
-            return Err(operation);
-        }
-        state.operations.push_back(operation);
-        Ok(state.asleep)
-    }
-
-    fn close(&self) {
-        self.state().closed = true;
-        self.room.close();
-        self.filled.notify_all();
-    }
-
-    /// Waits until there may be work; false when the queue is closed and empty.
-    fn wait(&self) -> bool {
-        let mut state = self.state();
-        let mut idle_looks = 0;
-        loop {
-            if state.closed {
-                return !state.operations.is_empty();
-            }
-            if !is_unattended(&state) {
-                return true;
-            }
-            let had_some = !state.operations.is_empty();
-            idle_looks = if had_some { 0 } else { idle_looks + 1 };
-            if idle_looks > LOOKS {
-                state = self.sleep(state);
-                idle_looks = 0;
-                continue;
-            }
-            let (later, looked) = self
-                .filled
-                .wait_timeout(state, LINGER)
-                .unwrap_or_else(PoisonError::into_inner);
-            // Somebody else may have done it all meanwhile.
-            if had_some && looked.timed_out() && !later.operations.is_empty() {
-                return true;
-            }
-            state = later;
-        }
-    }
-
-    /// Waits until something is queued.
-    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
-        state.asleep = true;
-        let mut state = self
-            .filled
-            .wait_while(state, |state| state.operations.is_empty() && !state.closed)
-            .unwrap_or_else(PoisonError::into_inner);
-        state.asleep = false;
-        state
-    }
-
-    /// Takes the next operations, for whoever holds the connection.
-    fn take(&self) -> Batch {
-        let mut state = self.state();
-        let count = state.operations.len().min(BATCH);
-        state.operations.drain(..count).collect()
-    }
-
-    fn len(&self) -> usize {
-        self.state().operations.len()
-    }
-
-    /// Keeps what nobody waits for, of a batch that failed and of what is queued behind it, in its order. Returns the rest,
-    /// which must hear of the failure now: behind what is tried again and again it would wait for ever. When the queue is
-    /// closed there is no later, and everything comes back.
-    fn retreat(&self, batch: Batch) -> Batch {
-        let mut state = self.state();
-        let behind = std::mem::take(&mut state.operations);
-        let all = batch.into_iter().chain(behind);
-        if state.closed {
-            return all.collect();
-        }
-        let (unattended, asked): (VecDeque<_>, VecDeque<_>) = all.partition(|operation| operation.unattended());
-        state.operations = unattended;
-        asked.into()
-    }
-
-    /// Lets some time pass before the next attempt, less if something new is queued.
-    fn pause(&self) {
-        let state = self.state();
-        if !state.closed && !state.operations.is_empty() {
-            drop(self.filled.wait_timeout(state, RETRY));
-        }
-    }
-}
-
-/// Says whether nobody waits for anything that is queued. Once there is much, it is not worth waiting with.
-fn is_unattended(state: &Waiting) -> bool {
-    state.operations.len() < BATCH && state.operations.iter().all(|operation| operation.unattended())
-}
-
-/// However the thread ends, nobody may wait for it afterwards.
-struct CloseAtEnd<'a>(&'a Queue);
-
-impl Drop for CloseAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-        self.0.state().operations.clear();
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
@@ -376,17 +242,50 @@ impl Desk {
 
     /// Works off some of the queue, however long it takes.
     fn work(&self, db: &Connection) {
-        let mut batch = self.queue.take();
+        let mut batch = self.queue.take(1);
         if batch.is_empty() {
             return;
         }
         let from = Instant::now();
-        match run(db, &mut batch) {
-            Ok(()) => self.committed(from),
+        let worked = self.make_room(db, log_bytes(&batch)).and_then(|()| run(db, &mut batch));
+        match worked {
+            Ok(()) => self.committed(db, from),
             Err(error) => {
                 self.give_up(batch, &error);
                 self.queue.pause();
             }
+        }
+    }
+
+    /// Has the log begun anew until so many bytes have room.
+    fn make_room(&self, db: &Connection, bytes: u64) -> Result<(), StoreError> {
+        if self.log.has_room(bytes) {
+            return Ok(());
+        }
+        let from = Instant::now();
+        let mut held_back = None;
+        let mut interruptions = 0;
+        loop {
+            begin_anew(db, ATTEMPT);
+            if self.log.has_room(bytes) {
+                return Ok(());
+            }
+            if from.elapsed() > BUSY {
+                return Err(StoreError::Full(format!(
+                    "the log of the database may take {MOST} bytes, and another program keeps it from being begun anew: \
+                     end what has been reading {} for more than {} s",
+                    db.path().unwrap_or("the database"),
+                    BUSY.as_secs(),
+                )));
+            }
+            if interruptions == INTERRUPTIONS {
+                held_back = None;
+            } else if from.elapsed() > READS_MAY_TAKE {
+                interruptions += 1;
+                held_back.get_or_insert_with(|| self.readers.hold_back()).interrupt();
+            }
+            // Who is writing back at this moment is not waited for by SQLite.
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -406,7 +305,7 @@ impl Desk {
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return false,
         };
         let Some(db) = db.as_ref() else { return false };
-        if self.queue.len() > BATCH_ON_THE_SPOT {
+        if !self.queue.is_little() || !self.log.has_room(BATCH_BYTES) {
             return false;
         }
         let from = Instant::now();
@@ -417,12 +316,14 @@ impl Desk {
         if begun.is_err() {
             return false;
         }
-        let mut batch = self.queue.take();
+        // What was queued at this moment may be more than there is room for.
+        let mut batch = self.queue.take(0);
+        let nothing_fits = batch.is_empty();
         let worked = catch_unwind(AssertUnwindSafe(|| finish(db, &mut batch)));
         match worked {
             Ok(Ok(())) => {
-                self.committed(from);
-                true
+                self.committed(db, from);
+                !nothing_fits || self.queue.is_empty()
             }
             Ok(Err(error)) => {
                 self.give_up(batch, &error);
@@ -437,9 +338,11 @@ impl Desk {
         }
     }
 
-    fn committed(&self, from: Instant) {
+    fn committed(&self, db: &Connection, from: Instant) {
         self.metrics.get().inspect(|all| all.store_written(from.elapsed()));
-        self.log.grow();
+        if self.log.grow() {
+            self.files.count_free(db);
+        }
     }
 
     fn db(&self) -> MutexGuard<'_, Option<Connection>> {
@@ -518,6 +421,11 @@ mod tests {
             .doing(db, "insert")
     }
 
+    fn start(path: &std::path::Path, db: Connection) -> Writer {
+        let readers = Arc::new(Readers::new(path.to_owned()));
+        Writer::start(db, Arc::new(Files::new(path)), readers, ()).expect("a thread")
+    }
+
     fn database() -> (tempfile::TempDir, std::path::PathBuf, Connection) {
         let folder = tempfile::TempDir::new().expect("a folder");
         let path = folder.path().join("db");
@@ -531,7 +439,7 @@ mod tests {
     async fn what_nobody_waits_for_outlives_a_failed_commit() {
         let (_folder, path, db) = database();
         db.busy_timeout(Duration::ZERO).expect("no waiting");
-        let writer = Writer::start(db, ()).expect("a thread");
+        let writer = start(&path, db);
         let blocker = Connection::open(&path).expect("a database");
         blocker.execute_batch("BEGIN IMMEDIATE").expect("the lock");
         let (tx, rx) = std::sync::mpsc::channel();
@@ -557,8 +465,8 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_does_the_work_the_thread_stays() {
-        let (_folder, _path, db) = database();
-        let writer = Writer::start(db, ()).expect("a thread");
+        let (_folder, path, db) = database();
+        let writer = start(&path, db);
         let (tx, rx) = std::sync::mpsc::channel();
         let ask = async |from: i64| {
             for number in from..from + 50 {
@@ -580,7 +488,7 @@ mod tests {
     #[tokio::test]
     async fn one_failure_undoes_itself_alone() {
         let (_folder, path, db) = database();
-        let writer = Writer::start(db, ()).expect("a thread");
+        let writer = start(&path, db);
         let both = |db: &Connection| insert(db, 2).and_then(|()| insert(db, 1));
         let (first, failed, last) = tokio::join!(
             writer.ask(|db| insert(db, 1)),
@@ -599,8 +507,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_leaves_nobody_waiting() {
-        let (_folder, _path, db) = database();
-        let writer = Writer::start(db, ()).expect("a thread");
+        let (_folder, path, db) = database();
+        let writer = start(&path, db);
         let result = writer.ask::<(), _>(|_| panic!("a fault of an operation")).await;
         assert!(result.is_err());
         assert!(writer.ask(|db| insert(db, 1)).await.is_err());

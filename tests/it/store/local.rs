@@ -17,6 +17,8 @@ use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, S
 
 use super::{Fixture, create, end, record};
 
+const MIB: usize = 1 << 20;
+
 /// Stores that share one data directory.
 pub(crate) struct LocalFixture {
     folder: TempDir,
@@ -405,33 +407,36 @@ async fn a_damaged_content_is_an_error_until_it_is_put_again() {
 async fn a_full_store_deletes_the_oldest_and_keeps_what_is_written() {
     let folder = TempDir::new().unwrap();
     let limits = SpaceLimits {
-        max_bytes: 100,
+        // What the database takes is less than one of these.
+        max_bytes: 101 * MIB as u64,
         min_free_bytes: 1,
         keep_outputs: Duration::from_secs(60),
     };
     let store = LocalStore::open_with(folder.path(), InstanceId::generate(), limits, Recorder::default()).unwrap();
     let store = &store;
     let full = |result: Result<(), StoreError>| matches!(result, Err(StoreError::Full(_)));
-    store.put_blob(Bytes::from_static(&[1; 20])).await.unwrap();
-    let oldest = write(store, &[b'a'; 30]).await;
-    let old = write(store, &[b'b'; 20]).await;
+    store.put_blob(Bytes::from(vec![1; 20 * MIB])).await.unwrap();
+    let oldest = write(store, &[b'a'; 30 * MIB]).await;
+    let old = write(store, &[b'b'; 20 * MIB]).await;
     let time = SystemTime::now() - Duration::from_secs(10);
     File::open(&oldest)
         .unwrap()
         .set_times(FileTimes::new().set_modified(time))
         .unwrap();
     let mut writer = Outputs::create_output(store, owner()).await.unwrap();
-    writer.append(Bytes::from_static(&[b'c'; 31])).await.unwrap();
+    writer.append(Bytes::from(vec![b'c'; 31 * MIB])).await.unwrap();
     assert!(!oldest.exists() && old.exists(), "only the oldest goes");
     assert!(
-        full(writer.append(Bytes::from_static(&[b'c'; 50])).await),
+        full(writer.append(Bytes::from(vec![b'c'; 50 * MIB])).await),
         "what is too much stays too much"
     );
-    writer.append(Bytes::from_static(&[b'c'; 29])).await.unwrap();
-    assert!(full(store.put_blob(Bytes::from_static(&[2; 1])).await.map(drop)));
+    writer.append(Bytes::from(vec![b'c'; 29 * MIB])).await.unwrap();
+    // More than could be freed.
+    assert!(full(store.put_blob(Bytes::from(vec![2; 50 * MIB])).await.map(drop)));
     let info = writer.finish().await.unwrap();
-    assert_eq!((info.bytes, fs::metadata(&info.path).unwrap().len()), (60, 60));
-    store.put_blob(Bytes::from_static(&[2; 30])).await.unwrap();
+    let whole = 60 * MIB as u64;
+    assert_eq!((info.bytes, fs::metadata(&info.path).unwrap().len()), (whole, whole));
+    store.put_blob(Bytes::from(vec![2; 30 * MIB])).await.unwrap();
     assert!(!fs::exists(&info.path).unwrap(), "it has ended, so it may go");
     assert_eq!(Outputs::stat(store, &info.id).await.unwrap(), None);
 }
