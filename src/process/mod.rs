@@ -1,7 +1,7 @@
 //! Programs: the only place that starts one, reads what it prints, and ends it with all that it started.
 //!
 //! A started program leads a session and a process group of its own, reads nothing or what a pipe brings it, prints into
-//! two pipes and is killed by the kernel when the service dies. Everything that descends from it is found again by a mark
+//! a pipe (two pipes, if it speaks a protocol) and is killed by the kernel when the service dies. Everything that descends from it is found again by a mark
 //! that it cannot shed by leaving the group, forgetting its parents or emptying its environment (see `sys::mark_of`), and
 //! by its control group where those can be written, so ending a call ends all of it. Requires Linux 5.4; the service
 //! should adopt orphans ([`adopt_orphans`]).
@@ -26,6 +26,7 @@ pub mod sandbox;
 mod spawn;
 mod sys;
 mod temporary;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -58,6 +59,7 @@ pub use peer::Peer;
 use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
 pub use temporary::{Temporary, sweep_temporary};
+pub use terminal::{Terminal, ignores_hangup};
 use undertaker::{Entry, Mark, Undertaker};
 
 /// Names and values of environment variables.
@@ -98,10 +100,11 @@ pub fn is_own_program(program: &Path) -> bool {
 }
 
 /// Keeps what this process knows from the programs that it starts: none of the same user can trace it, read its memory or
-/// take its descriptors, and `/proc/PID/environ` shows nothing. To be called first by the program, while it has one
-/// thread.
+/// take its descriptors, and `/proc/PID/environ` shows nothing. And lets it hear all signals, whatever whoever started it
+/// had blocked. To be called first by the program, while it has one thread.
 pub fn shield() {
     sys::shield();
+    sys::hear_signals();
 }
 
 /// Lets other processes of the same user look into this one again, as [`shield`] forbids it: a service that traces a
@@ -331,10 +334,11 @@ impl Programs {
             return Err(StartError::Closed);
         }
         let streams = |source: io::Error| StartError::Streams { source };
-        let (stdout, program_stdout) = io::pipe().map_err(streams)?;
-        let (stderr, program_stderr) = io::pipe().map_err(streams)?;
+        // One pipe for both: of two nobody could tell in which order they were written to.
+        let (output, program_stdout) = io::pipe().map_err(streams)?;
+        let program_stderr = program_stdout.try_clone().map_err(streams)?;
         let (ended, was_ended) = oneshot::channel();
-        let output = Output::new(stdout.into(), stderr.into(), was_ended, self.discards()).map_err(streams)?;
+        let output = Output::new(output.into(), was_ended, self.discards()).map_err(streams)?;
         let (program_stdin, input) = match launch.stdin {
             Stdin::Null => (None, None),
             Stdin::Pipe => {

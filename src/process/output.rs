@@ -1,7 +1,7 @@
-//! What a program prints: two pipes read as one stream of whole characters.
+//! What a program prints: one pipe for standard output and standard error, read as a stream of whole characters.
 //!
-//! *Invariant:* bytes are never changed and never reordered within a pipe. Each pipe keeps back an unfinished character
-//! by itself, so that bytes of the other pipe never land in the middle of one.
+//! *Invariant:* bytes are never changed and never reordered: what is read is what was written, in that order, whichever
+//! of the two it was written to. An unfinished character is kept back until its rest has come.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,10 +26,10 @@ const BUSY_READ_BYTES: usize = 512 * 1024;
 /// Below this a chunk is copied out of its read buffer, so that nobody keeps 64 KiB alive for one line.
 const COPY_BYTES: usize = READ_BYTES / 4;
 
-/// How long after the program's end the pipes must be silent, where somebody still holds them.
+/// How long after the program's end the pipe must be silent, where somebody still holds it.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How long after the program's end the pipes are read at most, beyond what it had printed.
+/// How long after the program's end the pipe is read at most, beyond what it had printed.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// The least time between two reads of a pipe that nobody listens to: a job that never stops printing is slowed down.
@@ -59,11 +59,9 @@ impl Discards {
     }
 }
 
-/// The output of a program, both pipes merged in the order of arrival.
+/// The output of a program.
 pub struct Output {
-    streams: [Stream; 2],
-    /// Whose turn it is when both pipes can be read: in turns, standard output first.
-    turn: usize,
+    stream: Stream,
     phase: Phase,
     discards: Discards,
 }
@@ -71,21 +69,15 @@ pub struct Output {
 enum Phase {
     /// The program runs; the message says that it ended.
     Running(oneshot::Receiver<()>),
-    /// The program ended, others may still hold the pipes.
+    /// The program ended, others may still hold the pipe.
     Draining { until: Instant },
 }
 
 impl Output {
-    /// Reads from the two pipes; `ended` is completed (or dropped) when the program has ended.
-    pub(super) fn new(
-        stdout: OwnedFd,
-        stderr: OwnedFd,
-        ended: oneshot::Receiver<()>,
-        discards: Discards,
-    ) -> io::Result<Self> {
+    /// Reads from the pipe; `ended` is completed (or dropped) when the program has ended.
+    pub(super) fn new(pipe: OwnedFd, ended: oneshot::Receiver<()>, discards: Discards) -> io::Result<Self> {
         Ok(Self {
-            streams: [Stream::new(stdout)?, Stream::new(stderr)?],
-            turn: 0,
+            stream: Stream::new(pipe)?,
             phase: Phase::Running(ended),
             discards,
         })
@@ -93,67 +85,55 @@ impl Output {
 
     /// Returns the next bytes, never empty and ending with a whole character if the text is UTF-8; none at the end.
     ///
-    /// The end is the end of both pipes, or, once the program has ended, a short silence. Everything printed
+    /// The end is the end of the pipe, or, once the program has ended, a short silence. Everything printed
     /// before the end of the program is returned, however slowly it is fetched. Nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let [one, other] = [self.turn, 1 - self.turn];
-            let [first, second] = [&self.streams[one], &self.streams[other]];
-            if !first.is_open() && !second.is_open() {
-                return None;
-            }
-            let ready = match &mut self.phase {
+        while self.stream.is_open() {
+            let is_ready = match &mut self.phase {
                 Phase::Running(ended) => tokio::select! {
                     biased;
                     _ = ended => {
-                        self.streams.iter_mut().for_each(Stream::note_owed);
+                        self.stream.note_owed();
                         self.phase = Phase::Draining { until: Instant::now() + DRAIN };
                         continue;
                     }
-                    () = first.ready() => Some(one),
-                    () = second.ready() => Some(other),
+                    () = self.stream.ready() => true,
                 },
                 Phase::Draining { until } => {
                     let now = Instant::now();
-                    let owed = first.owed + second.owed > 0;
-                    if now >= *until && !owed {
-                        None
+                    let is_owed = self.stream.owed > 0;
+                    if now >= *until && !is_owed {
+                        false
                     } else {
                         let silence = now + QUIET;
-                        let silence = if owed { silence } else { silence.min(*until) };
+                        let silence = if is_owed { silence } else { silence.min(*until) };
                         tokio::select! {
                             biased;
-                            () = first.ready() => Some(one),
-                            () = second.ready() => Some(other),
-                            () = sleep_until(silence) => None,
+                            () = self.stream.ready() => true,
+                            () = sleep_until(silence) => false,
                         }
                     }
                 }
             };
-            let chunk = match ready {
-                Some(index) => {
-                    self.turn = 1 - index;
-                    self.streams[index].read()
-                }
-                None => self.close(),
-            };
-            if let Some(chunk) = chunk {
-                return Some(chunk);
+            let chunk = if is_ready { self.stream.read() } else { self.close() };
+            if chunk.is_some() {
+                return chunk;
             }
         }
+        None
     }
 
-    /// Lets go of both pipes, which somebody still holds, and returns the bytes that were kept back.
+    /// Lets go of the pipe, which somebody still holds, and returns the bytes that were kept back.
     fn close(&mut self) -> Option<Bytes> {
-        for pipe in self.streams.iter_mut().filter_map(|stream| stream.pipe.take()) {
+        if let Some(pipe) = self.stream.pipe.take() {
             self.discards.take(pipe);
         }
-        let rest: Vec<u8> = self.streams.iter_mut().flat_map(Stream::close).collect();
+        let rest = self.stream.close();
         (!rest.is_empty()).then(|| Bytes::from(rest))
     }
 }
 
-/// One pipe.
+/// The pipe.
 struct Stream {
     pipe: Option<Receiver>,
     held: Vec<u8>,
@@ -175,12 +155,11 @@ impl Stream {
         self.pipe.is_some()
     }
 
-    /// Completes when there is something to read, the end included; never if the pipe is closed.
+    /// Completes when there is something to read, the end included.
     async fn ready(&self) {
-        match &self.pipe {
+        if let Some(pipe) = &self.pipe {
             // An error shows again in the read that follows.
-            Some(pipe) => drop(pipe.readable().await),
-            None => std::future::pending().await,
+            let _ = pipe.readable().await;
         }
     }
 

@@ -8,7 +8,7 @@
 //! nothing but bare system calls on data that was prepared for it.
 #![allow(
     unsafe_code,
-    reason = "clone, prctl, prlimit of another process, confining, ignoring signals and registering a descriptor have no safe \
+    reason = "clone, prctl, prlimit of another process, confining, signals and registering a descriptor have no safe \
               form"
 )]
 
@@ -612,6 +612,19 @@ pub(super) fn shield() {
         }
         copies.push(ptr::null_mut());
         environ = copies.leak().as_mut_ptr();
+    }
+}
+
+/// Takes back what was inherited and would keep signals from this process: the mask, and that ends of children are not
+/// told. What is ignored stays so until it is listened to.
+///
+/// To be called first thing, while there is one thread only.
+pub(super) fn hear_signals() {
+    let none = no_signals();
+    // SAFETY: the set is valid for the call, and the default action installs no handler.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
     }
 }
 

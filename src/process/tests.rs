@@ -585,3 +585,24 @@ async fn the_last_handle_takes_everything_along() {
         assert!(!tree::own_children().iter().any(is_ours));
     }
 }
+
+#[tokio::test]
+async fn both_streams_are_in_the_order_written() {
+    let fixture = Fixture::new();
+    let command = "for i in {1..10000}; do echo out $i; echo err $i >&2; done";
+    let (_, output) = fixture.run(command, LONG).await;
+    let expected: String = (1..=10_000).map(|i| format!("out {i}\nerr {i}\n")).collect();
+    assert!(output == expected.as_bytes(), "{} bytes", output.len());
+}
+
+#[tokio::test]
+async fn lines_are_never_cut_into_each_other() {
+    let fixture = Fixture::new();
+    let command = "line() { for i in {1..1000}; do echo $1$1$1$1$1$1$1$1$1$1; done; }
+                   line aaaaaaaaaaaaaaaa & line bbbbbbbbbbbbbbbb >&2 & line cccccccccccccccc & line dddddddddddddddd >&2 & wait";
+    let (_, output) = fixture.run(command, LONG).await;
+    let output = String::from_utf8(output.to_vec()).unwrap();
+    let is_whole = |line: &str| line.len() == 160 && line.bytes().all(|byte| byte == line.as_bytes()[0]);
+    assert_eq!(output.lines().filter(|line| is_whole(line)).count(), 4_000);
+    assert_eq!(output.lines().count(), 4_000);
+}
