@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
 mod extensions;
+pub mod hangup;
 mod languages;
 mod mcp;
 mod peers;

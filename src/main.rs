@@ -52,6 +52,8 @@ fn log_to_stderr(cli: &Cli) -> anyhow::Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_new(directives)?)
         .with_writer(cli.log_writer())
+        // It would tell of a terminal that is gone on that terminal, and panic.
+        .log_internal_errors(false)
         .with_ansi(cli.colour().applies_to(stderr().is_terminal()));
     match format {
         LogFormat::Text => log.init(),

@@ -10,6 +10,7 @@ use super::exit::{Exit, Failure};
 use super::interrupts::Interrupts;
 use super::service::{Flags, Service};
 use super::terminal::{Look, Terminal};
+use crate::app::hangup::{Hangup, Hangups};
 
 /// Where the service listens and works. What is not given here is taken from TOOLGATE_* variables, then from the
 /// configuration file, then from the defaults; `toolgate config` shows the result.
@@ -62,7 +63,8 @@ fn workspace(text: &str) -> Result<(String, PathBuf), String> {
 
 impl ServeArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let mut interrupts = Interrupts::listen()?;
+        let mut interrupts = Interrupts::without_hangups()?;
+        let mut hangups = Hangups::listen().map_err(Failure::Terminal)?;
         let flags = Flags {
             config: globals.config.clone(),
             listen: self.listen,
@@ -79,9 +81,18 @@ impl ServeArgs {
         };
         let mut service = Service::start(&flags, true).await?;
         announce(&service, terminal)?;
-        let failure = tokio::select! {
-            () = interrupts.next() => None,
-            failure = service.failed() => Some(failure),
+        let failure = loop {
+            tokio::select! {
+                () = interrupts.next() => break None,
+                hangup = hangups.next() => match hangup {
+                    Hangup::Reload => tracing::info!("SIGHUP: files that changed are read again"),
+                    Hangup::Leave => {
+                        tracing::info!("the terminal is gone");
+                        break None;
+                    }
+                },
+                failure = service.failed() => break Some(failure),
+            }
         };
         terminal.note("draining: no new calls; a second signal exits at once");
         let emergency = service.emergency();

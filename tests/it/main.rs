@@ -43,6 +43,7 @@ mod sandbox;
 mod schemas;
 mod search;
 mod shell;
+mod signals;
 mod skills;
 mod store;
 mod streams;

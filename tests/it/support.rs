@@ -7,6 +7,7 @@ mod approver;
 mod cli;
 mod engine;
 mod host;
+mod line;
 mod processes;
 mod proxy;
 mod pty;
@@ -110,6 +111,10 @@ pub(crate) struct Setup {
     pub(crate) more: Vec<&'static str>,
     /// Files that are there before it starts, relative to its folder.
     pub(crate) files: Vec<(&'static str, String)>,
+    /// A program and its arguments that become the server.
+    pub(crate) by: &'static [&'static str],
+    /// Run it on a terminal of its own, which is closed when what then counts as the server is killed.
+    pub(crate) on_terminal: bool,
 }
 
 impl Setup {
@@ -182,8 +187,10 @@ impl Server {
             .append(true)
             .open(path.join("stderr"))
             .unwrap();
-        let mut command = Command::new(PROGRAM);
+        let line = line::of(&setup, path);
+        let mut command = Command::new(&line[0]);
         command
+            .args(&line[1..])
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", path.join("home"))
@@ -192,25 +199,10 @@ impl Server {
             .env("LANG", "C.UTF-8")
             .envs(setup.env.iter().map(|(name, value)| (name, value)))
             .current_dir(path)
-            .args(["serve", "--json"])
             .stdin(Stdio::null())
             .stdout(File::create(&out).unwrap())
             .stderr(log)
             .kill_on_drop(true);
-        if setup.tcp {
-            command.args(["--no-socket", "--listen", "127.0.0.1:0"]);
-        } else {
-            command.args(["--no-tcp", "--socket"]).arg(&socket);
-        }
-        command.arg("--data-dir").arg(path.join("data"));
-        command
-            .arg("--workspace")
-            .arg(format!("default={}", path.join("work").display()));
-        for name in &setup.more {
-            command
-                .arg("--workspace")
-                .arg(format!("{name}={}", path.join(name).display()));
-        }
         let mut child = command.spawn().expect("the program starts");
         let deadline = Instant::now() + SERVER_LIMIT;
         let announced: Value = loop {

@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,11 @@ import pytest
 
 BINARY = os.environ.get("TOOLGATE_BIN", "")
 _START_TIMEOUT = 30.0
+
+# A shell without job control has what it starts in the background ignore Ctrl-C, and programs inherit that.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 class Server:

@@ -149,11 +149,13 @@ pub(super) fn read(env: &Environment) -> Result<RawConfig, ConfigError> {
 }
 
 /// What is no key of the configuration and read all the same.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "TOOLGATE_AGENT",
     "TOOLGATE_COLOR",
     "TOOLGATE_CONFIG",
     "TOOLGATE_LOG",
+    // What a service says to the servers that it starts.
+    "TOOLGATE_MCP_DEPTH",
     "TOOLGATE_NAME",
     "TOOLGATE_SERVER",
     "TOOLGATE_SESSION",
