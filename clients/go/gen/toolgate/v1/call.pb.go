@@ -1032,8 +1032,11 @@ type Call struct {
 	OriginalInputJson string `protobuf:"bytes,21,opt,name=original_input_json,json=originalInputJson,proto3" json:"original_input_json,omitempty"`
 	// Its SHA-256, or empty.
 	OriginalInputDigest string `protobuf:"bytes,22,opt,name=original_input_digest,json=originalInputDigest,proto3" json:"original_input_digest,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+	// wait. Set by GetCall and ListCalls only.
+	WaitingFor    string `protobuf:"bytes,23,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Call) Reset() {
@@ -1227,6 +1230,13 @@ func (x *Call) GetOriginalInputJson() string {
 func (x *Call) GetOriginalInputDigest() string {
 	if x != nil {
 		return x.OriginalInputDigest
+	}
+	return ""
+}
+
+func (x *Call) GetWaitingFor() string {
+	if x != nil {
+		return x.WaitingFor
 	}
 	return ""
 }
@@ -2650,7 +2660,7 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x06Timing\x121\n" +
 	"\x06queued\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06queued\x121\n" +
 	"\x06waited\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12+\n" +
-	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\xe6\a\n" +
+	"\x03ran\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ran\"\x87\b\n" +
 	"\x04Call\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x122\n" +
 	"\acontext\x18\x02 \x01(\v2\x18.toolgate.v1.CallContextR\acontext\x12\x12\n" +
@@ -2677,7 +2687,9 @@ const file_toolgate_v1_call_proto_rawDesc = "" +
 	"\x14background_processes\x18\x13 \x03(\v2\x1e.toolgate.v1.BackgroundProcessR\x13backgroundProcesses\x12\x1c\n" +
 	"\trequester\x18\x14 \x01(\tR\trequester\x12.\n" +
 	"\x13original_input_json\x18\x15 \x01(\tR\x11originalInputJson\x122\n" +
-	"\x15original_input_digest\x18\x16 \x01(\tR\x13originalInputDigestB\b\n" +
+	"\x15original_input_digest\x18\x16 \x01(\tR\x13originalInputDigest\x12\x1f\n" +
+	"\vwaiting_for\x18\x17 \x01(\tR\n" +
+	"waitingForB\b\n" +
 	"\x06ending\"?\n" +
 	"\x11BackgroundProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x18\n" +

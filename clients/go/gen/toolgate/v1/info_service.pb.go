@@ -216,7 +216,9 @@ type GetServerInfoResponse struct {
 	// What could confine programs here, and what is configured.
 	SandboxInfo *SandboxInfo `protobuf:"bytes,8,opt,name=sandbox_info,json=sandboxInfo,proto3" json:"sandbox_info,omitempty"`
 	// How many of them wait for their turn.
-	QueuedCalls   int32 `protobuf:"varint,9,opt,name=queued_calls,json=queuedCalls,proto3" json:"queued_calls,omitempty"`
+	QueuedCalls int32 `protobuf:"varint,9,opt,name=queued_calls,json=queuedCalls,proto3" json:"queued_calls,omitempty"`
+	// What a person should know of the service's own configuration, such as variables that are not known.
+	Warnings      []string `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +314,13 @@ func (x *GetServerInfoResponse) GetQueuedCalls() int32 {
 		return x.QueuedCalls
 	}
 	return 0
+}
+
+func (x *GetServerInfoResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 // What could confine programs on this machine, and what is configured. The metadata of each call's result says what
@@ -658,8 +667,13 @@ type WorkspaceInfo struct {
 	ToolSources []*ToolSourceInfo `protobuf:"bytes,6,rep,name=tool_sources,json=toolSources,proto3" json:"tool_sources,omitempty"`
 	// The language servers that are known here, whether they are on the machine or not.
 	LanguageServers []*LanguageServerInfo `protobuf:"bytes,7,rep,name=language_servers,json=languageServers,proto3" json:"language_servers,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+	// permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+	Warnings []string `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+	Problem       string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkspaceInfo) Reset() {
@@ -739,6 +753,20 @@ func (x *WorkspaceInfo) GetLanguageServers() []*LanguageServerInfo {
 		return x.LanguageServers
 	}
 	return nil
+}
+
+func (x *WorkspaceInfo) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *WorkspaceInfo) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // A language server, as it would be used at the workspace's folder.
@@ -966,7 +994,7 @@ var File_toolgate_v1_info_service_proto protoreflect.FileDescriptor
 const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1etoolgate/v1/info_service.proto\x12\vtoolgate.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16toolgate/v1/call.proto\x1a\x19toolgate/v1/options.proto\"\x16\n" +
-	"\x14GetServerInfoRequest\"\xab\x03\n" +
+	"\x14GetServerInfoRequest\"\xc7\x03\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -980,7 +1008,9 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\asandbox\x18\x06 \x01(\x0e2\x14.toolgate.v1.SandboxR\asandbox\x12#\n" +
 	"\rrunning_calls\x18\a \x01(\x05R\frunningCalls\x12;\n" +
 	"\fsandbox_info\x18\b \x01(\v2\x18.toolgate.v1.SandboxInfoR\vsandboxInfo\x12!\n" +
-	"\fqueued_calls\x18\t \x01(\x05R\vqueuedCalls\"\xd0\x01\n" +
+	"\fqueued_calls\x18\t \x01(\x05R\vqueuedCalls\x12\x1a\n" +
+	"\bwarnings\x18\n" +
+	" \x03(\tR\bwarnings\"\xd0\x01\n" +
 	"\vSandboxInfo\x122\n" +
 	"\tavailable\x18\x01 \x01(\x0e2\x14.toolgate.v1.SandboxR\tavailable\x12)\n" +
 	"\x10landlock_version\x18\x02 \x01(\x05R\x0flandlockVersion\x12\x18\n" +
@@ -1019,7 +1049,7 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x18_max_requests_per_secondB\x14\n" +
 	"\x12_max_request_burstB\x1c\n" +
 	"\x1a_max_streams_per_principalB\x1f\n" +
-	"\x1d_max_open_prompts_per_session\"\xb3\x02\n" +
+	"\x1d_max_open_prompts_per_session\"\xe9\x02\n" +
 	"\rWorkspaceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\x12\x1a\n" +
@@ -1027,7 +1057,9 @@ const file_toolgate_v1_info_service_proto_rawDesc = "" +
 	"\x06agents\x18\x04 \x03(\v2\x16.toolgate.v1.AgentInfoR\x06agents\x12\x18\n" +
 	"\atrusted\x18\x05 \x01(\bR\atrusted\x12>\n" +
 	"\ftool_sources\x18\x06 \x03(\v2\x1b.toolgate.v1.ToolSourceInfoR\vtoolSources\x12J\n" +
-	"\x10language_servers\x18\a \x03(\v2\x1f.toolgate.v1.LanguageServerInfoR\x0flanguageServers\"r\n" +
+	"\x10language_servers\x18\a \x03(\v2\x1f.toolgate.v1.LanguageServerInfoR\x0flanguageServers\x12\x1a\n" +
+	"\bwarnings\x18\b \x03(\tR\bwarnings\x12\x18\n" +
+	"\aproblem\x18\t \x01(\tR\aproblem\"r\n" +
 	"\x12LanguageServerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x18\n" +

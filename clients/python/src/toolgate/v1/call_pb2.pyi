@@ -560,6 +560,7 @@ class Call(_message.Message):
     REQUESTER_FIELD_NUMBER: _builtins.int
     ORIGINAL_INPUT_JSON_FIELD_NUMBER: _builtins.int
     ORIGINAL_INPUT_DIGEST_FIELD_NUMBER: _builtins.int
+    WAITING_FOR_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call's id."""
     tool: _builtins.str
@@ -588,6 +589,10 @@ class Call(_message.Message):
     """The input as it was admitted, if a person replaced it (PROMPT_DECISION_INSTEAD); `input_json` is what runs then."""
     original_input_digest: _builtins.str
     """Its SHA-256, or empty."""
+    waiting_for: _builtins.str
+    """What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+    wait. Set by GetCall and ListCalls only.
+    """
     @_builtins.property
     def context(self) -> Global___CallContext:
         """In whose name it was made, with the defaults filled in."""
@@ -649,10 +654,11 @@ class Call(_message.Message):
         requester: _builtins.str = ...,
         original_input_json: _builtins.str = ...,
         original_input_digest: _builtins.str = ...,
+        waiting_for: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "title", b"title", "tool", b"tool", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_input", b"accepts_input", "background_processes", b"background_processes", "call_id", b"call_id", "changes", b"changes", "completed", b"completed", "context", b"context", "create_time", b"create_time", "end_time", b"end_time", "ending", b"ending", "failed", b"failed", "input_digest", b"input_digest", "input_json", b"input_json", "last_sequence", b"last_sequence", "next_input_offset", b"next_input_offset", "original_input_digest", b"original_input_digest", "original_input_json", b"original_input_json", "requested_tool", b"requested_tool", "requester", b"requester", "start_time", b"start_time", "state", b"state", "title", b"title", "tool", b"tool", "waiting_for", b"waiting_for", "waiting_prompt_id", b"waiting_prompt_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_ending: _TypeAlias = _typing.Literal["completed", "failed"]  # noqa: Y015
     _WhichOneofArgType_ending: _TypeAlias = _typing.Literal["ending", b"ending"]  # noqa: Y015

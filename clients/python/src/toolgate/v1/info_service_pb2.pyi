@@ -130,6 +130,7 @@ class GetServerInfoResponse(_message.Message):
     RUNNING_CALLS_FIELD_NUMBER: _builtins.int
     SANDBOX_INFO_FIELD_NUMBER: _builtins.int
     QUEUED_CALLS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the program."""
     instance_id: _builtins.str
@@ -156,6 +157,10 @@ class GetServerInfoResponse(_message.Message):
     def sandbox_info(self) -> Global___SandboxInfo:
         """What could confine programs here, and what is configured."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What a person should know of the service's own configuration, such as variables that are not known."""
+
     def __init__(
         self,
         *,
@@ -168,10 +173,11 @@ class GetServerInfoResponse(_message.Message):
         running_calls: _builtins.int = ...,
         sandbox_info: Global___SandboxInfo | None = ...,
         queued_calls: _builtins.int = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "sandbox_info", b"sandbox_info", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "workspaces", b"workspaces"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_id", b"instance_id", "limits", b"limits", "queued_calls", b"queued_calls", "running_calls", b"running_calls", "sandbox", b"sandbox", "sandbox_info", b"sandbox_info", "start_time", b"start_time", "version", b"version", "warnings", b"warnings", "workspaces", b"workspaces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -377,6 +383,8 @@ class WorkspaceInfo(_message.Message):
     TRUSTED_FIELD_NUMBER: _builtins.int
     TOOL_SOURCES_FIELD_NUMBER: _builtins.int
     LANGUAGE_SERVERS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, for requests."""
     directory: _builtins.str
@@ -385,6 +393,8 @@ class WorkspaceInfo(_message.Message):
     """The folder that titles and patterns are relative to."""
     trusted: _builtins.bool
     """Whether code that the project brings is run: its custom tools, plugins and local MCP servers."""
+    problem: _builtins.str
+    """Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong."""
     @_builtins.property
     def agents(self) -> _containers.RepeatedCompositeFieldContainer[Global___AgentInfo]:
         """Its agents."""
@@ -397,6 +407,12 @@ class WorkspaceInfo(_message.Message):
     def language_servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LanguageServerInfo]:
         """The language servers that are known here, whether they are on the machine or not."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+        permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+        """
+
     def __init__(
         self,
         *,
@@ -407,10 +423,12 @@ class WorkspaceInfo(_message.Message):
         trusted: _builtins.bool = ...,
         tool_sources: _abc.Iterable[Global___ToolSourceInfo] | None = ...,
         language_servers: _abc.Iterable[Global___LanguageServerInfo] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
+        problem: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "tool_sources", b"tool_sources", "trusted", b"trusted", "worktree", b"worktree"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "directory", b"directory", "language_servers", b"language_servers", "name", b"name", "problem", b"problem", "tool_sources", b"tool_sources", "trusted", b"trusted", "warnings", b"warnings", "worktree", b"worktree"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -45,6 +45,7 @@ private static final long serialVersionUID = 0L;
     requester_ = "";
     originalInputJson_ = "";
     originalInputDigest_ = "";
+    waitingFor_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -1019,6 +1020,55 @@ private static final long serialVersionUID = 0L;
     }
   }
 
+  public static final int WAITING_FOR_FIELD_NUMBER = 23;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object waitingFor_ = "";
+  /**
+   * <pre>
+   * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+   * wait. Set by GetCall and ListCalls only.
+   * </pre>
+   *
+   * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+   * @return The waitingFor.
+   */
+  @java.lang.Override
+  public java.lang.String getWaitingFor() {
+    java.lang.Object ref = waitingFor_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      waitingFor_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+   * wait. Set by GetCall and ListCalls only.
+   * </pre>
+   *
+   * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+   * @return The bytes for waitingFor.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getWaitingForBytes() {
+    java.lang.Object ref = waitingFor_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      waitingFor_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -1098,6 +1148,9 @@ private static final long serialVersionUID = 0L;
     }
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(originalInputDigest_)) {
       com.google.protobuf.GeneratedMessage.writeString(output, 22, originalInputDigest_);
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(waitingFor_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 23, waitingFor_);
     }
     getUnknownFields().writeTo(output);
   }
@@ -1191,6 +1244,9 @@ private static final long serialVersionUID = 0L;
     if (!com.google.protobuf.GeneratedMessage.isStringEmpty(originalInputDigest_)) {
       size += com.google.protobuf.GeneratedMessage.computeStringSize(22, originalInputDigest_);
     }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(waitingFor_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(23, waitingFor_);
+    }
     return size;
   }
   @java.lang.Override
@@ -1266,6 +1322,8 @@ private static final long serialVersionUID = 0L;
         .equals(other.getOriginalInputJson())) return false;
     if (!getOriginalInputDigest()
         .equals(other.getOriginalInputDigest())) return false;
+    if (!getWaitingFor()
+        .equals(other.getWaitingFor())) return false;
     if (!getEndingCase().equals(other.getEndingCase())) return false;
     switch (endingCase_) {
       case 14:
@@ -1345,6 +1403,8 @@ private static final long serialVersionUID = 0L;
     hash = (53 * hash) + getOriginalInputJson().hashCode();
     hash = (37 * hash) + ORIGINAL_INPUT_DIGEST_FIELD_NUMBER;
     hash = (53 * hash) + getOriginalInputDigest().hashCode();
+    hash = (37 * hash) + WAITING_FOR_FIELD_NUMBER;
+    hash = (53 * hash) + getWaitingFor().hashCode();
     switch (endingCase_) {
       case 14:
         hash = (37 * hash) + COMPLETED_FIELD_NUMBER;
@@ -1557,6 +1617,7 @@ private static final long serialVersionUID = 0L;
       requester_ = "";
       originalInputJson_ = "";
       originalInputDigest_ = "";
+      waitingFor_ = "";
       endingCase_ = 0;
       ending_ = null;
       return this;
@@ -1681,6 +1742,9 @@ private static final long serialVersionUID = 0L;
       }
       if (((from_bitField0_ & 0x00200000) != 0)) {
         result.originalInputDigest_ = originalInputDigest_;
+      }
+      if (((from_bitField0_ & 0x00400000) != 0)) {
+        result.waitingFor_ = waitingFor_;
       }
       result.bitField0_ |= to_bitField0_;
     }
@@ -1834,6 +1898,11 @@ private static final long serialVersionUID = 0L;
       if (!other.getOriginalInputDigest().isEmpty()) {
         originalInputDigest_ = other.originalInputDigest_;
         bitField0_ |= 0x00200000;
+        onChanged();
+      }
+      if (!other.getWaitingFor().isEmpty()) {
+        waitingFor_ = other.waitingFor_;
+        bitField0_ |= 0x00400000;
         onChanged();
       }
       switch (other.getEndingCase()) {
@@ -2011,6 +2080,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00200000;
               break;
             } // case 178
+            case 186: {
+              waitingFor_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00400000;
+              break;
+            } // case 186
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -4783,6 +4857,103 @@ private static final long serialVersionUID = 0L;
       checkByteStringIsUtf8(value);
       originalInputDigest_ = value;
       bitField0_ |= 0x00200000;
+      onChanged();
+      return this;
+    }
+
+    private java.lang.Object waitingFor_ = "";
+    /**
+     * <pre>
+     * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+     * wait. Set by GetCall and ListCalls only.
+     * </pre>
+     *
+     * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+     * @return The waitingFor.
+     */
+    public java.lang.String getWaitingFor() {
+      java.lang.Object ref = waitingFor_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        waitingFor_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+     * wait. Set by GetCall and ListCalls only.
+     * </pre>
+     *
+     * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+     * @return The bytes for waitingFor.
+     */
+    public com.google.protobuf.ByteString
+        getWaitingForBytes() {
+      java.lang.Object ref = waitingFor_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        waitingFor_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+     * wait. Set by GetCall and ListCalls only.
+     * </pre>
+     *
+     * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+     * @param value The waitingFor to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWaitingFor(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      waitingFor_ = value;
+      bitField0_ |= 0x00400000;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+     * wait. Set by GetCall and ListCalls only.
+     * </pre>
+     *
+     * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearWaitingFor() {
+      waitingFor_ = getDefaultInstance().getWaitingFor();
+      bitField0_ = (bitField0_ & ~0x00400000);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+     * wait. Set by GetCall and ListCalls only.
+     * </pre>
+     *
+     * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+     * @param value The bytes for waitingFor to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWaitingForBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      waitingFor_ = value;
+      bitField0_ |= 0x00400000;
       onChanged();
       return this;
     }

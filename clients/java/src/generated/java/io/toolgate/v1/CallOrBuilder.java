@@ -519,5 +519,27 @@ public interface CallOrBuilder extends
   com.google.protobuf.ByteString
       getOriginalInputDigestBytes();
 
+  /**
+   * <pre>
+   * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+   * wait. Set by GetCall and ListCalls only.
+   * </pre>
+   *
+   * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+   * @return The waitingFor.
+   */
+  java.lang.String getWaitingFor();
+  /**
+   * <pre>
+   * What it waits for, in words: the permission and its title, or that a person is asked questions; empty if it does not
+   * wait. Set by GetCall and ListCalls only.
+   * </pre>
+   *
+   * <code>string waiting_for = 23 [json_name = "waitingFor"];</code>
+   * @return The bytes for waitingFor.
+   */
+  com.google.protobuf.ByteString
+      getWaitingForBytes();
+
   io.toolgate.v1.Call.EndingCase getEndingCase();
 }

@@ -188,7 +188,7 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
       ".google.protobuf.DurationR\006queued\0221\n\006wai" +
       "ted\030\002 \001(\0132\031.google.protobuf.DurationR\006wa" +
       "ited\022+\n\003ran\030\003 \001(\0132\031.google.protobuf.Dura" +
-      "tionR\003ran\"\346\007\n\004Call\022\027\n\007call_id\030\001 \001(\tR\006cal" +
+      "tionR\003ran\"\207\010\n\004Call\022\027\n\007call_id\030\001 \001(\tR\006cal" +
       "lId\0222\n\007context\030\002 \001(\0132\030.toolgate.v1.CallC" +
       "ontextR\007context\022\022\n\004tool\030\003 \001(\tR\004tool\022%\n\016r" +
       "equested_tool\030\004 \001(\tR\rrequestedTool\022\035\n\nin" +
@@ -213,108 +213,109 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
       "ter\030\024 \001(\tR\trequester\022.\n\023original_input_j" +
       "son\030\025 \001(\tR\021originalInputJson\0222\n\025original" +
       "_input_digest\030\026 \001(\tR\023originalInputDigest" +
-      "B\010\n\006ending\"?\n\021BackgroundProcess\022\020\n\003pid\030\001" +
-      " \001(\003R\003pid\022\030\n\007command\030\002 \001(\tR\007command\"\202\001\n\n" +
-      "FileChange\022\022\n\004path\030\001 \001(\tR\004path\0220\n\006before" +
-      "\030\002 \001(\0132\030.toolgate.v1.FileVersionR\006before" +
-      "\022.\n\005after\030\003 \001(\0132\030.toolgate.v1.FileVersio" +
-      "nR\005after\"f\n\013FileVersion\022\026\n\006sha256\030\001 \001(\tR" +
-      "\006sha256\022\035\n\nsize_bytes\030\002 \001(\003R\tsizeBytes\022\027" +
-      "\n\004mode\030\003 \001(\rH\000R\004mode\210\001\001B\007\n\005_mode\"\370\005\n\tCal" +
-      "lEvent\022\027\n\007call_id\030\001 \001(\tR\006callId\022\032\n\010seque" +
-      "nce\030\002 \001(\003R\010sequence\022.\n\004time\030\003 \001(\0132\032.goog" +
-      "le.protobuf.TimestampR\004time\0224\n\007pending\030\004" +
-      " \001(\0132\030.toolgate.v1.CallPendingH\000R\007pendin" +
-      "g\0224\n\007running\030\005 \001(\0132\030.toolgate.v1.CallRun" +
-      "ningH\000R\007running\0227\n\010metadata\030\006 \001(\0132\031.tool" +
-      "gate.v1.CallMetadataH\000R\010metadata\0221\n\006outp" +
-      "ut\030\007 \001(\0132\027.toolgate.v1.CallOutputH\000R\006out" +
-      "put\0224\n\007waiting\030\010 \001(\0132\030.toolgate.v1.CallW" +
-      "aitingH\000R\007waiting\0224\n\007resumed\030\t \001(\0132\030.too" +
-      "lgate.v1.CallResumedH\000R\007resumed\0224\n\007warni" +
-      "ng\030\n \001(\0132\030.toolgate.v1.CallWarningH\000R\007wa" +
-      "rning\022:\n\theartbeat\030\013 \001(\0132\032.toolgate.v1.C" +
-      "allHeartbeatH\000R\theartbeat\022(\n\003gap\030\014 \001(\0132\024" +
-      ".toolgate.v1.CallGapH\000R\003gap\022:\n\tcompleted" +
-      "\030\r \001(\0132\032.toolgate.v1.CallCompletedH\000R\tco" +
-      "mpleted\0221\n\006failed\030\016 \001(\0132\027.toolgate.v1.Ca" +
-      "llFailedH\000R\006failed\022.\n\005child\030\017 \001(\0132\026.tool" +
-      "gate.v1.CallChildH\000R\005childB\007\n\005event\"y\n\013C" +
-      "allPending\022\022\n\004tool\030\001 \001(\tR\004tool\022%\n\016reques" +
-      "ted_tool\030\002 \001(\tR\rrequestedTool\022/\n\006queued\030" +
-      "\003 \001(\0132\027.toolgate.v1.CallQueuedR\006queued\"8" +
-      "\n\nCallQueued\022\024\n\005limit\030\001 \001(\tR\005limit\022\024\n\005ah" +
-      "ead\030\002 \001(\005R\005ahead\"e\n\013CallRunning\022\035\n\ninput" +
-      "_json\030\001 \001(\tR\tinputJson\022!\n\014input_digest\030\002" +
-      " \001(\tR\013inputDigest\022\024\n\005title\030\003 \001(\tR\005title\"" +
-      "h\n\014CallMetadata\022\031\n\005title\030\001 \001(\tH\000R\005title\210" +
-      "\001\001\0223\n\010metadata\030\002 \001(\0132\027.google.protobuf.S" +
-      "tructR\010metadataB\010\n\006_title\"U\n\nCallOutput\022" +
-      "\033\n\toutput_id\030\001 \001(\tR\010outputId\022\026\n\006offset\030\002" +
-      " \001(\003R\006offset\022\022\n\004data\030\003 \001(\014R\004data\"X\n\013Call" +
-      "Waiting\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v1.Pr" +
-      "omptR\006prompt\022\034\n\tapprovers\030\002 \001(\005R\tapprove" +
-      "rs\"\231\001\n\013CallResumed\022\033\n\tprompt_id\030\001 \001(\tR\010p" +
-      "romptId\022.\n\005state\030\002 \001(\0162\030.toolgate.v1.Pro" +
-      "mptStateR\005state\022=\n\nresolution\030\003 \001(\0132\035.to" +
-      "olgate.v1.PromptResolutionR\nresolution\"8" +
-      "\n\tCallChild\022\027\n\007call_id\030\001 \001(\tR\006callId\022\022\n\004" +
-      "tool\030\002 \001(\tR\004tool\"5\n\013CallWarning\022\022\n\004kind\030" +
-      "\001 \001(\tR\004kind\022\022\n\004text\030\002 \001(\tR\004text\"\263\001\n\rCall" +
-      "Heartbeat\022#\n\rlast_sequence\030\001 \001(\003R\014lastSe" +
-      "quence\022,\n\005state\030\002 \001(\0162\026.toolgate.v1.Call" +
-      "StateR\005state\0223\n\007elapsed\030\003 \001(\0132\031.google.p" +
-      "rotobuf.DurationR\007elapsed\022\032\n\010draining\030\004 " +
-      "\001(\010R\010draining\"x\n\007CallGap\022%\n\016first_sequen" +
-      "ce\030\001 \001(\003R\rfirstSequence\022#\n\rlast_sequence" +
-      "\030\002 \001(\003R\014lastSequence\022!\n\014output_bytes\030\003 \001" +
-      "(\003R\013outputBytes\"\255\002\n\rCallCompleted\022\024\n\005tit" +
-      "le\030\001 \001(\tR\005title\022\026\n\006output\030\002 \001(\tR\006output\022" +
-      "3\n\010metadata\030\003 \001(\0132\027.google.protobuf.Stru" +
-      "ctR\010metadata\0229\n\013attachments\030\004 \003(\0132\027.tool" +
-      "gate.v1.AttachmentR\013attachments\0227\n\ntrunc" +
-      "ation\030\005 \001(\0132\027.toolgate.v1.TruncationR\ntr" +
-      "uncation\022+\n\006timing\030\006 \001(\0132\023.toolgate.v1.T" +
-      "imingR\006timing\022\030\n\007invalid\030\007 \001(\010R\007invalid\"" +
-      "\302\002\n\nCallFailed\0222\n\006reason\030\001 \001(\0162\032.toolgat" +
-      "e.v1.FailureReasonR\006reason\022\024\n\005error\030\002 \001(" +
-      "\tR\005error\022\024\n\005title\030\003 \001(\tR\005title\0223\n\010metada" +
-      "ta\030\004 \001(\0132\027.google.protobuf.StructR\010metad" +
-      "ata\0229\n\013attachments\030\005 \003(\0132\027.toolgate.v1.A" +
-      "ttachmentR\013attachments\0227\n\ntruncation\030\006 \001" +
-      "(\0132\027.toolgate.v1.TruncationR\ntruncation\022" +
-      "+\n\006timing\030\007 \001(\0132\023.toolgate.v1.TimingR\006ti" +
-      "ming*\237\001\n\nToolSource\022\033\n\027TOOL_SOURCE_UNSPE" +
-      "CIFIED\020\000\022\027\n\023TOOL_SOURCE_BUILTIN\020\001\022\026\n\022TOO" +
-      "L_SOURCE_CUSTOM\020\002\022\026\n\022TOOL_SOURCE_PLUGIN\020" +
-      "\003\022\023\n\017TOOL_SOURCE_MCP\020\004\022\026\n\022TOOL_SOURCE_HO" +
-      "STED\020\005*\253\001\n\nToolEffect\022\033\n\027TOOL_EFFECT_UNS" +
-      "PECIFIED\020\000\022\025\n\021TOOL_EFFECT_READS\020\001\022\026\n\022TOO" +
-      "L_EFFECT_WRITES\020\002\022\035\n\031TOOL_EFFECT_RUNS_PR" +
-      "OGRAMS\020\003\022\027\n\023TOOL_EFFECT_NETWORK\020\004\022\031\n\025TOO" +
-      "L_EFFECT_ASKS_USER\020\005*_\n\014OnDisconnect\022\035\n\031" +
-      "ON_DISCONNECT_UNSPECIFIED\020\000\022\030\n\024ON_DISCON" +
-      "NECT_CANCEL\020\001\022\026\n\022ON_DISCONNECT_KEEP\020\002*k\n" +
-      "\nOutputMode\022\033\n\027OUTPUT_MODE_UNSPECIFIED\020\000" +
-      "\022\024\n\020OUTPUT_MODE_FULL\020\001\022\024\n\020OUTPUT_MODE_TA" +
-      "IL\020\002\022\024\n\020OUTPUT_MODE_NONE\020\003*\240\001\n\tCallState" +
-      "\022\032\n\026CALL_STATE_UNSPECIFIED\020\000\022\026\n\022CALL_STA" +
-      "TE_PENDING\020\001\022\026\n\022CALL_STATE_RUNNING\020\002\022\026\n\022" +
-      "CALL_STATE_WAITING\020\003\022\030\n\024CALL_STATE_COMPL" +
-      "ETED\020\004\022\025\n\021CALL_STATE_FAILED\020\005*\225\003\n\rFailur" +
-      "eReason\022\036\n\032FAILURE_REASON_UNSPECIFIED\020\000\022" +
-      "$\n FAILURE_REASON_INVALID_ARGUMENTS\020\001\022\031\n" +
-      "\025FAILURE_REASON_DENIED\020\002\022\033\n\027FAILURE_REAS" +
-      "ON_REJECTED\020\003\022!\n\035FAILURE_REASON_PROMPT_E" +
-      "XPIRED\020\004\022\034\n\030FAILURE_REASON_CANCELLED\020\005\022\034" +
-      "\n\030FAILURE_REASON_TIMED_OUT\020\006\022\035\n\031FAILURE_" +
-      "REASON_TOOL_ERROR\020\007\022\034\n\030FAILURE_REASON_DO" +
-      "OM_LOOP\020\010\022\030\n\024FAILURE_REASON_QUOTA\020\t\022\032\n\026F" +
-      "AILURE_REASON_DRAINED\020\n\022\027\n\023FAILURE_REASO" +
-      "N_LOST\020\013\022\033\n\027FAILURE_REASON_INTERNAL\020\014Ba\n" +
-      "\016io.toolgate.v1B\tCallProtoP\001ZBgithub.com" +
-      "/toolgate/toolgate/clients/go/gen/toolga" +
-      "te/v1;toolgatev1b\006proto3"
+      "\022\037\n\013waiting_for\030\027 \001(\tR\nwaitingForB\010\n\006end" +
+      "ing\"?\n\021BackgroundProcess\022\020\n\003pid\030\001 \001(\003R\003p" +
+      "id\022\030\n\007command\030\002 \001(\tR\007command\"\202\001\n\nFileCha" +
+      "nge\022\022\n\004path\030\001 \001(\tR\004path\0220\n\006before\030\002 \001(\0132" +
+      "\030.toolgate.v1.FileVersionR\006before\022.\n\005aft" +
+      "er\030\003 \001(\0132\030.toolgate.v1.FileVersionR\005afte" +
+      "r\"f\n\013FileVersion\022\026\n\006sha256\030\001 \001(\tR\006sha256" +
+      "\022\035\n\nsize_bytes\030\002 \001(\003R\tsizeBytes\022\027\n\004mode\030" +
+      "\003 \001(\rH\000R\004mode\210\001\001B\007\n\005_mode\"\370\005\n\tCallEvent\022" +
+      "\027\n\007call_id\030\001 \001(\tR\006callId\022\032\n\010sequence\030\002 \001" +
+      "(\003R\010sequence\022.\n\004time\030\003 \001(\0132\032.google.prot" +
+      "obuf.TimestampR\004time\0224\n\007pending\030\004 \001(\0132\030." +
+      "toolgate.v1.CallPendingH\000R\007pending\0224\n\007ru" +
+      "nning\030\005 \001(\0132\030.toolgate.v1.CallRunningH\000R" +
+      "\007running\0227\n\010metadata\030\006 \001(\0132\031.toolgate.v1" +
+      ".CallMetadataH\000R\010metadata\0221\n\006output\030\007 \001(" +
+      "\0132\027.toolgate.v1.CallOutputH\000R\006output\0224\n\007" +
+      "waiting\030\010 \001(\0132\030.toolgate.v1.CallWaitingH" +
+      "\000R\007waiting\0224\n\007resumed\030\t \001(\0132\030.toolgate.v" +
+      "1.CallResumedH\000R\007resumed\0224\n\007warning\030\n \001(" +
+      "\0132\030.toolgate.v1.CallWarningH\000R\007warning\022:" +
+      "\n\theartbeat\030\013 \001(\0132\032.toolgate.v1.CallHear" +
+      "tbeatH\000R\theartbeat\022(\n\003gap\030\014 \001(\0132\024.toolga" +
+      "te.v1.CallGapH\000R\003gap\022:\n\tcompleted\030\r \001(\0132" +
+      "\032.toolgate.v1.CallCompletedH\000R\tcompleted" +
+      "\0221\n\006failed\030\016 \001(\0132\027.toolgate.v1.CallFaile" +
+      "dH\000R\006failed\022.\n\005child\030\017 \001(\0132\026.toolgate.v1" +
+      ".CallChildH\000R\005childB\007\n\005event\"y\n\013CallPend" +
+      "ing\022\022\n\004tool\030\001 \001(\tR\004tool\022%\n\016requested_too" +
+      "l\030\002 \001(\tR\rrequestedTool\022/\n\006queued\030\003 \001(\0132\027" +
+      ".toolgate.v1.CallQueuedR\006queued\"8\n\nCallQ" +
+      "ueued\022\024\n\005limit\030\001 \001(\tR\005limit\022\024\n\005ahead\030\002 \001" +
+      "(\005R\005ahead\"e\n\013CallRunning\022\035\n\ninput_json\030\001" +
+      " \001(\tR\tinputJson\022!\n\014input_digest\030\002 \001(\tR\013i" +
+      "nputDigest\022\024\n\005title\030\003 \001(\tR\005title\"h\n\014Call" +
+      "Metadata\022\031\n\005title\030\001 \001(\tH\000R\005title\210\001\001\0223\n\010m" +
+      "etadata\030\002 \001(\0132\027.google.protobuf.StructR\010" +
+      "metadataB\010\n\006_title\"U\n\nCallOutput\022\033\n\toutp" +
+      "ut_id\030\001 \001(\tR\010outputId\022\026\n\006offset\030\002 \001(\003R\006o" +
+      "ffset\022\022\n\004data\030\003 \001(\014R\004data\"X\n\013CallWaiting" +
+      "\022+\n\006prompt\030\001 \001(\0132\023.toolgate.v1.PromptR\006p" +
+      "rompt\022\034\n\tapprovers\030\002 \001(\005R\tapprovers\"\231\001\n\013" +
+      "CallResumed\022\033\n\tprompt_id\030\001 \001(\tR\010promptId" +
+      "\022.\n\005state\030\002 \001(\0162\030.toolgate.v1.PromptStat" +
+      "eR\005state\022=\n\nresolution\030\003 \001(\0132\035.toolgate." +
+      "v1.PromptResolutionR\nresolution\"8\n\tCallC" +
+      "hild\022\027\n\007call_id\030\001 \001(\tR\006callId\022\022\n\004tool\030\002 " +
+      "\001(\tR\004tool\"5\n\013CallWarning\022\022\n\004kind\030\001 \001(\tR\004" +
+      "kind\022\022\n\004text\030\002 \001(\tR\004text\"\263\001\n\rCallHeartbe" +
+      "at\022#\n\rlast_sequence\030\001 \001(\003R\014lastSequence\022" +
+      ",\n\005state\030\002 \001(\0162\026.toolgate.v1.CallStateR\005" +
+      "state\0223\n\007elapsed\030\003 \001(\0132\031.google.protobuf" +
+      ".DurationR\007elapsed\022\032\n\010draining\030\004 \001(\010R\010dr" +
+      "aining\"x\n\007CallGap\022%\n\016first_sequence\030\001 \001(" +
+      "\003R\rfirstSequence\022#\n\rlast_sequence\030\002 \001(\003R" +
+      "\014lastSequence\022!\n\014output_bytes\030\003 \001(\003R\013out" +
+      "putBytes\"\255\002\n\rCallCompleted\022\024\n\005title\030\001 \001(" +
+      "\tR\005title\022\026\n\006output\030\002 \001(\tR\006output\0223\n\010meta" +
+      "data\030\003 \001(\0132\027.google.protobuf.StructR\010met" +
+      "adata\0229\n\013attachments\030\004 \003(\0132\027.toolgate.v1" +
+      ".AttachmentR\013attachments\0227\n\ntruncation\030\005" +
+      " \001(\0132\027.toolgate.v1.TruncationR\ntruncatio" +
+      "n\022+\n\006timing\030\006 \001(\0132\023.toolgate.v1.TimingR\006" +
+      "timing\022\030\n\007invalid\030\007 \001(\010R\007invalid\"\302\002\n\nCal" +
+      "lFailed\0222\n\006reason\030\001 \001(\0162\032.toolgate.v1.Fa" +
+      "ilureReasonR\006reason\022\024\n\005error\030\002 \001(\tR\005erro" +
+      "r\022\024\n\005title\030\003 \001(\tR\005title\0223\n\010metadata\030\004 \001(" +
+      "\0132\027.google.protobuf.StructR\010metadata\0229\n\013" +
+      "attachments\030\005 \003(\0132\027.toolgate.v1.Attachme" +
+      "ntR\013attachments\0227\n\ntruncation\030\006 \001(\0132\027.to" +
+      "olgate.v1.TruncationR\ntruncation\022+\n\006timi" +
+      "ng\030\007 \001(\0132\023.toolgate.v1.TimingR\006timing*\237\001" +
+      "\n\nToolSource\022\033\n\027TOOL_SOURCE_UNSPECIFIED\020" +
+      "\000\022\027\n\023TOOL_SOURCE_BUILTIN\020\001\022\026\n\022TOOL_SOURC" +
+      "E_CUSTOM\020\002\022\026\n\022TOOL_SOURCE_PLUGIN\020\003\022\023\n\017TO" +
+      "OL_SOURCE_MCP\020\004\022\026\n\022TOOL_SOURCE_HOSTED\020\005*" +
+      "\253\001\n\nToolEffect\022\033\n\027TOOL_EFFECT_UNSPECIFIE" +
+      "D\020\000\022\025\n\021TOOL_EFFECT_READS\020\001\022\026\n\022TOOL_EFFEC" +
+      "T_WRITES\020\002\022\035\n\031TOOL_EFFECT_RUNS_PROGRAMS\020" +
+      "\003\022\027\n\023TOOL_EFFECT_NETWORK\020\004\022\031\n\025TOOL_EFFEC" +
+      "T_ASKS_USER\020\005*_\n\014OnDisconnect\022\035\n\031ON_DISC" +
+      "ONNECT_UNSPECIFIED\020\000\022\030\n\024ON_DISCONNECT_CA" +
+      "NCEL\020\001\022\026\n\022ON_DISCONNECT_KEEP\020\002*k\n\nOutput" +
+      "Mode\022\033\n\027OUTPUT_MODE_UNSPECIFIED\020\000\022\024\n\020OUT" +
+      "PUT_MODE_FULL\020\001\022\024\n\020OUTPUT_MODE_TAIL\020\002\022\024\n" +
+      "\020OUTPUT_MODE_NONE\020\003*\240\001\n\tCallState\022\032\n\026CAL" +
+      "L_STATE_UNSPECIFIED\020\000\022\026\n\022CALL_STATE_PEND" +
+      "ING\020\001\022\026\n\022CALL_STATE_RUNNING\020\002\022\026\n\022CALL_ST" +
+      "ATE_WAITING\020\003\022\030\n\024CALL_STATE_COMPLETED\020\004\022" +
+      "\025\n\021CALL_STATE_FAILED\020\005*\225\003\n\rFailureReason" +
+      "\022\036\n\032FAILURE_REASON_UNSPECIFIED\020\000\022$\n FAIL" +
+      "URE_REASON_INVALID_ARGUMENTS\020\001\022\031\n\025FAILUR" +
+      "E_REASON_DENIED\020\002\022\033\n\027FAILURE_REASON_REJE" +
+      "CTED\020\003\022!\n\035FAILURE_REASON_PROMPT_EXPIRED\020" +
+      "\004\022\034\n\030FAILURE_REASON_CANCELLED\020\005\022\034\n\030FAILU" +
+      "RE_REASON_TIMED_OUT\020\006\022\035\n\031FAILURE_REASON_" +
+      "TOOL_ERROR\020\007\022\034\n\030FAILURE_REASON_DOOM_LOOP" +
+      "\020\010\022\030\n\024FAILURE_REASON_QUOTA\020\t\022\032\n\026FAILURE_" +
+      "REASON_DRAINED\020\n\022\027\n\023FAILURE_REASON_LOST\020" +
+      "\013\022\033\n\027FAILURE_REASON_INTERNAL\020\014Ba\n\016io.too" +
+      "lgate.v1B\tCallProtoP\001ZBgithub.com/toolga" +
+      "te/toolgate/clients/go/gen/toolgate/v1;t" +
+      "oolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -365,7 +366,7 @@ public final class CallProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_Call_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_Call_descriptor,
-        new java.lang.String[] { "CallId", "Context", "Tool", "RequestedTool", "InputJson", "InputDigest", "State", "CreateTime", "StartTime", "EndTime", "LastSequence", "Title", "WaitingPromptId", "Completed", "Failed", "Changes", "AcceptsInput", "NextInputOffset", "BackgroundProcesses", "Requester", "OriginalInputJson", "OriginalInputDigest", "Ending", });
+        new java.lang.String[] { "CallId", "Context", "Tool", "RequestedTool", "InputJson", "InputDigest", "State", "CreateTime", "StartTime", "EndTime", "LastSequence", "Title", "WaitingPromptId", "Completed", "Failed", "Changes", "AcceptsInput", "NextInputOffset", "BackgroundProcesses", "Requester", "OriginalInputJson", "OriginalInputDigest", "WaitingFor", "Ending", });
     internal_static_toolgate_v1_BackgroundProcess_descriptor =
       getDescriptor().getMessageType(7);
     internal_static_toolgate_v1_BackgroundProcess_fieldAccessorTable = new

@@ -36,6 +36,8 @@ private static final long serialVersionUID = 0L;
     instanceId_ = "";
     workspaces_ = java.util.Collections.emptyList();
     sandbox_ = 0;
+    warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -382,6 +384,59 @@ private static final long serialVersionUID = 0L;
     return queuedCalls_;
   }
 
+  public static final int WARNINGS_FIELD_NUMBER = 10;
+  @SuppressWarnings("serial")
+  private com.google.protobuf.LazyStringArrayList warnings_ =
+      com.google.protobuf.LazyStringArrayList.emptyList();
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @return A list containing the warnings.
+   */
+  public com.google.protobuf.ProtocolStringList
+      getWarningsList() {
+    return warnings_;
+  }
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @return The count of warnings.
+   */
+  public int getWarningsCount() {
+    return warnings_.size();
+  }
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @param index The index of the element to return.
+   * @return The warnings at the given index.
+   */
+  public java.lang.String getWarnings(int index) {
+    return warnings_.get(index);
+  }
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the warnings at the given index.
+   */
+  public com.google.protobuf.ByteString
+      getWarningsBytes(int index) {
+    return warnings_.getByteString(index);
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -422,6 +477,9 @@ private static final long serialVersionUID = 0L;
     }
     if (queuedCalls_ != 0) {
       output.writeInt32(9, queuedCalls_);
+    }
+    for (int i = 0; i < warnings_.size(); i++) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 10, warnings_.getRaw(i));
     }
     getUnknownFields().writeTo(output);
   }
@@ -465,6 +523,14 @@ private static final long serialVersionUID = 0L;
     if (queuedCalls_ != 0) {
       size += com.google.protobuf.CodedOutputStream
         .computeInt32Size(9, queuedCalls_);
+    }
+    {
+      int dataSize = 0;
+      for (int i = 0; i < warnings_.size(); i++) {
+        dataSize += computeStringSizeNoTag(warnings_.getRaw(i));
+      }
+      size += dataSize;
+      size += 1 * getWarningsList().size();
     }
     return size;
   }
@@ -516,6 +582,8 @@ private static final long serialVersionUID = 0L;
     }
     if (getQueuedCalls()
         != other.getQueuedCalls()) return false;
+    if (!getWarningsList()
+        .equals(other.getWarningsList())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -553,6 +621,10 @@ private static final long serialVersionUID = 0L;
     }
     hash = (37 * hash) + QUEUED_CALLS_FIELD_NUMBER;
     hash = (53 * hash) + getQueuedCalls();
+    if (getWarningsCount() > 0) {
+      hash = (37 * hash) + WARNINGS_FIELD_NUMBER;
+      hash = (53 * hash) + getWarningsList().hashCode();
+    }
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -724,6 +796,8 @@ private static final long serialVersionUID = 0L;
         sandboxInfoBuilder_ = null;
       }
       queuedCalls_ = 0;
+      warnings_ =
+          com.google.protobuf.LazyStringArrayList.emptyList();
       return this;
     }
 
@@ -804,6 +878,10 @@ private static final long serialVersionUID = 0L;
       if (((from_bitField0_ & 0x00000100) != 0)) {
         result.queuedCalls_ = queuedCalls_;
       }
+      if (((from_bitField0_ & 0x00000200) != 0)) {
+        warnings_.makeImmutable();
+        result.warnings_ = warnings_;
+      }
       result.bitField0_ |= to_bitField0_;
     }
 
@@ -872,6 +950,16 @@ private static final long serialVersionUID = 0L;
       }
       if (other.getQueuedCalls() != 0) {
         setQueuedCalls(other.getQueuedCalls());
+      }
+      if (!other.warnings_.isEmpty()) {
+        if (warnings_.isEmpty()) {
+          warnings_ = other.warnings_;
+          bitField0_ |= 0x00000200;
+        } else {
+          ensureWarningsIsMutable();
+          warnings_.addAll(other.warnings_);
+        }
+        onChanged();
       }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
@@ -956,6 +1044,11 @@ private static final long serialVersionUID = 0L;
               bitField0_ |= 0x00000100;
               break;
             } // case 72
+            case 82: {
+              ensureWarningsIsMutable();
+              warnings_.add(input.readStringRequireUtf8());
+              break;
+            } // case 82
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -2084,6 +2177,153 @@ private static final long serialVersionUID = 0L;
     public Builder clearQueuedCalls() {
       bitField0_ = (bitField0_ & ~0x00000100);
       queuedCalls_ = 0;
+      onChanged();
+      return this;
+    }
+
+    private com.google.protobuf.LazyStringArrayList warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+    private void ensureWarningsIsMutable() {
+      if (!warnings_.isModifiable()) {
+        warnings_ = new com.google.protobuf.LazyStringArrayList(warnings_);
+      }
+      bitField0_ |= 0x00000200;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @return A list containing the warnings.
+     */
+    public com.google.protobuf.ProtocolStringList
+        getWarningsList() {
+      warnings_.makeImmutable();
+      return warnings_;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @return The count of warnings.
+     */
+    public int getWarningsCount() {
+      return warnings_.size();
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param index The index of the element to return.
+     * @return The warnings at the given index.
+     */
+    public java.lang.String getWarnings(int index) {
+      return warnings_.get(index);
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param index The index of the value to return.
+     * @return The bytes of the warnings at the given index.
+     */
+    public com.google.protobuf.ByteString
+        getWarningsBytes(int index) {
+      return warnings_.getByteString(index);
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param index The index to set the value at.
+     * @param value The warnings to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWarnings(
+        int index, java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureWarningsIsMutable();
+      warnings_.set(index, value);
+      bitField0_ |= 0x00000200;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param value The warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addWarnings(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureWarningsIsMutable();
+      warnings_.add(value);
+      bitField0_ |= 0x00000200;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param values The warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllWarnings(
+        java.lang.Iterable<java.lang.String> values) {
+      ensureWarningsIsMutable();
+      com.google.protobuf.AbstractMessageLite.Builder.addAll(
+          values, warnings_);
+      bitField0_ |= 0x00000200;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearWarnings() {
+      warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+      bitField0_ = (bitField0_ & ~0x00000200);;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the service's own configuration, such as variables that are not known.
+     * </pre>
+     *
+     * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+     * @param value The bytes of the warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addWarningsBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      ensureWarningsIsMutable();
+      warnings_.add(value);
+      bitField0_ |= 0x00000200;
       onChanged();
       return this;
     }

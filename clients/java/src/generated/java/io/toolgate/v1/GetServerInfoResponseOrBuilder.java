@@ -213,4 +213,45 @@ public interface GetServerInfoResponseOrBuilder extends
    * @return The queuedCalls.
    */
   int getQueuedCalls();
+
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @return A list containing the warnings.
+   */
+  java.util.List<java.lang.String>
+      getWarningsList();
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @return The count of warnings.
+   */
+  int getWarningsCount();
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @param index The index of the element to return.
+   * @return The warnings at the given index.
+   */
+  java.lang.String getWarnings(int index);
+  /**
+   * <pre>
+   * What a person should know of the service's own configuration, such as variables that are not known.
+   * </pre>
+   *
+   * <code>repeated string warnings = 10 [json_name = "warnings"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the warnings at the given index.
+   */
+  com.google.protobuf.ByteString
+      getWarningsBytes(int index);
 }

@@ -79,7 +79,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
       "te.v1\032\036google/protobuf/duration.proto\032\037g" +
       "oogle/protobuf/timestamp.proto\032\026toolgate" +
       "/v1/call.proto\032\031toolgate/v1/options.prot" +
-      "o\"\026\n\024GetServerInfoRequest\"\253\003\n\025GetServerI" +
+      "o\"\026\n\024GetServerInfoRequest\"\307\003\n\025GetServerI" +
       "nfoResponse\022\030\n\007version\030\001 \001(\tR\007version\022\037\n" +
       "\013instance_id\030\002 \001(\tR\ninstanceId\0229\n\nstart_" +
       "time\030\003 \001(\0132\032.google.protobuf.TimestampR\t" +
@@ -90,81 +90,83 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
       "ox\022#\n\rrunning_calls\030\007 \001(\005R\014runningCalls\022" +
       ";\n\014sandbox_info\030\010 \001(\0132\030.toolgate.v1.Sand" +
       "boxInfoR\013sandboxInfo\022!\n\014queued_calls\030\t \001" +
-      "(\005R\013queuedCalls\"\320\001\n\013SandboxInfo\0222\n\tavail" +
-      "able\030\001 \001(\0162\024.toolgate.v1.SandboxR\tavaila" +
-      "ble\022)\n\020landlock_version\030\002 \001(\005R\017landlockV" +
-      "ersion\022\030\n\007missing\030\003 \003(\tR\007missing\022\022\n\004mode" +
-      "\030\004 \001(\tR\004mode\022\030\n\007network\030\005 \001(\tR\007network\022\032" +
-      "\n\010required\030\006 \001(\010R\010required\"\211\013\n\006Limits\022*\n" +
-      "\021max_running_calls\030\001 \001(\005R\017maxRunningCall" +
-      "s\022&\n\017max_input_bytes\030\002 \001(\003R\rmaxInputByte" +
-      "s\022(\n\020max_output_bytes\030\003 \001(\003R\016maxOutputBy" +
-      "tes\022*\n\021max_message_bytes\030\004 \001(\003R\017maxMessa" +
-      "geBytes\022%\n\016truncate_lines\030\005 \001(\005R\rtruncat" +
-      "eLines\022%\n\016truncate_bytes\030\006 \001(\005R\rtruncate" +
-      "Bytes\0227\n\theartbeat\030\007 \001(\0132\031.google.protob" +
-      "uf.DurationR\theartbeat\022@\n\016prompt_timeout" +
-      "\030\010 \001(\0132\031.google.protobuf.DurationR\rpromp" +
-      "tTimeout\022D\n\020output_retention\030\t \001(\0132\031.goo" +
-      "gle.protobuf.DurationR\017outputRetention\022@" +
-      "\n\016call_retention\030\n \001(\0132\031.google.protobuf" +
-      ".DurationR\rcallRetention\022I\n\037max_running_" +
-      "calls_per_workspace\030\013 \001(\005H\000R\033maxRunningC" +
-      "allsPerWorkspace\210\001\001\022E\n\035max_running_calls" +
-      "_per_session\030\014 \001(\005H\001R\031maxRunningCallsPer" +
-      "Session\210\001\001\022I\n\037max_running_calls_per_prin" +
-      "cipal\030\r \001(\005H\002R\033maxRunningCallsPerPrincip" +
-      "al\210\001\001\022(\n\020max_queued_calls\030\016 \001(\005R\016maxQueu" +
-      "edCalls\022(\n\020max_queued_bytes\030\017 \001(\003R\016maxQu" +
-      "euedBytes\022:\n\027max_requests_per_second\030\020 \001" +
-      "(\005H\003R\024maxRequestsPerSecond\210\001\001\022/\n\021max_req" +
-      "uest_burst\030\021 \001(\005H\004R\017maxRequestBurst\210\001\001\022\037" +
-      "\n\013max_streams\030\022 \001(\005R\nmaxStreams\022>\n\031max_s" +
-      "treams_per_principal\030\023 \001(\005H\005R\026maxStreams" +
-      "PerPrincipal\210\001\001\022;\n\032max_streams_per_conne" +
-      "ction\030\024 \001(\005R\027maxStreamsPerConnection\022(\n\020" +
-      "max_open_prompts\030\025 \001(\005R\016maxOpenPrompts\022C" +
-      "\n\034max_open_prompts_per_session\030\026 \001(\005H\006R\030" +
-      "maxOpenPromptsPerSession\210\001\001B\"\n _max_runn" +
-      "ing_calls_per_workspaceB \n\036_max_running_" +
-      "calls_per_sessionB\"\n _max_running_calls_" +
-      "per_principalB\032\n\030_max_requests_per_secon" +
-      "dB\024\n\022_max_request_burstB\034\n\032_max_streams_" +
-      "per_principalB\037\n\035_max_open_prompts_per_s" +
-      "ession\"\263\002\n\rWorkspaceInfo\022\022\n\004name\030\001 \001(\tR\004" +
-      "name\022\034\n\tdirectory\030\002 \001(\tR\tdirectory\022\032\n\010wo" +
-      "rktree\030\003 \001(\tR\010worktree\022.\n\006agents\030\004 \003(\0132\026" +
-      ".toolgate.v1.AgentInfoR\006agents\022\030\n\007truste" +
-      "d\030\005 \001(\010R\007trusted\022>\n\014tool_sources\030\006 \003(\0132\033" +
-      ".toolgate.v1.ToolSourceInfoR\013toolSources" +
-      "\022J\n\020language_servers\030\007 \003(\0132\037.toolgate.v1" +
-      ".LanguageServerInfoR\017languageServers\"r\n\022" +
-      "LanguageServerInfo\022\016\n\002id\030\001 \001(\tR\002id\022\030\n\007pr" +
-      "ogram\030\002 \001(\tR\007program\022\030\n\007problem\030\003 \001(\tR\007p" +
-      "roblem\022\030\n\007running\030\004 \001(\005R\007running\"\271\001\n\016Too" +
-      "lSourceInfo\022/\n\006source\030\001 \001(\0162\027.toolgate.v" +
-      "1.ToolSourceR\006source\022\022\n\004name\030\002 \001(\tR\004name" +
-      "\0222\n\005state\030\003 \001(\0162\034.toolgate.v1.ToolSource" +
-      "StateR\005state\022\030\n\007problem\030\004 \001(\tR\007problem\022\024" +
-      "\n\005tools\030\005 \001(\005R\005tools\"U\n\tAgentInfo\022\022\n\004nam" +
-      "e\030\001 \001(\tR\004name\022 \n\013description\030\002 \001(\tR\013desc" +
-      "ription\022\022\n\004mode\030\003 \001(\tR\004mode*\245\002\n\017ToolSour" +
-      "ceState\022!\n\035TOOL_SOURCE_STATE_UNSPECIFIED" +
-      "\020\000\022 \n\034TOOL_SOURCE_STATE_CONNECTING\020\001\022\033\n\027" +
-      "TOOL_SOURCE_STATE_READY\020\002\022\036\n\032TOOL_SOURCE" +
-      "_STATE_DISABLED\020\003\022\034\n\030TOOL_SOURCE_STATE_F" +
-      "AILED\020\004\022 \n\034TOOL_SOURCE_STATE_NEEDS_AUTH\020" +
-      "\005\022/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_REGI" +
-      "STRATION\020\006\022\037\n\033TOOL_SOURCE_STATE_UNTRUSTE" +
-      "D\020\007*}\n\007Sandbox\022\027\n\023SANDBOX_UNSPECIFIED\020\000\022" +
-      "\020\n\014SANDBOX_NONE\020\001\022\024\n\020SANDBOX_LANDLOCK\020\002\022" +
-      "\023\n\017SANDBOX_SECCOMP\020\003\022\034\n\030SANDBOX_LANDLOCK" +
-      "_SECCOMP\020\0042k\n\013InfoService\022\\\n\rGetServerIn" +
-      "fo\022!.toolgate.v1.GetServerInfoRequest\032\"." +
-      "toolgate.v1.GetServerInfoResponse\"\004\270\327\030\002B" +
-      "h\n\016io.toolgate.v1B\020InfoServiceProtoP\001ZBg" +
-      "ithub.com/toolgate/toolgate/clients/go/g" +
-      "en/toolgate/v1;toolgatev1b\006proto3"
+      "(\005R\013queuedCalls\022\032\n\010warnings\030\n \003(\tR\010warni" +
+      "ngs\"\320\001\n\013SandboxInfo\0222\n\tavailable\030\001 \001(\0162\024" +
+      ".toolgate.v1.SandboxR\tavailable\022)\n\020landl" +
+      "ock_version\030\002 \001(\005R\017landlockVersion\022\030\n\007mi" +
+      "ssing\030\003 \003(\tR\007missing\022\022\n\004mode\030\004 \001(\tR\004mode" +
+      "\022\030\n\007network\030\005 \001(\tR\007network\022\032\n\010required\030\006" +
+      " \001(\010R\010required\"\211\013\n\006Limits\022*\n\021max_running" +
+      "_calls\030\001 \001(\005R\017maxRunningCalls\022&\n\017max_inp" +
+      "ut_bytes\030\002 \001(\003R\rmaxInputBytes\022(\n\020max_out" +
+      "put_bytes\030\003 \001(\003R\016maxOutputBytes\022*\n\021max_m" +
+      "essage_bytes\030\004 \001(\003R\017maxMessageBytes\022%\n\016t" +
+      "runcate_lines\030\005 \001(\005R\rtruncateLines\022%\n\016tr" +
+      "uncate_bytes\030\006 \001(\005R\rtruncateBytes\0227\n\thea" +
+      "rtbeat\030\007 \001(\0132\031.google.protobuf.DurationR" +
+      "\theartbeat\022@\n\016prompt_timeout\030\010 \001(\0132\031.goo" +
+      "gle.protobuf.DurationR\rpromptTimeout\022D\n\020" +
+      "output_retention\030\t \001(\0132\031.google.protobuf" +
+      ".DurationR\017outputRetention\022@\n\016call_reten" +
+      "tion\030\n \001(\0132\031.google.protobuf.DurationR\rc" +
+      "allRetention\022I\n\037max_running_calls_per_wo" +
+      "rkspace\030\013 \001(\005H\000R\033maxRunningCallsPerWorks" +
+      "pace\210\001\001\022E\n\035max_running_calls_per_session" +
+      "\030\014 \001(\005H\001R\031maxRunningCallsPerSession\210\001\001\022I" +
+      "\n\037max_running_calls_per_principal\030\r \001(\005H" +
+      "\002R\033maxRunningCallsPerPrincipal\210\001\001\022(\n\020max" +
+      "_queued_calls\030\016 \001(\005R\016maxQueuedCalls\022(\n\020m" +
+      "ax_queued_bytes\030\017 \001(\003R\016maxQueuedBytes\022:\n" +
+      "\027max_requests_per_second\030\020 \001(\005H\003R\024maxReq" +
+      "uestsPerSecond\210\001\001\022/\n\021max_request_burst\030\021" +
+      " \001(\005H\004R\017maxRequestBurst\210\001\001\022\037\n\013max_stream" +
+      "s\030\022 \001(\005R\nmaxStreams\022>\n\031max_streams_per_p" +
+      "rincipal\030\023 \001(\005H\005R\026maxStreamsPerPrincipal" +
+      "\210\001\001\022;\n\032max_streams_per_connection\030\024 \001(\005R" +
+      "\027maxStreamsPerConnection\022(\n\020max_open_pro" +
+      "mpts\030\025 \001(\005R\016maxOpenPrompts\022C\n\034max_open_p" +
+      "rompts_per_session\030\026 \001(\005H\006R\030maxOpenPromp" +
+      "tsPerSession\210\001\001B\"\n _max_running_calls_pe" +
+      "r_workspaceB \n\036_max_running_calls_per_se" +
+      "ssionB\"\n _max_running_calls_per_principa" +
+      "lB\032\n\030_max_requests_per_secondB\024\n\022_max_re" +
+      "quest_burstB\034\n\032_max_streams_per_principa" +
+      "lB\037\n\035_max_open_prompts_per_session\"\351\002\n\rW" +
+      "orkspaceInfo\022\022\n\004name\030\001 \001(\tR\004name\022\034\n\tdire" +
+      "ctory\030\002 \001(\tR\tdirectory\022\032\n\010worktree\030\003 \001(\t" +
+      "R\010worktree\022.\n\006agents\030\004 \003(\0132\026.toolgate.v1" +
+      ".AgentInfoR\006agents\022\030\n\007trusted\030\005 \001(\010R\007tru" +
+      "sted\022>\n\014tool_sources\030\006 \003(\0132\033.toolgate.v1" +
+      ".ToolSourceInfoR\013toolSources\022J\n\020language" +
+      "_servers\030\007 \003(\0132\037.toolgate.v1.LanguageSer" +
+      "verInfoR\017languageServers\022\032\n\010warnings\030\010 \003" +
+      "(\tR\010warnings\022\030\n\007problem\030\t \001(\tR\007problem\"r" +
+      "\n\022LanguageServerInfo\022\016\n\002id\030\001 \001(\tR\002id\022\030\n\007" +
+      "program\030\002 \001(\tR\007program\022\030\n\007problem\030\003 \001(\tR" +
+      "\007problem\022\030\n\007running\030\004 \001(\005R\007running\"\271\001\n\016T" +
+      "oolSourceInfo\022/\n\006source\030\001 \001(\0162\027.toolgate" +
+      ".v1.ToolSourceR\006source\022\022\n\004name\030\002 \001(\tR\004na" +
+      "me\0222\n\005state\030\003 \001(\0162\034.toolgate.v1.ToolSour" +
+      "ceStateR\005state\022\030\n\007problem\030\004 \001(\tR\007problem" +
+      "\022\024\n\005tools\030\005 \001(\005R\005tools\"U\n\tAgentInfo\022\022\n\004n" +
+      "ame\030\001 \001(\tR\004name\022 \n\013description\030\002 \001(\tR\013de" +
+      "scription\022\022\n\004mode\030\003 \001(\tR\004mode*\245\002\n\017ToolSo" +
+      "urceState\022!\n\035TOOL_SOURCE_STATE_UNSPECIFI" +
+      "ED\020\000\022 \n\034TOOL_SOURCE_STATE_CONNECTING\020\001\022\033" +
+      "\n\027TOOL_SOURCE_STATE_READY\020\002\022\036\n\032TOOL_SOUR" +
+      "CE_STATE_DISABLED\020\003\022\034\n\030TOOL_SOURCE_STATE" +
+      "_FAILED\020\004\022 \n\034TOOL_SOURCE_STATE_NEEDS_AUT" +
+      "H\020\005\022/\n+TOOL_SOURCE_STATE_NEEDS_CLIENT_RE" +
+      "GISTRATION\020\006\022\037\n\033TOOL_SOURCE_STATE_UNTRUS" +
+      "TED\020\007*}\n\007Sandbox\022\027\n\023SANDBOX_UNSPECIFIED\020" +
+      "\000\022\020\n\014SANDBOX_NONE\020\001\022\024\n\020SANDBOX_LANDLOCK\020" +
+      "\002\022\023\n\017SANDBOX_SECCOMP\020\003\022\034\n\030SANDBOX_LANDLO" +
+      "CK_SECCOMP\020\0042k\n\013InfoService\022\\\n\rGetServer" +
+      "Info\022!.toolgate.v1.GetServerInfoRequest\032" +
+      "\".toolgate.v1.GetServerInfoResponse\"\004\270\327\030" +
+      "\002Bh\n\016io.toolgate.v1B\020InfoServiceProtoP\001Z" +
+      "Bgithub.com/toolgate/toolgate/clients/go" +
+      "/gen/toolgate/v1;toolgatev1b\006proto3"
     };
     descriptor = com.google.protobuf.Descriptors.FileDescriptor
       .internalBuildGeneratedFileFrom(descriptorData,
@@ -185,7 +187,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_GetServerInfoResponse_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_GetServerInfoResponse_descriptor,
-        new java.lang.String[] { "Version", "InstanceId", "StartTime", "Limits", "Workspaces", "Sandbox", "RunningCalls", "SandboxInfo", "QueuedCalls", });
+        new java.lang.String[] { "Version", "InstanceId", "StartTime", "Limits", "Workspaces", "Sandbox", "RunningCalls", "SandboxInfo", "QueuedCalls", "Warnings", });
     internal_static_toolgate_v1_SandboxInfo_descriptor =
       getDescriptor().getMessageType(2);
     internal_static_toolgate_v1_SandboxInfo_fieldAccessorTable = new
@@ -203,7 +205,7 @@ public final class InfoServiceProto extends com.google.protobuf.GeneratedFile {
     internal_static_toolgate_v1_WorkspaceInfo_fieldAccessorTable = new
       com.google.protobuf.GeneratedMessage.FieldAccessorTable(
         internal_static_toolgate_v1_WorkspaceInfo_descriptor,
-        new java.lang.String[] { "Name", "Directory", "Worktree", "Agents", "Trusted", "ToolSources", "LanguageServers", });
+        new java.lang.String[] { "Name", "Directory", "Worktree", "Agents", "Trusted", "ToolSources", "LanguageServers", "Warnings", "Problem", });
     internal_static_toolgate_v1_LanguageServerInfo_descriptor =
       getDescriptor().getMessageType(5);
     internal_static_toolgate_v1_LanguageServerInfo_fieldAccessorTable = new

@@ -38,6 +38,9 @@ private static final long serialVersionUID = 0L;
     agents_ = java.util.Collections.emptyList();
     toolSources_ = java.util.Collections.emptyList();
     languageServers_ = java.util.Collections.emptyList();
+    warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+    problem_ = "";
   }
 
   public static final com.google.protobuf.Descriptors.Descriptor
@@ -397,6 +400,110 @@ private static final long serialVersionUID = 0L;
     return languageServers_.get(index);
   }
 
+  public static final int WARNINGS_FIELD_NUMBER = 8;
+  @SuppressWarnings("serial")
+  private com.google.protobuf.LazyStringArrayList warnings_ =
+      com.google.protobuf.LazyStringArrayList.emptyList();
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @return A list containing the warnings.
+   */
+  public com.google.protobuf.ProtocolStringList
+      getWarningsList() {
+    return warnings_;
+  }
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @return The count of warnings.
+   */
+  public int getWarningsCount() {
+    return warnings_.size();
+  }
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @param index The index of the element to return.
+   * @return The warnings at the given index.
+   */
+  public java.lang.String getWarnings(int index) {
+    return warnings_.get(index);
+  }
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the warnings at the given index.
+   */
+  public com.google.protobuf.ByteString
+      getWarningsBytes(int index) {
+    return warnings_.getByteString(index);
+  }
+
+  public static final int PROBLEM_FIELD_NUMBER = 9;
+  @SuppressWarnings("serial")
+  private volatile java.lang.Object problem_ = "";
+  /**
+   * <pre>
+   * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+   * </pre>
+   *
+   * <code>string problem = 9 [json_name = "problem"];</code>
+   * @return The problem.
+   */
+  @java.lang.Override
+  public java.lang.String getProblem() {
+    java.lang.Object ref = problem_;
+    if (ref instanceof java.lang.String) {
+      return (java.lang.String) ref;
+    } else {
+      com.google.protobuf.ByteString bs = 
+          (com.google.protobuf.ByteString) ref;
+      java.lang.String s = bs.toStringUtf8();
+      problem_ = s;
+      return s;
+    }
+  }
+  /**
+   * <pre>
+   * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+   * </pre>
+   *
+   * <code>string problem = 9 [json_name = "problem"];</code>
+   * @return The bytes for problem.
+   */
+  @java.lang.Override
+  public com.google.protobuf.ByteString
+      getProblemBytes() {
+    java.lang.Object ref = problem_;
+    if (ref instanceof java.lang.String) {
+      com.google.protobuf.ByteString b = 
+          com.google.protobuf.ByteString.copyFromUtf8(
+              (java.lang.String) ref);
+      problem_ = b;
+      return b;
+    } else {
+      return (com.google.protobuf.ByteString) ref;
+    }
+  }
+
   private byte memoizedIsInitialized = -1;
   @java.lang.Override
   public final boolean isInitialized() {
@@ -431,6 +538,12 @@ private static final long serialVersionUID = 0L;
     }
     for (int i = 0; i < languageServers_.size(); i++) {
       output.writeMessage(7, languageServers_.get(i));
+    }
+    for (int i = 0; i < warnings_.size(); i++) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 8, warnings_.getRaw(i));
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(problem_)) {
+      com.google.protobuf.GeneratedMessage.writeString(output, 9, problem_);
     }
     getUnknownFields().writeTo(output);
   }
@@ -476,6 +589,17 @@ private static final long serialVersionUID = 0L;
           }
           size += 1 * count;
         }
+    {
+      int dataSize = 0;
+      for (int i = 0; i < warnings_.size(); i++) {
+        dataSize += computeStringSizeNoTag(warnings_.getRaw(i));
+      }
+      size += dataSize;
+      size += 1 * getWarningsList().size();
+    }
+    if (!com.google.protobuf.GeneratedMessage.isStringEmpty(problem_)) {
+      size += com.google.protobuf.GeneratedMessage.computeStringSize(9, problem_);
+    }
     return size;
   }
   @java.lang.Override
@@ -514,6 +638,10 @@ private static final long serialVersionUID = 0L;
         .equals(other.getToolSourcesList())) return false;
     if (!getLanguageServersList()
         .equals(other.getLanguageServersList())) return false;
+    if (!getWarningsList()
+        .equals(other.getWarningsList())) return false;
+    if (!getProblem()
+        .equals(other.getProblem())) return false;
     if (!getUnknownFields().equals(other.getUnknownFields())) return false;
     return true;
   }
@@ -546,6 +674,12 @@ private static final long serialVersionUID = 0L;
       hash = (37 * hash) + LANGUAGE_SERVERS_FIELD_NUMBER;
       hash = (53 * hash) + getLanguageServersList().hashCode();
     }
+    if (getWarningsCount() > 0) {
+      hash = (37 * hash) + WARNINGS_FIELD_NUMBER;
+      hash = (53 * hash) + getWarningsList().hashCode();
+    }
+    hash = (37 * hash) + PROBLEM_FIELD_NUMBER;
+    hash = (53 * hash) + getProblem().hashCode();
     hash = (29 * hash) + getUnknownFields().hashCode();
     memoizedHashCode = hash;
     return hash;
@@ -706,6 +840,9 @@ private static final long serialVersionUID = 0L;
         languageServersBuilder_.clear();
       }
       bitField0_ = (bitField0_ & ~0x00000040);
+      warnings_ =
+          com.google.protobuf.LazyStringArrayList.emptyList();
+      problem_ = "";
       return this;
     }
 
@@ -781,6 +918,13 @@ private static final long serialVersionUID = 0L;
       }
       if (((from_bitField0_ & 0x00000010) != 0)) {
         result.trusted_ = trusted_;
+      }
+      if (((from_bitField0_ & 0x00000080) != 0)) {
+        warnings_.makeImmutable();
+        result.warnings_ = warnings_;
+      }
+      if (((from_bitField0_ & 0x00000100) != 0)) {
+        result.problem_ = problem_;
       }
     }
 
@@ -892,6 +1036,21 @@ private static final long serialVersionUID = 0L;
           }
         }
       }
+      if (!other.warnings_.isEmpty()) {
+        if (warnings_.isEmpty()) {
+          warnings_ = other.warnings_;
+          bitField0_ |= 0x00000080;
+        } else {
+          ensureWarningsIsMutable();
+          warnings_.addAll(other.warnings_);
+        }
+        onChanged();
+      }
+      if (!other.getProblem().isEmpty()) {
+        problem_ = other.problem_;
+        bitField0_ |= 0x00000100;
+        onChanged();
+      }
       this.mergeUnknownFields(other.getUnknownFields());
       onChanged();
       return this;
@@ -975,6 +1134,16 @@ private static final long serialVersionUID = 0L;
               }
               break;
             } // case 58
+            case 66: {
+              ensureWarningsIsMutable();
+              warnings_.add(input.readStringRequireUtf8());
+              break;
+            } // case 66
+            case 74: {
+              problem_ = input.readStringRequireUtf8();
+              bitField0_ |= 0x00000100;
+              break;
+            } // case 74
             default: {
               if (!super.parseUnknownField(input, extensionRegistry, tag)) {
                 done = true; // was an endgroup tag
@@ -2228,6 +2397,254 @@ private static final long serialVersionUID = 0L;
         languageServers_ = null;
       }
       return languageServersBuilder_;
+    }
+
+    private com.google.protobuf.LazyStringArrayList warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+    private void ensureWarningsIsMutable() {
+      if (!warnings_.isModifiable()) {
+        warnings_ = new com.google.protobuf.LazyStringArrayList(warnings_);
+      }
+      bitField0_ |= 0x00000080;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @return A list containing the warnings.
+     */
+    public com.google.protobuf.ProtocolStringList
+        getWarningsList() {
+      warnings_.makeImmutable();
+      return warnings_;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @return The count of warnings.
+     */
+    public int getWarningsCount() {
+      return warnings_.size();
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param index The index of the element to return.
+     * @return The warnings at the given index.
+     */
+    public java.lang.String getWarnings(int index) {
+      return warnings_.get(index);
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param index The index of the value to return.
+     * @return The bytes of the warnings at the given index.
+     */
+    public com.google.protobuf.ByteString
+        getWarningsBytes(int index) {
+      return warnings_.getByteString(index);
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param index The index to set the value at.
+     * @param value The warnings to set.
+     * @return This builder for chaining.
+     */
+    public Builder setWarnings(
+        int index, java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureWarningsIsMutable();
+      warnings_.set(index, value);
+      bitField0_ |= 0x00000080;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param value The warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addWarnings(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      ensureWarningsIsMutable();
+      warnings_.add(value);
+      bitField0_ |= 0x00000080;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param values The warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addAllWarnings(
+        java.lang.Iterable<java.lang.String> values) {
+      ensureWarningsIsMutable();
+      com.google.protobuf.AbstractMessageLite.Builder.addAll(
+          values, warnings_);
+      bitField0_ |= 0x00000080;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearWarnings() {
+      warnings_ =
+        com.google.protobuf.LazyStringArrayList.emptyList();
+      bitField0_ = (bitField0_ & ~0x00000080);;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+     * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+     * </pre>
+     *
+     * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+     * @param value The bytes of the warnings to add.
+     * @return This builder for chaining.
+     */
+    public Builder addWarningsBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      ensureWarningsIsMutable();
+      warnings_.add(value);
+      bitField0_ |= 0x00000080;
+      onChanged();
+      return this;
+    }
+
+    private java.lang.Object problem_ = "";
+    /**
+     * <pre>
+     * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+     * </pre>
+     *
+     * <code>string problem = 9 [json_name = "problem"];</code>
+     * @return The problem.
+     */
+    public java.lang.String getProblem() {
+      java.lang.Object ref = problem_;
+      if (!(ref instanceof java.lang.String)) {
+        com.google.protobuf.ByteString bs =
+            (com.google.protobuf.ByteString) ref;
+        java.lang.String s = bs.toStringUtf8();
+        problem_ = s;
+        return s;
+      } else {
+        return (java.lang.String) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+     * </pre>
+     *
+     * <code>string problem = 9 [json_name = "problem"];</code>
+     * @return The bytes for problem.
+     */
+    public com.google.protobuf.ByteString
+        getProblemBytes() {
+      java.lang.Object ref = problem_;
+      if (ref instanceof String) {
+        com.google.protobuf.ByteString b = 
+            com.google.protobuf.ByteString.copyFromUtf8(
+                (java.lang.String) ref);
+        problem_ = b;
+        return b;
+      } else {
+        return (com.google.protobuf.ByteString) ref;
+      }
+    }
+    /**
+     * <pre>
+     * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+     * </pre>
+     *
+     * <code>string problem = 9 [json_name = "problem"];</code>
+     * @param value The problem to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProblem(
+        java.lang.String value) {
+      java.util.Objects.requireNonNull(value);
+      problem_ = value;
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+     * </pre>
+     *
+     * <code>string problem = 9 [json_name = "problem"];</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearProblem() {
+      problem_ = getDefaultInstance().getProblem();
+      bitField0_ = (bitField0_ & ~0x00000100);
+      onChanged();
+      return this;
+    }
+    /**
+     * <pre>
+     * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+     * </pre>
+     *
+     * <code>string problem = 9 [json_name = "problem"];</code>
+     * @param value The bytes for problem to set.
+     * @return This builder for chaining.
+     */
+    public Builder setProblemBytes(
+        com.google.protobuf.ByteString value) {
+      java.util.Objects.requireNonNull(value);
+      checkByteStringIsUtf8(value);
+      problem_ = value;
+      bitField0_ |= 0x00000100;
+      onChanged();
+      return this;
     }
 
     // @@protoc_insertion_point(builder_scope:toolgate.v1.WorkspaceInfo)

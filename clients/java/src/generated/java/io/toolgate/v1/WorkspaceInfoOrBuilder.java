@@ -211,4 +211,69 @@ public interface WorkspaceInfoOrBuilder extends
    */
   io.toolgate.v1.LanguageServerInfoOrBuilder getLanguageServersOrBuilder(
       int index);
+
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @return A list containing the warnings.
+   */
+  java.util.List<java.lang.String>
+      getWarningsList();
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @return The count of warnings.
+   */
+  int getWarningsCount();
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @param index The index of the element to return.
+   * @return The warnings at the given index.
+   */
+  java.lang.String getWarnings(int index);
+  /**
+   * <pre>
+   * What a person should know of the rules and the rest of the workspace's configuration as they are now: keys and
+   * permissions that are most likely misspelt, rules without effect, a changed file that cannot be used.
+   * </pre>
+   *
+   * <code>repeated string warnings = 8 [json_name = "warnings"];</code>
+   * @param index The index of the value to return.
+   * @return The bytes of the warnings at the given index.
+   */
+  com.google.protobuf.ByteString
+      getWarningsBytes(int index);
+
+  /**
+   * <pre>
+   * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+   * </pre>
+   *
+   * <code>string problem = 9 [json_name = "problem"];</code>
+   * @return The problem.
+   */
+  java.lang.String getProblem();
+  /**
+   * <pre>
+   * Why its calls are refused: its configuration cannot be used. Empty if nothing is wrong.
+   * </pre>
+   *
+   * <code>string problem = 9 [json_name = "problem"];</code>
+   * @return The bytes for problem.
+   */
+  com.google.protobuf.ByteString
+      getProblemBytes();
 }
