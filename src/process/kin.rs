@@ -96,8 +96,8 @@ impl Programs {
         Ok(OtherEnd { user, kin })
     }
 
-    /// Says who has connected by TCP; none if it is nobody on this machine. Blocking, for a look at the open files of all
-    /// processes if any program of the service runs.
+    /// Says who has connected by TCP; none if it is nobody on this machine. Blocking, for a look at all processes, and at
+    /// their open files if any program of this or another service runs.
     ///
     /// # Errors
     /// The kernel does not say.
@@ -109,7 +109,7 @@ impl Programs {
         let kin = match socket.inode {
             // Closed already: what was sent may have come from anybody.
             0 => Kin::Unknown,
-            _ if self.0.undertaker.has_no_programs() => Kin::Stranger,
+            _ if self.0.undertaker.has_no_programs() && !is_any_marked() => Kin::Stranger,
             inode => self.holder_of(inode),
         };
         Ok(Some(OtherEnd { user, kin }))
@@ -165,6 +165,13 @@ impl Programs {
             None => Kin::Unknown,
         }
     }
+}
+
+/// Says whether any process of this user bears the mark of another service or of an earlier run.
+fn is_any_marked() -> bool {
+    let own = sys::own_limits();
+    let is_marked = |pid: Pid| kin_of_foreigner(sys::tag_of(pid), own, false) == Kin::Unknown;
+    tree::all().into_iter().any(is_marked)
 }
 
 /// Judges a process that does not descend from the service by its limits: it may be what an earlier run left, or the

@@ -11,7 +11,7 @@ use std::time::Instant;
 use examine::{SEARCHES, Source, examine};
 use findings::Findings;
 
-use super::made::Made;
+use super::made::{self, Made};
 use super::parse::{self, PATIENCE, Simple};
 use super::paths::{self, PathUse};
 use super::unclear;
@@ -44,6 +44,8 @@ struct Scene {
     is_chained: bool,
     /// Whether a command before made a file whose name begins with a dash.
     has_dashes: bool,
+    /// Whether a command before may have made a folder, or a repository in one.
+    makes_folders: bool,
     /// Whether the command before prints names of files that lie where it searches.
     is_fed: bool,
     /// What links lead to that commands before have made.
@@ -64,6 +66,7 @@ pub(super) fn line(text: &str) -> Line {
         is_fed: false,
         is_chained: is_chained(text),
         has_dashes: false,
+        makes_folders: false,
     };
     let mut reason = parsed.unclear;
     if let Some(disguise) = unclear::disguise(text) {
@@ -177,6 +180,11 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     }
     let is_dash = |used: &PathUse| used.path.trim_start_matches("./").starts_with('-');
     scene.has_dashes |= findings.paths.iter().any(is_dash);
+    if scene.makes_folders && !findings.remotes.is_empty() {
+        findings.doubt(Some("what it pushes to may be a folder that the line makes, with hooks of its own"));
+    }
+    let mut forms = findings.forms.iter().chain(&findings.variants);
+    scene.makes_folders |= forms.any(|form| made::makes_folders(form));
     through_links(is_change, scene, &mut findings);
     let is_search = simple
         .words
@@ -203,6 +211,7 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
         unclear: findings.unclear.map(str::to_owned).filter(|_| !is_change),
         paths: findings.paths,
         uses_network: findings.uses_network,
+        remotes: findings.remotes,
         expands_names: findings.expands_names,
         is_directory_change: is_change,
     }];

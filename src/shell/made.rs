@@ -10,6 +10,12 @@ const MAX_FILES: usize = 256;
 /// Commands that make files of any content; compilers and archives of the project are not among them.
 const MAKERS: &str = "cp mv ln install tee dd rsync scp curl wget sed";
 
+/// Commands that make folders. What a build or a script makes is not in sight, and runs without a repository too.
+const FOLDER_MAKERS: &str = "mkdir cp mv ln install rsync scp tar bsdtar unzip cpio 7z";
+
+/// Subcommands of git that make repositories in folders.
+const REPOSITORY_MAKERS: &str = "init clone worktree submodule";
+
 /// Programs that run the file that they are given.
 const RUNNERS: &str = "sh bash zsh dash ksh mksh ash fish source . python python3 node perl ruby php lua tclsh";
 
@@ -76,6 +82,15 @@ fn plain(path: &str) -> String {
     let start = if path.starts_with('/') { "/" } else { "" };
     let steps: Vec<&str> = path.split('/').filter(|step| !matches!(*step, "" | ".")).collect();
     format!("{start}{}", steps.join("/"))
+}
+
+/// Says whether a command, as it would be written without quotes, makes folders of any content.
+pub(super) fn makes_folders(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let is_listed = |list: &str, word: &str| list.split_whitespace().any(|listed| listed == word);
+    is_listed(FOLDER_MAKERS, name) || name == "git" && words.any(|word| is_listed(REPOSITORY_MAKERS, word))
 }
 
 pub(super) fn is_maker(name: &str) -> bool {

@@ -60,6 +60,8 @@ pub struct Command {
     pub paths: Vec<PathUse>,
     /// Whether it, or a command inside it, is known to use the network.
     pub uses_network: bool,
+    /// What it pushes to, if that is the name of a remote repository or a folder: one that is there runs hooks of its own.
+    pub remotes: Vec<PathUse>,
     /// Whether a word begins with a wildcard, so that a file whose name begins with a dash would be taken for an option.
     pub expands_names: bool,
     /// Whether it only changes the directory, so that nothing is asked for it but outside directories.

@@ -123,7 +123,8 @@ pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
             ControlFlow::Continue(())
         }
     };
-    let known = without_read_write(line);
+    let plain = without_wide(line);
+    let known = without_read_write(&plain);
     let bytes = known.as_bytes();
     let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
     let options = ParseOptions::new().progress_callback(&mut stop);
@@ -489,6 +490,30 @@ impl<'l> Walk<'l> {
         }
         self.parsed
     }
+}
+
+/// Returns the line with letters that are as long in the place of all characters beyond ASCII. To the shell, too, they are
+/// nothing but parts of words; the scanner of the grammar looks some up in a table that ends at U+00FF, and the memory
+/// behind that may be nobody's.
+fn without_wide(line: &str) -> Cow<'_, str> {
+    if line.is_ascii() {
+        return Cow::Borrowed(line);
+    }
+    let letters = |character: char| match character.len_utf8() {
+        2 => "é",
+        3 => "éx",
+        4 => "éé",
+        _ => "",
+    };
+    let mut plain = String::with_capacity(line.len());
+    for character in line.chars() {
+        if character.is_ascii() {
+            plain.push(character);
+        } else {
+            plain.push_str(letters(character));
+        }
+    }
+    Cow::Owned(plain)
 }
 
 /// Returns the line with `>>` in the place of `<>`, which the grammar does not know: it is as long, and opens a file for

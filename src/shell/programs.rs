@@ -13,6 +13,7 @@ const OPTION: &str = "it has an option that is not known to be harmless";
 const SUBCOMMAND: &str = "its subcommand is not known";
 const WORD: &str = "a word of it is only known when it runs";
 const FILE: &str = "which file it uses is only known when it runs";
+const HOOKS: &str = "a repository in a folder runs its own hooks when it is pushed to";
 const HELPER: &str = "it reaches a repository by a program of its own";
 
 /// What is known of a command by its words.
@@ -26,6 +27,8 @@ pub(super) struct Reading {
     pub(super) read: Vec<Word>,
     /// Its operands, subcommands left out.
     pub(super) operands: Vec<Word>,
+    /// What it pushes to, if that may be a folder or the name of a repository elsewhere.
+    pub(super) remotes: Vec<Word>,
     /// Whether a word begins with a wildcard, so that a name that begins with a dash would be an option.
     pub(super) expands_names: bool,
     /// Whether not all of its words are known to be files or texts.
@@ -416,10 +419,37 @@ impl Reading {
                     self.file(&part(word, local), true);
                 }
             }
+            if entry.is("hooks") {
+                self.place_remote(operands.first());
+            }
         } else if entry.is("none") && !operands.is_empty() {
             self.doubt(WORD);
         }
         self.operands = operands;
+    }
+
+    /// Takes what is pushed to: the operand, or what an option says.
+    fn place_remote(&mut self, operand: Option<&Word>) {
+        let named = self.options.iter().filter(|(name, _)| name == "--repo");
+        let named = named.filter_map(|(_, value)| value.clone());
+        for word in named.chain(operand.cloned()).collect::<Vec<_>>() {
+            match word.fixed() {
+                Some(text) if is_address(text) => {}
+                // A name may be that of a folder: who knows the folders looks.
+                Some(text) if !text.contains(['/', '.', '~', ':']) && !text.is_empty() => self.remotes.push(word),
+                Some(_) | None => self.doubt(HOOKS),
+            }
+        }
+    }
+}
+
+/// Says whether an address of a repository is on another machine, as far as its writing tells.
+fn is_address(text: &str) -> bool {
+    let before = |end: &str| text.split_once(end).map(|(before, _)| before);
+    match before("://") {
+        Some(scheme) => ["https", "http", "ssh", "git", "git+ssh", "ssh+git"].contains(&scheme),
+        // `host:path`; with a slash in front of the colon it is a path.
+        None => before(":").is_some_and(|host| !host.is_empty() && !host.contains('/')),
     }
 }
 

@@ -550,3 +550,20 @@ proptest! {
         prop_assert!(parsed.commands[0].forms.contains(&format!("zz{name} x")), "{:?}", parsed);
     }
 }
+
+#[test]
+fn characters_beyond_the_tables_of_the_scanner_are_letters() {
+    for character in ['é', 'Ω', '字', '\u{3000}', '\u{feff}', '\u{1f600}', '\u{10ffff}'] {
+        for line in [
+            format!("echo {{{character}"),
+            format!("echo {{1..{character}}} {{{character}..2}}"),
+            format!("rm {character} \"{character}\"; ls {character}"),
+        ] {
+            let parsed = parse(&line);
+            assert!(!parsed.commands.is_empty(), "{line}");
+        }
+        let parsed = parse(&format!("rm {character} x{character}y; ls"));
+        let texts: Vec<&str> = parsed.commands.iter().map(|command| command.text.as_str()).collect();
+        assert_eq!(texts, [format!("rm {character} x{character}y").as_str(), "ls"]);
+    }
+}

@@ -128,6 +128,25 @@ fn report(what: &str, found: &[String]) {
 }
 
 #[test]
+fn pushing_to_a_folder_is_asked_since_its_hooks_run() {
+    let scene = Scene::new();
+    let rules = [rule("bash", "*", Action::Ask), rule("bash", "git *", Action::Allow)];
+    fs::create_dir(scene.folder.path().join("work/mirror")).unwrap();
+    fs::create_dir(scene.folder.path().join("work/src/backup.git")).unwrap();
+    for (line, expected) in [
+        ("git push mirror HEAD", true),
+        ("git -C . push mirror", true),
+        ("cd src && git push backup", true),
+        ("git push src/backup.git", true),
+        ("git push file://$PWD/mirror", true),
+        ("git push origin HEAD", false),
+        ("git push", false),
+    ] {
+        assert_eq!(scene.asks_for(line, &rules, Some("bash")), expected, "{line}");
+    }
+}
+
+#[test]
 fn the_list_of_ways_is_sound() {
     let ways = corpus::ways();
     let names: HashSet<&str> = ways.iter().map(|way| way.name.as_str()).collect();

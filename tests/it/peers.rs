@@ -425,6 +425,25 @@ fn a_background_process_keeps_its_calls_rights() {
     });
 }
 
+#[test]
+fn what_another_service_started_is_nobody_to_an_idle_one() {
+    test(async {
+        let idle = Server::with(Setup { tcp: true, ..rules() }).await;
+        let other = approved(rules()).await;
+        let call = format!(
+            "{PROGRAM} --server {} call bash command=\"echo inside\" description=x </dev/null 2>&1",
+            url(&idle)
+        );
+        for (index, disguise) in DISGUISES.iter().enumerate() {
+            let said = ran(&other, &format!("c{index}"), &disguise.replace("{}", &call)).await;
+            assert!(said.contains("NOT_TRACED"), "{disguise}: {said}");
+        }
+        // A person still comes in.
+        let output = client(&idle, &["calls"]).await;
+        assert!(output.status.success(), "{output:?}");
+    });
+}
+
 /// Starts programs of a user who is not root, with a folder in `PATH` that only root may enter.
 struct Ordinary {
     folder: tempfile::TempDir,

@@ -313,8 +313,7 @@ impl Gate {
             let repository = path
                 .ancestors()
                 .find(|above| above.file_name() == Some(OsStr::new(GIT)));
-            let is_free = repository
-                .is_some_and(|git| self.is_own(git) || removes && git.parent() != Some(&*root.path) && !root.is_git);
+            let is_free = repository.is_some_and(|git| self.is_own(git));
             let folder = place.directory.parent().and_then(Path::file_name);
             let is_free =
                 is_free || wanted == Use::MakeFile && place.name == COMMON && folder == Some(OsStr::new(LINKED));
@@ -328,7 +327,6 @@ impl Gate {
         match wanted {
             // A repository inside, such as a clone, which is the program's own then.
             Use::MakeFile | Use::MakeFolder if !is_there && !is_top => Ok(()),
-            Use::Remove if !is_top => Ok(()),
             // Only an empty one goes, and the kernel says so of others.
             Use::RemoveFolder => Ok(()),
             Use::Write | Use::MakeFile | Use::MakeFolder | Use::Remove | Use::Move => self.stop(path),

@@ -112,6 +112,8 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
             let mut read = paths::of_words(&reading.read, false, &scene.from);
             read.iter_mut().for_each(|used| used.is_asked = reading.shows);
             uses.extend(read);
+            let remotes = paths::of_words(&reading.remotes, true, &scene.from);
+            findings.remotes.extend(remotes);
             findings.expands_names |= reading.expands_names && !reading.is_tame;
             // A symbolic link touches nothing of where it leads to; what goes through it later does.
             let is_link = name == "ln" && paths::is_symbolic(words);
@@ -359,6 +361,7 @@ pub(super) fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Fin
         is_fed: false,
         is_chained: is_chained(text),
         has_dashes: false,
+        makes_folders: scene.makes_folders,
     };
     let known = findings.paths.len();
     for simple in &commands {

@@ -31,6 +31,8 @@ pub(super) struct Findings {
     /// Whether it writes a path, links not counted.
     pub(super) writes: bool,
     pub(super) uses_network: bool,
+    /// What it pushes to, if that may be a folder.
+    pub(super) remotes: Vec<PathUse>,
     pub(super) made: Made,
     pub(super) links: Vec<PathUse>,
 }

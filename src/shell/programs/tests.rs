@@ -118,7 +118,7 @@ fn the_table_agrees_with_the_programs_on_what_takes_a_value() {
 #[test]
 fn every_line_of_the_table_is_sound() {
     const FLAGS: &str =
-        "any sub single old number stop text read write last revision remote none tame names script else cut";
+        "any sub single old number stop text read write last revision remote hooks none tame names script else cut";
     for line in TABLE
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with(['#', ' ']))
@@ -165,7 +165,13 @@ fn options_are_read_as_the_programs_read_them() {
     check("git odd", false, "");
     check("git --exec-path=x status", false, "");
     check("git stash push -m x", true, "");
-    check("git push ../x", true, "../x");
+    check("git push ../x", false, "../x");
+    check("git push x.git", false, "");
+    check("git push file:///x", false, "/x");
+    check("git push --repo=sub/x", false, "");
+    check("git push origin main", true, "");
+    check("git push git@host:x/y.git", true, "");
+    check("git fetch ../x", true, "../x");
     check("git fetch ext::x", false, "");
     check("tar xzf x", true, "");
     check("tar cIf z x", false, "");

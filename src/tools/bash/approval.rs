@@ -78,6 +78,7 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
         workdir: input.workdir.clone().filter(|written| !written.is_empty()),
         uses: asked_paths(&line),
         expands_names: expands_names(&line),
+        remotes: remotes(&line),
     });
     let before = look(&places, ctx).await?;
     if !before.is_workdir_outside {
@@ -137,6 +138,8 @@ struct Places {
     uses: Vec<PathUse>,
     /// Whether a word begins with a wildcard where a name that begins with a dash would be an option.
     expands_names: bool,
+    /// What is pushed to, if that may be a folder.
+    remotes: Vec<PathUse>,
 }
 
 impl Places {
@@ -150,7 +153,7 @@ impl Places {
             .uses
             .iter()
             .map(|used| absolute_forms(used, &workdir, workspace.home()));
-        if self.uses.iter().any(|used| used.pattern.is_some()) || self.expands_names {
+        if self.uses.iter().any(|used| used.pattern.is_some()) || self.expands_names || !self.remotes.is_empty() {
             return false;
         }
         let paths: Vec<PathBuf> = forms.flatten().chain([workdir.clone()]).take(FEW + 1).collect();
@@ -167,6 +170,12 @@ struct Found {
     outside: Vec<PathBuf>,
     /// Whether a name that begins with a dash would be taken for an option.
     has_dashes: bool,
+    /// Whether a folder is pushed to, which is a repository with hooks of its own.
+    pushes_here: bool,
+}
+
+fn remotes(line: &Line) -> Vec<PathUse> {
+    line.commands.iter().flat_map(|command| command.remotes.clone()).collect()
 }
 
 fn expands_names(line: &Line) -> bool {
@@ -257,6 +266,11 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
             && folders_of(places, &workdir.shown, workspace.home())
                 .iter()
                 .any(|folder| wildcards::holds_dashes(folder)),
+        pushes_here: places
+            .remotes
+            .iter()
+            .flat_map(|used| absolute_forms(used, &workdir.shown, workspace.home()))
+            .any(|folder| folder.exists() || folder.with_extension("git").exists()),
         is_workdir_outside: given.is_some_and(|resolved| !resolved.is_inside()),
         workdir,
         workdir_problem,
@@ -333,6 +347,7 @@ pub fn asks(command: &str, workspace: &Workspace) -> Vec<Ask> {
         workdir: None,
         uses: asked_paths(&line),
         expands_names: expands_names(&line),
+        remotes: remotes(&line),
     };
     let found = find(&places, workspace);
     let outside = for_outside(command, &found);
@@ -385,6 +400,16 @@ fn for_commands(command: &str, description: &str, line: &Line, found: &Found, ho
         };
         for part in parts.iter_mut().filter(|part| expanding(&part.text)) {
             let reason = "a name that begins with a dash would be taken for an option";
+            part.unclear.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+    if found.pushes_here {
+        let pushing = |text: &String| {
+            let mut commands = line.commands.iter();
+            commands.any(|command| !command.remotes.is_empty() && command.text == *text)
+        };
+        for part in parts.iter_mut().filter(|part| pushing(&part.text)) {
+            let reason = "it pushes to a folder that is here, which runs its own hooks";
             part.unclear.get_or_insert_with(|| reason.to_owned());
         }
     }

@@ -291,7 +291,8 @@ async fn repositories_inside_a_repository_stay_as_they_are() {
         cd work
         git init -q . && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x
         git worktree add -q linked
-        mkdir -p .git/modules/m/refs evil && cp .git/config .git/modules/m/ && cp .git/config evil/";
+        mkdir -p .git/modules/m/refs evil && cp .git/config .git/modules/m/ && cp .git/config evil/
+        git init -q nested && git init -q other && mkdir -p sub && echo 'gitdir: ../.git/modules/m' > sub/.git";
     let prepared = std::process::Command::new("bash")
         .args(["-c", prepare])
         .current_dir(fixture.folder.path())
@@ -311,11 +312,20 @@ async fn repositories_inside_a_repository_stay_as_they_are() {
         "mv -T evil .git/modules/m",
         "mv -T evil .git/modules/n",
         "mv .git/modules .git/m",
+        "rm nested/.git/config",
+        "rm -r nested/.git/hooks",
+        "rm -rf nested",
+        "rm -rf nested/.git && git init nested",
+        "rm sub/.git",
+        "mv nested/.git away",
+        "mv nested/.git/config away",
+        "ln -sf ../evil sub/.git",
     ] {
         let (code, printed) = fixture.run(&demand, command).await;
         assert_ne!(code, Some(0), "{command}: {printed}");
     }
     for command in [
+        "git init -q made && git -C made config user.name x && rm -r made",
         "git worktree add -q second && git -C second status && git -C linked status",
         "git worktree list && git worktree lock second && git worktree unlock second",
         "git -C linked -c user.name=x -c user.email=x@x commit -q --allow-empty -m y",
