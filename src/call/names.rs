@@ -39,7 +39,7 @@ impl CallId {
 
     /// Returns the workspace that is part of it, if one is.
     pub fn workspace(&self) -> Option<&str> {
-        self.0.split_once(WITHIN).map(|(_, workspace)| workspace)
+        self.as_str().split_once(WITHIN).map(|(_, workspace)| workspace)
     }
 
     /// Returns texts between which all ids are that clients call so and that name a workspace.
@@ -50,7 +50,7 @@ impl CallId {
 
     /// Returns what clients call it.
     pub fn name(&self) -> &str {
-        self.0.split_once(WITHIN).map_or(&*self.0, |(name, _)| name)
+        self.as_str().split_once(WITHIN).map_or(self.as_str(), |(name, _)| name)
     }
 }
 

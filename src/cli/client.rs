@@ -14,6 +14,7 @@ use super::credentials::{Bearer, Credentials};
 use super::exit::Failure;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
+use crate::app::unshield;
 use crate::grpc::proto::audit_service_client::AuditServiceClient;
 use crate::grpc::proto::info_service_client::InfoServiceClient;
 use crate::grpc::proto::output_service_client::OutputServiceClient;
@@ -21,7 +22,6 @@ use crate::grpc::proto::permission_service_client::PermissionServiceClient;
 use crate::grpc::proto::session_service_client::SessionServiceClient;
 use crate::grpc::proto::tool_service_client::ToolServiceClient;
 use crate::grpc::proto::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
-use crate::process::unshield;
 
 const DEFAULT_URL: &str = "http://127.0.0.1:50551";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

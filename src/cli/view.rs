@@ -13,7 +13,6 @@ use super::exit::{Exit, Failure};
 use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{self, Look, Terminal, short, visible};
-use crate::call::INVALID;
 use crate::grpc::proto::call_event::Event;
 use crate::grpc::proto::{
     Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
@@ -114,7 +113,7 @@ impl CallView {
         }
         if self.terminal.json {
             self.terminal.record(&event.to_json())?;
-            return Ok(self.end_of(event));
+            return Ok(end_of(event));
         }
         match &event.event {
             None | Some(Event::Heartbeat(_)) => {}
@@ -152,16 +151,7 @@ impl CallView {
             Some(Event::Completed(end)) => self.completed(end)?,
             Some(Event::Failed(end)) => self.failed(end)?,
         }
-        Ok(self.end_of(event))
-    }
-
-    /// Returns how the program ends by a terminal event. What only tells the model that there was nothing to run is no
-    /// success.
-    fn end_of(&self, event: &CallEvent) -> Option<Exit> {
-        match end_of(event) {
-            Some(Exit::Completed) if self.tool == INVALID => Some(Exit::Failed),
-            end => end,
-        }
+        Ok(end_of(event))
     }
 
     /// Tells a person something between the events.
@@ -250,7 +240,7 @@ impl CallView {
             };
             self.note(&format!("{processes} on in the background; toolgate cancel ends that"));
         }
-        let mark = if self.tool == INVALID {
+        let mark = if end.invalid {
             self.terminal.err.text(Look::Red, "failed")
         } else {
             self.terminal.err.text(Look::Green, "completed")
@@ -358,6 +348,8 @@ fn background(end: &CallCompleted) -> Option<u64> {
 /// Returns how the program ends after this event, if it is the last.
 fn end_of(event: &CallEvent) -> Option<Exit> {
     match &event.event {
+        // What only tells the model that there was nothing to run is no success.
+        Some(Event::Completed(end)) if end.invalid => Some(Exit::Failed),
         Some(Event::Completed(_)) => Some(Exit::Completed),
         Some(Event::Failed(end)) => Some(Exit::of_failure(
             FailureReason::try_from(end.reason).unwrap_or_default(),

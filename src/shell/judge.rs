@@ -181,7 +181,9 @@ fn command(simple: &Simple, scene: &mut Scene) -> Vec<Command> {
     let is_dash = |used: &PathUse| used.path.trim_start_matches("./").starts_with('-');
     scene.has_dashes |= findings.paths.iter().any(is_dash);
     if scene.makes_folders && !findings.remotes.is_empty() {
-        findings.doubt(Some("what it pushes to may be a folder that the line makes, with hooks of its own"));
+        findings.doubt(Some(
+            "what it pushes to may be a folder that the line makes, with hooks of its own",
+        ));
     }
     let mut forms = findings.forms.iter().chain(&findings.variants);
     scene.makes_folders |= forms.any(|form| made::makes_folders(form));

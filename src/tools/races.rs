@@ -53,9 +53,14 @@ fn tree(root: &Path) -> Tree {
     tree
 }
 
+/// Every so often a call is made while nothing is swapped, so that some succeed however slow the machine is.
+const UNDISTURBED: usize = 32;
+
 /// Swaps `d` and `link` until it is ended; most of the time `d` is the folder.
 struct Swapper {
     stop: Arc<AtomicBool>,
+    /// Whether the folder is to be left alone, and whether it is.
+    rest: Arc<[AtomicBool; 2]>,
     thread: Option<std::thread::JoinHandle<usize>>,
 }
 
@@ -63,20 +68,22 @@ impl Swapper {
     fn start(bench: &Bench) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (folder, link, stopped) = (bench.at("d"), bench.at("link"), stop.clone());
+        let rest: Arc<[AtomicBool; 2]> = Arc::default();
+        let rests = rest.clone();
         let swap = move || {
             let (mut swaps, mut state) = (0, 88_172_645_463_325_252_u64);
             while !stopped.load(Ordering::Relaxed) {
+                // Between two rounds the folder is in its place.
+                rests[1].store(rests[0].load(Ordering::SeqCst), Ordering::SeqCst);
+                if rests[1].load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                    continue;
+                }
                 for often in [8_000, 2_000] {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
-                    // Now and then it leaves the folder alone for as long as a call takes, so that some calls succeed.
-                    let range = if often == 8_000 && state.is_multiple_of(32) {
-                        400_000
-                    } else {
-                        often
-                    };
-                    for _ in 0..state % range {
+                    for _ in 0..state % often {
                         std::hint::spin_loop();
                     }
                     renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
@@ -87,7 +94,16 @@ impl Swapper {
         };
         Self {
             stop,
+            rest,
             thread: Some(std::thread::spawn(swap)),
+        }
+    }
+
+    /// Leaves the folder alone from now on, or no longer.
+    fn rest(&self, rests: bool) {
+        self.rest[0].store(rests, Ordering::SeqCst);
+        while self.rest[1].load(Ordering::SeqCst) != rests {
+            std::thread::yield_now();
         }
     }
 
@@ -131,6 +147,7 @@ impl Arena {
         let swapper = Swapper::start(&self.bench);
         let mut done = 0;
         for index in 0..CALLS {
+            swapper.rest(index.is_multiple_of(UNDISTURBED));
             done += usize::from(self.bench.run(tool, input(index)).await.is_ok());
         }
         swapper.end();

@@ -175,7 +175,10 @@ struct Found {
 }
 
 fn remotes(line: &Line) -> Vec<PathUse> {
-    line.commands.iter().flat_map(|command| command.remotes.clone()).collect()
+    line.commands
+        .iter()
+        .flat_map(|command| command.remotes.clone())
+        .collect()
 }
 
 fn expands_names(line: &Line) -> bool {

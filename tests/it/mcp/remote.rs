@@ -65,7 +65,10 @@ async fn works_over(kind: &str, path: &str) {
         source(&server, "e").await.0 == ToolSourceState::Failed
     })
     .await;
-    assert!(!names(&server).await.contains(&"e_echo".to_owned()));
+    eventually("its tools go when it does not come back", async || {
+        !names(&server).await.contains(&"e_echo".to_owned())
+    })
+    .await;
     let _child = everything_at(kind, port).await;
     ready(&server, "e").await;
     assert_eq!(names(&server).await, before);
