@@ -13,8 +13,8 @@ const MAKERS: &str = "cp mv ln install tee dd rsync scp curl wget sed";
 /// Commands that make folders. What a build or a script makes is not in sight, and runs without a repository too.
 const FOLDER_MAKERS: &str = "mkdir cp mv ln install rsync scp tar bsdtar unzip cpio 7z";
 
-/// Subcommands of git that make repositories in folders.
-const REPOSITORY_MAKERS: &str = "init clone worktree submodule";
+/// Subcommands of git that make repositories in folders, or names for them.
+const REPOSITORY_MAKERS: &str = "init clone worktree submodule remote config";
 
 /// Programs that run the file that they are given.
 const RUNNERS: &str = "sh bash zsh dash ksh mksh ash fish source . python python3 node perl ruby php lua tclsh";

@@ -422,6 +422,10 @@ impl Reading {
             if entry.is("hooks") {
                 self.place_remote(operands.first());
             }
+            let is_elsewhere = |word: &Word| word.fixed().is_some_and(is_address);
+            if entry.is("address") && operands.get(1).is_some_and(|word| !is_elsewhere(word)) {
+                self.doubt(HOOKS);
+            }
         } else if entry.is("none") && !operands.is_empty() {
             self.doubt(WORD);
         }

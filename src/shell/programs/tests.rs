@@ -117,8 +117,7 @@ fn the_table_agrees_with_the_programs_on_what_takes_a_value() {
 
 #[test]
 fn every_line_of_the_table_is_sound() {
-    const FLAGS: &str =
-        "any sub single old number stop text read write last revision remote hooks none tame names script else cut";
+    const FLAGS: &str = "any sub single old number stop text read write last revision remote hooks address none tame names script else cut";
     for line in TABLE
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with(['#', ' ']))
@@ -172,6 +171,10 @@ fn options_are_read_as_the_programs_read_them() {
     check("git push origin main", true, "");
     check("git push git@host:x/y.git", true, "");
     check("git fetch ../x", true, "../x");
+    check("git remote add o x.git", false, "");
+    check("git remote add o https://h/x.git", true, "");
+    check("git remote set-url --push origin ssh://h/x", true, "");
+    check("git remote rename a b", true, "");
     check("git fetch ext::x", false, "");
     check("tar xzf x", true, "");
     check("tar cIf z x", false, "");
