@@ -52,7 +52,7 @@ class AgentTests:
         agent.sees("[e]dit? ")
         agent.types("a")
         agent.sees("✗ edit")  # the rule
-        agent.sees("✓ edit  Invalid Tool")
+        agent.sees("✗ edit  Invalid input for tool edit")
 
         agent.sees("for the permission edit")
         agent.sees('-    return whole.quantize(Decimal("0.01"), rounding=ROUND_DOWN)')
@@ -239,7 +239,7 @@ class AgentTests:
         agent.sees(PROMPT)
         agent.types("Again, please.")
         agent.sees("[e]dit? ")
-        with Client(self.service.target) as client, client.approvals(lambda _: once(), name="other"):
+        with Client(self.service.target) as client, client.approvals(lambda _: once(), name="other", everybody=True):
             agent.sees("Thank you.")
         agent.sees(PROMPT)
         agent.presses(END)
