@@ -19,6 +19,7 @@ RUN apk add --no-cache build-base ca-certificates linux-headers
 WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
+COPY crates crates
 COPY src src
 ENV CARGO_PROFILE_RELEASE_STRIP=debuginfo
 COPY LICENSE /image/

@@ -20,9 +20,10 @@ const FILES: [&str; 10] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo:rerun-if-changed=proto");
-    println!("cargo:rerun-if-changed=build.rs");
-    let mut compiler = protox::Compiler::new(["proto"])?;
+    // It runs for `crates/contract`, and in its folder.
+    println!("cargo:rerun-if-changed=../../proto");
+    println!("cargo:rerun-if-changed=../../build.rs");
+    let mut compiler = protox::Compiler::new(["../../proto"])?;
     compiler.include_imports(true).include_source_info(true);
     compiler.open_files(FILES)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);

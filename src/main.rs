@@ -1,14 +1,18 @@
 //! The program `toolgate`: parse, log to standard error, run, exit.
 //!
-//! *Invariant:* no logic; what the program does is in [`toolgate::cli`].
+//! *Invariant:* no logic; what the program does is in `cli`.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
+
+mod cli;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use toolgate::cli::{Cli, Exit};
-use toolgate::config::service::LogFormat;
+use cli::{Cli, Exit};
+use toolgate_config::service::LogFormat;
 use tracing_subscriber::EnvFilter;
 
 /// That of musl has one lock for all threads.
@@ -21,10 +25,10 @@ const LEAVE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     // First, since it costs a guardian its size, and nothing may be open.
-    if let Some(code) = toolgate::process::guard(std::env::args_os()) {
+    if let Some(code) = toolgate_process::guard(std::env::args_os()) {
         return code;
     }
-    toolgate::process::shield();
+    toolgate_process::shield();
     let cli = Cli::parse();
     if let Err(error) = log_to_stderr(&cli) {
         eprintln!("error: TOOLGATE_LOG: {error}");

@@ -87,7 +87,7 @@ breaking() {
 # Private items are documented too, so links to them lead somewhere.
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
-        cargo doc --locked --no-deps --document-private-items --quiet
+        cargo doc --locked --workspace --no-deps --document-private-items --quiet
 }
 
 # The example agents, each on a terminal of its own.
@@ -135,7 +135,7 @@ else
     cannot format "this Rust has no rustfmt, and rustup could not add it"
 fi
 if component clippy; then
-    suite clippy cargo clippy --locked --all-targets --quiet -- -D warnings
+    suite clippy cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 else
     cannot clippy "this Rust has no clippy, and rustup could not add it"
 fi
@@ -148,7 +148,7 @@ else
         cannot "$name" "buf is ${missing[buf]}"
     done
 fi
-suite unit cargo test --locked --quiet --lib --bins
+suite unit cargo test --locked --quiet --workspace --lib --bins
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)

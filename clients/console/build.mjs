@@ -12,7 +12,7 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { values } = parseArgs({ options: { out: { type: "string" } } });
-const out = resolve(values.out ?? join(here, "../../src/grpc/console"));
+const out = resolve(values.out ?? join(here, "../../crates/server/src/grpc/console"));
 
 await mkdir(out, { recursive: true });
 await build({

@@ -2,7 +2,7 @@
 # The console's own commands, for the tests of the repository and for whoever works on it:
 #
 #   setup     gets the pinned packages, and a Chromium out of one of them
-#   build     builds the page into src/grpc/console, where the service takes it from
+#   build     builds the page into crates/server/src/grpc/console, where the service takes it from
 #   generate  makes the stubs from the contract; needs buf
 #   check     format, types, and that the built page is that of the sources
 #   test      drives the page in Chromium, against the service $TOOLGATE_BIN
@@ -36,7 +36,7 @@ check() {
     prettier --check . || failed=1
     tsc -p . || failed=1
     fresh="$(mktemp -d)" || return 1
-    node build.mjs --out "$fresh" && diff -rq "$fresh" ../../src/grpc/console || {
+    node build.mjs --out "$fresh" && diff -rq "$fresh" ../../crates/server/src/grpc/console || {
         echo "the built page is not that of the sources: clients/console/run.sh build" >&2
         failed=1
     }

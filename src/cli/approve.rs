@@ -14,6 +14,10 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::{
+    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, QuestionAnswer, ReplyResult,
+};
 
 use self::sources::{LOOK_EVERY, News, Sources};
 use super::Globals;
@@ -26,10 +30,6 @@ use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
 use super::scope::{self, RawScope};
 use super::terminal::{Look, Terminal};
-use crate::grpc::proto::channel_response::Message;
-use crate::grpc::proto::{
-    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, QuestionAnswer, ReplyResult,
-};
 
 /// Prompts whose service is remembered after their end.
 const MOST_HOMES: usize = 4096;
@@ -484,9 +484,10 @@ fn parse_reply(line: &str) -> Result<PromptReply, String> {
 
 #[cfg(test)]
 mod tests {
+    use toolgate_contract::{PromptAdded, PromptResolved};
+
     use super::*;
     use crate::cli::terminal::Colour;
-    use crate::grpc::proto::{PromptAdded, PromptResolved};
 
     fn message(message: Message) -> ChannelResponse {
         ChannelResponse { message: Some(message) }

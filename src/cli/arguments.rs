@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-
-use crate::grpc::proto::ModelRef;
+use toolgate_contract::ModelRef;
 
 /// Which values a property takes, as far as it matters for reading one from the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

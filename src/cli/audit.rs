@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use toolgate_contract::{ExportAuditRequest, GetAuditHeadRequest};
+use toolgate_model::audit_key::Key;
+use toolgate_server::app::AuditFile;
+use toolgate_store::audit::{Finding, Verified, Verifier};
 
 use super::Globals;
 use super::client::Client;
 use super::exit::{Exit, Failure};
 use super::service;
 use super::terminal::Terminal;
-use crate::app::AuditFile;
-use crate::audit::{Finding, Key, Verified, Verifier};
-use crate::grpc::proto::{ExportAuditRequest, GetAuditHeadRequest};
 
 /// Records read at once.
 const BATCH: usize = 256;

@@ -14,6 +14,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tonic::Code;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::prompt::Request as Asked;
+use toolgate_contract::{
+    CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
+    PromptState, ReplyPromptRequest, ReplyResult,
+};
 
 use super::client::{Client, Connection};
 use super::exit::{Exit, Failure};
@@ -25,13 +32,6 @@ use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::view::{self, CallView};
 use super::{Globals, arguments};
-use crate::grpc::proto::call_event::Event;
-use crate::grpc::proto::execute_tool_request::Arguments;
-use crate::grpc::proto::prompt::Request as Asked;
-use crate::grpc::proto::{
-    CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
-    PromptState, ReplyPromptRequest, ReplyResult,
-};
 
 /// How long a call may take to end after its program has lost the connection or the reader.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);

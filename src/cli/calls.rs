@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
 use tonic::Code;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{Call, CallFailed, CallState, CancelCallRequest, FailureReason, ListCallsRequest, call};
 
 use super::Globals;
 use super::call::OutputChoice;
@@ -15,8 +17,6 @@ use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{Terminal, short};
 use super::view::CallView;
-use crate::grpc::proto::call_event::Event;
-use crate::grpc::proto::{Call, CallFailed, CallState, CancelCallRequest, FailureReason, ListCallsRequest, call};
 
 const TITLE: usize = 60;
 const LARGEST_PAGE: u32 = 500;
@@ -267,8 +267,9 @@ fn ending(call: &Call) -> String {
 
 #[cfg(test)]
 mod tests {
+    use toolgate_contract::CallCompleted;
+
     use super::*;
-    use crate::grpc::proto::CallCompleted;
 
     #[test]
     fn endings_are_told() {

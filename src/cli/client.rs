@@ -8,20 +8,20 @@ use std::time::Duration;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::health_client::HealthClient;
+use toolgate_contract::audit_service_client::AuditServiceClient;
+use toolgate_contract::info_service_client::InfoServiceClient;
+use toolgate_contract::output_service_client::OutputServiceClient;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
+use toolgate_server::app::unshield;
 
 use super::Globals;
 use super::credentials::{Bearer, Credentials};
 use super::exit::Failure;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
-use crate::app::unshield;
-use crate::grpc::proto::audit_service_client::AuditServiceClient;
-use crate::grpc::proto::info_service_client::InfoServiceClient;
-use crate::grpc::proto::output_service_client::OutputServiceClient;
-use crate::grpc::proto::permission_service_client::PermissionServiceClient;
-use crate::grpc::proto::session_service_client::SessionServiceClient;
-use crate::grpc::proto::tool_service_client::ToolServiceClient;
-use crate::grpc::proto::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:50551";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,6 +4,8 @@
 
 use clap::Args;
 use tonic::{Status, Streaming};
+use toolgate_contract::event::Event as What;
+use toolgate_contract::{Event, WatchEventsRequest, WatchEventsResponse};
 
 use super::Globals;
 use super::client::Client;
@@ -12,8 +14,6 @@ use super::follow::backoff;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::terminal::{Terminal, visible};
-use crate::grpc::proto::event::Event as What;
-use crate::grpc::proto::{Event, WatchEventsRequest, WatchEventsResponse};
 
 const MAX_ATTEMPTS: u32 = 8;
 
@@ -141,8 +141,9 @@ fn line(event: &Event) -> String {
 
 #[cfg(test)]
 mod tests {
+    use toolgate_contract::{FileEdited, Todo, TodosUpdated};
+
     use super::*;
-    use crate::grpc::proto::{FileEdited, Todo, TodosUpdated};
 
     #[test]
     fn events_are_lines() {

@@ -9,8 +9,7 @@ use std::process::ExitCode;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
-
-use crate::grpc::proto::FailureReason;
+use toolgate_contract::FailureReason;
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

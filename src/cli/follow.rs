@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status};
-
-use super::client::Client;
-use super::exit::{Failure, is_lost_connection};
-use crate::grpc::proto::{
+use toolgate_contract::{
     CallEvent, ExecuteToolRequest, ExecuteToolResponse, OutputMode, RevertCallRequest, RevertCallResponse,
     WatchCallRequest, WatchCallResponse,
 };
+
+use super::client::Client;
+use super::exit::{Failure, is_lost_connection};
 
 const MAX_ATTEMPTS: u32 = 8;
 const MAX_BACKOFF: Duration = Duration::from_secs(5);

@@ -1,9 +1,9 @@
 //! Ctrl-C, SIGTERM and the end of the terminal as something to wait for.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use toolgate_server::app::hangup;
 
 use super::exit::Failure;
-use crate::app::hangup;
 
 /// The signals that ask a command to stop. From its creation on they no longer kill the process.
 pub(super) struct Interrupts {

@@ -11,8 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use prost_types::value::Kind;
 use prost_types::{Duration, Struct, Timestamp};
 use serde_json::{Map, Number, Value, json};
-
-use crate::grpc::proto::{
+use toolgate_contract::{
     Attachment, BackgroundProcess, Call, CallCompleted, CallContext, CallEvent, CallFailed, CallState, Event,
     FailureReason, FileChange, FileVersion, GrantReach, ModelRef, Output, OutputLine, PermissionAction, PromptDecision,
     PromptState, ReplyResult, Session, Timing, Todo, ToolDefinition, ToolEffect, ToolSource, Truncation, attachment,

@@ -4,13 +4,12 @@
 
 use std::io::{self, Stderr, Write, stderr};
 
+use toolgate_model::redact::Redactor;
 use tracing_subscriber::fmt::MakeWriter;
-
-use crate::redact::Redactor;
 
 /// Takes secrets out of what is logged.
 #[derive(Clone, Debug, Default)]
-pub struct LogWriter(Redactor);
+pub(crate) struct LogWriter(Redactor);
 
 impl LogWriter {
     pub(super) fn new(redactor: Redactor) -> Self {
@@ -20,7 +19,7 @@ impl LogWriter {
 
 /// One message on its way.
 #[derive(Debug)]
-pub struct Message<'a> {
+pub(crate) struct Message<'a> {
     redactor: &'a Redactor,
     to: Stderr,
 }

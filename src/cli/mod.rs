@@ -47,12 +47,12 @@ mod view;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use toolgate_config::service::LogFormat;
 
-use crate::config::service::LogFormat;
-pub use exit::Exit;
+pub(crate) use exit::Exit;
 use exit::Failure;
-pub use log::LogWriter;
-pub use terminal::Colour;
+pub(crate) use log::LogWriter;
+pub(crate) use terminal::Colour;
 use terminal::Terminal;
 
 const EXIT_CODES: &str = "\
@@ -71,7 +71,7 @@ Results go to standard output, everything else to standard error. TOOLGATE_LOG f
 /// Runs an AI agent's tools behind one gRPC contract, with a person in the loop.
 #[derive(Debug, Parser)]
 #[command(name = "toolgate", version, after_help = EXIT_CODES)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     globals: Globals,
     #[command(subcommand)]
@@ -164,7 +164,7 @@ enum Command {
 
 impl Cli {
     /// Runs the command and reports its failure; what is left to do is to exit.
-    pub async fn run(self) -> Exit {
+    pub(crate) async fn run(self) -> Exit {
         let terminal = Terminal {
             logs_notes: self.log().0 == LogFormat::Json,
             ..Terminal::new(self.globals.json, self.globals.color, self.globals.verbose)
@@ -180,13 +180,13 @@ impl Cli {
     }
 
     /// Returns when colour was asked for.
-    pub fn colour(&self) -> Colour {
+    pub(crate) fn colour(&self) -> Colour {
         self.globals.color
     }
 
     /// Returns how and what to log: what the configuration of the service says for `serve`, otherwise lines for people.
     /// `-v` is stronger than both; `TOOLGATE_LOG` is stronger still.
-    pub fn log(&self) -> (LogFormat, String) {
+    pub(crate) fn log(&self) -> (LogFormat, String) {
         let serves = matches!(self.command, Command::Serve(_));
         let configured = serves
             .then(|| service::log_settings(self.globals.config.clone()))
@@ -200,7 +200,7 @@ impl Cli {
     }
 
     /// Returns where the log goes: to standard error, without the secrets that the configuration names.
-    pub fn log_writer(&self) -> LogWriter {
+    pub(crate) fn log_writer(&self) -> LogWriter {
         // Only commands that run a service have anything to hide; what is wrong with the settings they report themselves.
         let runs_service = matches!(
             self.command,

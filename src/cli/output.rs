@@ -2,6 +2,11 @@
 
 use clap::Args;
 use tonic::Code;
+use toolgate_contract::read_output_request::Range as Part;
+use toolgate_contract::{
+    ByteRange, DeleteOutputRequest, GetCallRequest, GetOutputRequest, LineRange, ListOutputsRequest, Output,
+    ReadOutputRequest, SearchOutputRequest, Tail, call,
+};
 
 use super::Globals;
 use super::arguments::Range;
@@ -9,11 +14,6 @@ use super::client::Client;
 use super::exit::{Exit, Failure};
 use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, visible};
-use crate::grpc::proto::read_output_request::Range as Part;
-use crate::grpc::proto::{
-    ByteRange, DeleteOutputRequest, GetCallRequest, GetOutputRequest, LineRange, ListOutputsRequest, Output,
-    ReadOutputRequest, SearchOutputRequest, Tail, call,
-};
 
 const MOST_MATCHES: i32 = 1000;
 

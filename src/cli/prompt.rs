@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use std::io;
 
 use serde_json::Value;
+use toolgate_contract::{
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
+    PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
+};
 
 use super::json;
 use super::keyboard::Keyboard;
 use super::scope;
 use super::terminal::{Look, Paint, Terminal, short, visible};
-use crate::grpc::proto::{
-    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
-    PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
-};
 
 const OTHER_METADATA: usize = 400;
 
@@ -435,8 +435,9 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use toolgate_contract::{PermissionRule, QuestionOption};
+
     use super::*;
-    use crate::grpc::proto::{PermissionRule, QuestionOption};
 
     fn text(value: &str) -> prost_types::Value {
         prost_types::Value {

@@ -3,6 +3,7 @@
 //! *Invariant:* the revert is a call; it is followed, answered and ended exactly as one that `toolgate call` makes.
 
 use clap::Args;
+use toolgate_contract::{CallContext, RevertCallRequest};
 
 use super::Globals;
 use super::call::{Conversation, PromptArgs, on_disconnect};
@@ -12,7 +13,6 @@ use super::follow::{Follower, Start};
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
 use super::tools::Viewpoint;
-use crate::grpc::proto::{CallContext, RevertCallRequest};
 
 /// The call, and how to take it back.
 #[derive(Debug, Args)]

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
+use toolgate_contract::{Grant, GrantReach, GrantScope};
 
 use super::arguments;
-use crate::grpc::proto::{Grant, GrantReach, GrantScope};
 
 /// A scope as a program writes it.
 #[derive(Debug, Default, Deserialize)]

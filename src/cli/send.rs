@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::io::AsyncReadExt as _;
 use tonic::{Code, Status};
+use toolgate_contract::{SendInputRequest, SendInputResponse};
 
 use super::Globals;
 use super::client::Client;
@@ -15,7 +16,6 @@ use super::exit::{Exit, Failure, is_lost_connection};
 use super::follow::backoff;
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
-use crate::grpc::proto::{SendInputRequest, SendInputResponse};
 
 /// Bytes in one message.
 const PIECE: usize = 256 * 1024;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use toolgate_server::app::hangup::{Hangup, Hangups};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::interrupts::Interrupts;
 use super::service::{Flags, Service};
 use super::terminal::{Look, Terminal};
-use crate::app::hangup::{Hangup, Hangups};
 
 /// Where the service listens and works. What is not given here is taken from TOOLGATE_* variables, then from the
 /// configuration file, then from the defaults; `toolgate config` shows the result.

@@ -8,17 +8,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toolgate_config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
+use toolgate_config::{Config, Environment, RawConfig, ToolsConfig};
+use toolgate_fs::Workspace;
+use toolgate_model::audit_key::Key;
+use toolgate_model::redact::Redactor;
+use toolgate_permission::agents::{Agents, Folders};
+use toolgate_server::app::{App, Emergency, Running, Temporary, output_folder, workspace_folder};
 
 use super::exit::Failure;
 use super::instances::{self, Instance, Registration};
-use crate::app::{App, Emergency, Running, Temporary, output_folder, workspace_folder};
-pub(super) use crate::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
-use crate::audit::Key;
-use crate::config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
-use crate::config::{Config, Environment, RawConfig, ToolsConfig};
-use crate::permission::agents::{Agents, Folders};
-use crate::redact::Redactor;
-use crate::workspace::Workspace;
+pub(super) use toolgate_server::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 
 /// The file of the running program, even where it has been replaced meanwhile.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";

@@ -3,6 +3,9 @@
 use clap::Args;
 use serde_json::json;
 use tonic::{Code, Status};
+use toolgate_contract::{
+    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
+};
 
 use super::Globals;
 use super::calls::{self, CALL_HEADINGS};
@@ -12,9 +15,6 @@ use super::json::ToJson as _;
 use super::prompt;
 use super::scope;
 use super::terminal::{Look, Terminal, visible};
-use crate::grpc::proto::{
-    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
-};
 
 /// Which grants to list or to take back.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use super::exit::Failure;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Colour {
+pub(crate) enum Colour {
     /// On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
@@ -26,7 +26,7 @@ pub enum Colour {
 
 impl Colour {
     /// Says whether to use colour on a stream that is, or is not, a terminal.
-    pub fn applies_to(self, is_terminal: bool) -> bool {
+    pub(crate) fn applies_to(self, is_terminal: bool) -> bool {
         match self {
             Self::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
             Self::Always => true,

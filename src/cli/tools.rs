@@ -2,13 +2,13 @@
 
 use clap::Args;
 use serde_json::Value;
+use toolgate_contract::{ListToolsRequest, ModelRef, ToolDefinition};
 
 use super::client::{Client, Connection};
 use super::exit::{Exit, Failure};
 use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, short};
 use super::{Globals, arguments};
-use crate::grpc::proto::{ListToolsRequest, ModelRef, ToolDefinition};
 
 const SENTENCE: usize = 100;
 

@@ -8,16 +8,16 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{
+    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
+    Truncation,
+};
 
 use super::exit::{Exit, Failure};
 use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{self, Look, Terminal, short, visible};
-use crate::grpc::proto::call_event::Event;
-use crate::grpc::proto::{
-    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
-    Truncation,
-};
 
 const TITLE: usize = 100;
 /// Streamed output is compared with the result up to this size; a longer one is taken to be the same.

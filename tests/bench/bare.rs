@@ -19,10 +19,10 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::execute_tool_request::Arguments;
-use toolgate::grpc::proto::tool_service_server::{ToolService, ToolServiceServer};
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::tool_service_server::{ToolService, ToolServiceServer};
+use toolgate_contract::*;
 
 use crate::service::{SHELL, Serving};
 

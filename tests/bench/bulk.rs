@@ -11,9 +11,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tonic::transport::Channel;
-use toolgate::grpc::proto::output_service_client::OutputServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{CallCompleted, DeleteOutputRequest};
+use toolgate_contract::output_service_client::OutputServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{CallCompleted, DeleteOutputRequest};
 
 use crate::measure::in_turns;
 use crate::service::{self, SHELL, Service, environment, execute, folder, request};

@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::{
+use toolgate_contract::call_event::Event;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::{
     ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolResponse, PromptDecision, PromptReply, channel_request,
     channel_response,
 };
-use toolgate::process::{Cause, Launch, Programs, Settings};
+use toolgate_process::{Cause, Launch, Programs, Settings};
 
 use crate::measure::{Samples, in_turns};
 use crate::service::{self, SHELL, Service, environment, execute, folder, request};
@@ -121,7 +121,7 @@ async fn run_true(programs: &Programs, directory: &Path) -> Result<Duration> {
         directory: directory.to_path_buf(),
         shown_directory: directory.to_path_buf(),
         environment: Default::default(),
-        stdin: toolgate::process::Stdin::Null,
+        stdin: toolgate_process::Stdin::Null,
     };
     let mut running = programs.start(launch).await?;
     let mut output = running.take_output().context("a program without output")?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use memchr::memmem;
 use serde_json::json;
-use toolgate::grpc::proto::call_event::Event;
+use toolgate_contract::call_event::Event;
 
 use crate::Plan;
 use crate::measure::in_turns;

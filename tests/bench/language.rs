@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tonic::transport::Channel;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
 
 use crate::Plan;
 use crate::measure::{Samples, in_turns};

@@ -16,10 +16,10 @@ use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{
+use toolgate_contract::call_event::Event;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{
     CallCompleted, CancelCallRequest, EndSessionRequest, ExecuteToolRequest, ExecuteToolResponse, WatchCallRequest,
     WatchCallResponse,
 };

@@ -32,10 +32,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
-use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{EndSessionRequest, ExecuteToolRequest, OnDisconnect};
+use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{EndSessionRequest, ExecuteToolRequest, OnDisconnect};
 
 use crate::measure::Samples;
 use crate::processes::{Processors, marked};

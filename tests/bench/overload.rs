@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use toolgate::grpc::proto::ExecuteToolRequest;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{CallState, CancelCallRequest, FailureReason, ListCallsRequest, OnDisconnect};
+use toolgate_contract::ExecuteToolRequest;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{CallState, CancelCallRequest, FailureReason, ListCallsRequest, OnDisconnect};
 
 use crate::Report;
 use crate::service::{Service, request, tools};

@@ -17,11 +17,11 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
-use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::execute_tool_request::Arguments;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{CallCompleted, CallContext, ExecuteToolRequest, ExecuteToolResponse, OnDisconnect};
+use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{CallCompleted, CallContext, ExecuteToolRequest, ExecuteToolResponse, OnDisconnect};
 
 /// The shell of the service and of the floors.
 pub(crate) const SHELL: &str = "/bin/bash";

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::{ExecuteToolRequest, ListCallsRequest};
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{ExecuteToolRequest, ListCallsRequest};
 
 use crate::Report;
 use crate::service::{Service, folder, request};
@@ -122,7 +122,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-type Tools = toolgate::grpc::proto::tool_service_client::ToolServiceClient<tonic::transport::Channel>;
+type Tools = toolgate_contract::tool_service_client::ToolServiceClient<tonic::transport::Channel>;
 
 /// One client without a pause.
 async fn call(mut tools: Tools, client: usize, load: Arc<Load>) -> Result<()> {

@@ -10,9 +10,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{CallEvent, CallOutput, OutputMode, WatchCallRequest};
+use toolgate_contract::call_event::Event;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{CallEvent, CallOutput, OutputMode, WatchCallRequest};
 
 /// What the watchers and whoever directs them share.
 #[derive(Default)]

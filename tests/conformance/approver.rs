@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::sync::mpsc;
-use toolgate::grpc::proto::{Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult, prompt};
+use toolgate_contract::{Prompt, PromptDecision, PromptReply, QuestionAnswer, ReplyResult, prompt};
 
 use crate::case::{Answer, Reply};
 use crate::connection::{self, Approvals, Connection};

@@ -8,10 +8,10 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
-use toolgate::call::Action;
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     CallContext, ExecuteToolRequest, PromptDecision, PromptReply, call_event, execute_tool_request::Arguments, prompt,
 };
+use toolgate_model::Action;
 
 use crate::case::Pairs;
 use crate::connection::{Connection, Notice};

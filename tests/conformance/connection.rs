@@ -8,7 +8,7 @@ mod driven;
 use anyhow::{Context as _, Result, bail};
 use prost::Message;
 use tonic::transport::Channel;
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     CallEvent, ExecuteToolRequest, HostHello, HostRefused, HostReport, HostRunSubagent, ListToolsRequest, Prompt,
     PromptReply, ReplyResult, ToolDefinition, WatchEventsRequest, WatchEventsResponse,
 };

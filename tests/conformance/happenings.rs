@@ -5,8 +5,8 @@
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
-use toolgate::grpc::proto::event::Event as Kind;
-use toolgate::grpc::proto::{
+use toolgate_contract::event::Event as Kind;
+use toolgate_contract::{
     CallState, Event, GetPromptRequest, GetPromptResponse, GetSessionRequest, GetSessionResponse, Prompt,
     PromptDecision, Question, Todo, prompt,
 };

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     HostCompleted, HostFailed, HostHello, HostRefused, HostReport, HostRunSubagent, LentTool, host_report,
 };
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
-use toolgate::grpc::proto::{GetServerInfoRequest, GetServerInfoResponse, ToolSource, ToolSourceState};
+use toolgate_contract::{GetServerInfoRequest, GetServerInfoResponse, ToolSource, ToolSourceState};
 
 use crate::connection::Connection;
 use crate::fake_mcp;

@@ -7,12 +7,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use toolgate::call::Action;
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     CallCompleted, CallContext, CallFailed, EvaluatePermissionRequest, EvaluatePermissionResponse, ExecuteToolRequest,
     LentTool, ListToolsRequest, ModelRef, OnDisconnect, OutputMode, PermissionAction, PermissionRequest,
     ToolDefinition, call_event, execute_tool_request, prompt,
 };
+use toolgate_model::Action;
 
 use crate::approver::{Approver, Inner, Notice};
 use crate::case::{Model, Op, Pairs, Scenario, Step};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use toolgate::call::Action;
+use toolgate_model::Action;
 
 use crate::case::{Model, Pairs};
 use crate::entry::Entry;

@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
-use toolgate::grpc::proto::{PermissionRequest, Prompt, PromptDecision, QuestionAnswer, QuestionRequest, prompt};
+use toolgate_contract::{PermissionRequest, Prompt, PromptDecision, QuestionAnswer, QuestionRequest, prompt};
 
 use crate::approver::{Desk, Notice};
 use crate::args::Args;

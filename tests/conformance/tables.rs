@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use toolgate::call::Rule;
+use toolgate_model::Rule;
 
 use crate::entry::Content;
 use crate::play::Problems;
@@ -18,11 +18,11 @@ mod library {
 
     use anyhow::Result;
     use serde_json::Value;
-    use toolgate::call::{Action, Rule};
-    use toolgate::engine::truncate::{self, Direction, Limits, Totals};
-    use toolgate::permission::{rules, wildcard as wildcards};
-    use toolgate::shell::arity;
-    use toolgate::tool::dialect;
+    use toolgate_engine::truncate::{self, Direction, Limits, Totals};
+    use toolgate_model::{Action, Rule};
+    use toolgate_permission::{rules, wildcard as wildcards};
+    use toolgate_shell::arity;
+    use toolgate_tool::dialect;
 
     use crate::case::Model;
     use crate::rows::{self, TruncateOptions};
@@ -49,7 +49,7 @@ mod library {
     }
 
     pub(super) fn schema_for(model: &Model, schema: &Value) -> Value {
-        let model = toolgate::call::Model {
+        let model = toolgate_model::Model {
             provider_id: model.provider_id.clone(),
             model_id: model.model_id.clone(),
             package: model.npm.clone(),

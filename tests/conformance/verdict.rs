@@ -8,7 +8,7 @@ use base64::Engine as _;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value as ProtoValue};
 use serde_json::{Map, Value, json};
-use toolgate::grpc::proto::{Attachment, HostRunSubagent, PermissionRequest, ToolDefinition, attachment};
+use toolgate_contract::{Attachment, HostRunSubagent, PermissionRequest, ToolDefinition, attachment};
 
 use crate::case::{ExpectedAttachment, ExpectedEvent, ExpectedPermission, ExpectedTodos, Pairs, Status, Step};
 use crate::happenings::Happening;

@@ -2,5 +2,4 @@
 //!
 //! *Invariant:* nothing but the service's own source; what a target needs of it is public there.
 
-#[path = "../../src/workspace/mod.rs"]
-pub mod workspace;
+pub use toolgate_fs as workspace;

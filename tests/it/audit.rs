@@ -7,9 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tonic::Code;
-
-use toolgate::audit::{Fact, Finding, Head, Kind, Record, Recorder, Verified, Verifier};
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
+use toolgate_store::audit::{Fact, Finding, Head, Kind, Record, Recorder, Verified, Verifier};
 
 use crate::support::*;
 

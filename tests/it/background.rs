@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tonic::{Code, Status, Streaming};
-
-use toolgate::call::{CallId, EndReason, OnDisconnect, Outcome};
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
-use toolgate::store::{CallFilter, PageRequest};
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
+use toolgate_model::{CallId, EndReason, OnDisconnect, Outcome};
+use toolgate_store::{CallFilter, PageRequest};
 
 use crate::support::*;
 

@@ -1,9 +1,8 @@
 //! Several calls in one: each is a call of its own, beside the others, and all end with the one that holds them.
 
 use serde_json::{Value, json};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use regex::Regex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use toolgate::app::App;
-use toolgate::call::{Definition, Effect, Model, Source};
-use toolgate::config::{Config, Environment, RawConfig};
-use toolgate::grpc::proto::*;
-use toolgate::tool::{Offer, Tool};
-use toolgate::workspace::Workspace;
+use toolgate_config::{Config, Environment, RawConfig};
+use toolgate_contract::*;
+use toolgate_fs::Workspace;
+use toolgate_model::{Definition, Effect, Model, Source};
+use toolgate_server::app::App;
+use toolgate_tool::{Offer, Tool};
 
 use crate::support::*;
 

@@ -8,11 +8,10 @@ use prost_types::{ListValue, Struct, Value as WireValue};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tonic::Code;
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::execute_tool_request::Arguments;
-use toolgate::grpc::proto::read_output_request::Range;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::read_output_request::Range;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

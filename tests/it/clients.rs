@@ -12,7 +12,7 @@ mod lists;
 mod outputs;
 
 use serde_json::json;
-use toolgate::grpc::proto::{CallEvent, ExecuteToolRequest, call};
+use toolgate_contract::{CallEvent, ExecuteToolRequest, call};
 
 use crate::support::{Server, test};
 use driver::{Driver, Reports, pack, unpack};
@@ -95,7 +95,7 @@ async fn collect(reports: &mut Reports) -> (Vec<CallEvent>, call::Ending) {
     loop {
         let report = reports.next().await.unwrap().expect("the execution has an end");
         if let Some(done) = report.get("done") {
-            let call: toolgate::grpc::proto::Call = unpack(&done["call"]).unwrap();
+            let call: toolgate_contract::Call = unpack(&done["call"]).unwrap();
             return (events, call.ending.expect("a result says how it ended"));
         }
         events.push(unpack(&report["event"]).unwrap());

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tonic::{Code, Request};
 use tonic_types::StatusExt as _;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

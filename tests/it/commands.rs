@@ -17,14 +17,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use toolgate::call::{Action, Ask, Rule};
-use toolgate::permission::broker::Rights;
-use toolgate::permission::judgement::{Judgement, judge};
-use toolgate::permission::rules::rule;
-use toolgate::tools::bash::asks;
-use toolgate::workspace::Workspace;
-
 use corpus::Way;
+use toolgate_fs::Workspace;
+use toolgate_model::{Action, Ask, Rule};
+use toolgate_permission::Rights;
+use toolgate_permission::judgement::{Judgement, judge};
+use toolgate_permission::rules::rule;
+use toolgate_tools::bash::asks;
 
 /// A workspace with a folder beside it.
 struct Scene {

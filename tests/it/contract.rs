@@ -2,10 +2,11 @@
 //!
 //! *Invariant:* nothing here starts a service.
 
+use toolgate_contract::{DESCRIPTORS, Scope};
+
 use prost::Message;
 use prost_types::{DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use std::collections::BTreeMap;
-use toolgate::grpc::proto::{DESCRIPTORS, Scope};
 
 /// The descriptors once more, with the one option that the general types drop.
 #[derive(Clone, PartialEq, Message)]

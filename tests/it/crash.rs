@@ -7,9 +7,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tonic::Code;
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toolgate_contract::*;
 
 use super::support::{Server, Setup, bash, eventually, gone, json_of, kept, processes, reply, request, test, waiting};
-use toolgate::grpc::proto::*;
 
 /// Every runtime that there is support for.
 const RUNTIMES: [&str; 3] = ["bun", "node-22", "deno"];

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

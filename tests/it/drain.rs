@@ -13,9 +13,8 @@ use tokio::time::Instant;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
-
-use toolgate::grpc::proto::channel_response::Message;
-use toolgate::grpc::proto::*;
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -5,9 +5,8 @@ use std::os::unix::fs::symlink;
 
 use serde_json::{Value, json};
 use tonic::{Code, Status, Streaming};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

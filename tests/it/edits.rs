@@ -7,8 +7,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
 
 use crate::support::*;
 

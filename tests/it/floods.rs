@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

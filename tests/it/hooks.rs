@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-
-use toolgate::call::{
+use toolgate_engine::{Catalog, Contribution, Engine, Rank};
+use toolgate_model::{
     Ask, CallRecord, Definition, EndReason, Ending, Model, OnDisconnect, Outcome, OutputText, RawInput, Source,
     SourceState, ToolOutput,
 };
-use toolgate::engine::{Catalog, Contribution, Engine, Rank};
-use toolgate::tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError};
+use toolgate_tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError};
 
 use crate::support::*;
 

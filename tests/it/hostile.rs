@@ -7,9 +7,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 use tonic::Code;
-
-use toolgate::grpc::proto::execute_tool_request::Arguments;
-use toolgate::grpc::proto::*;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -10,12 +10,11 @@ use std::time::Duration;
 use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::host_event::Event;
-use toolgate::grpc::proto::host_report::Report;
-use toolgate::grpc::proto::host_request::Message;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::host_event::Event;
+use toolgate_contract::host_report::Report;
+use toolgate_contract::host_request::Message;
+use toolgate_contract::host_service_client::HostServiceClient;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tonic::{Code, Streaming};
-
-use toolgate::grpc::proto::event::Event as Kind;
-use toolgate::grpc::proto::*;
+use toolgate_contract::event::Event as Kind;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -10,9 +10,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic_types::ErrorDetails;
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
 
 use crate::support::*;
 

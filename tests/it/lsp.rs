@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-use toolgate::lsp::{Client, Command, Fleet, LanguageServers, Limits, Server as LanguageServer, Settings};
-use toolgate::process::{self, Programs};
-use toolgate::workspace::{ResolvedPath, Workspace};
+use toolgate_fs::{ResolvedPath, Workspace};
+use toolgate_lsp::{Client, Command, Fleet, LanguageServers, Limits, Server as LanguageServer, Settings};
+use toolgate_process::{self as process, Programs};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/lsp/server.py");
 

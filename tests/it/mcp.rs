@@ -10,8 +10,7 @@ mod remote;
 mod web;
 
 use serde_json::{Map, Value, json};
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -18,9 +18,8 @@ use rmcp::model::{
 use rmcp::service::PeerRequestOptions;
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
-
-use toolgate::engine::{Contribution, Rank};
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
+use toolgate_engine::{Contribution, Rank};
 
 use self::client::{Form, Person, Stdio, call, params, text};
 use crate::support::*;
@@ -398,7 +397,7 @@ fn a_client_is_told_when_tools_come() {
         assert_eq!(names().await, ["gate", "maker"]);
         let catalog = &inside.engine.places()[0].tools;
         let contribution = Contribution {
-            tools: vec![Arc::new(toolgate::tools::todoread::TodoRead)],
+            tools: vec![Arc::new(toolgate_tools::todoread::TodoRead)],
             hooks: Vec::new(),
         };
         // Whether the client is listened for already cannot be seen: so it is said until it is heard.

@@ -9,11 +9,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::channel_response::Message;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::*;
 
 use crate::audit;
 use crate::support::*;

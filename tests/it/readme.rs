@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
-use toolgate::grpc::proto::DESCRIPTORS;
+use toolgate_contract::DESCRIPTORS;
 
 use self::examples::{Block, blocks, examples};
 use self::session::Session;

@@ -7,16 +7,16 @@ use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
-use toolgate::app::{App, Running};
-use toolgate::config::service::{RawLimits, RawListen, RawSize, RawWorkspace};
-use toolgate::config::{Config, Environment, RawConfig};
-use toolgate::grpc::proto::call::Ending;
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::run_tool_request::Arguments;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{
+use toolgate_config::service::{RawLimits, RawListen, RawSize, RawWorkspace};
+use toolgate_config::{Config, Environment, RawConfig};
+use toolgate_contract::call::Ending;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::run_tool_request::Arguments;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{
     Call, CallContext, CallEvent, FailureReason, GetCallRequest, RevertCallRequest, RunToolRequest,
 };
+use toolgate_server::app::{App, Running};
 
 const RULES: &str = r#"{"agent": {"careful": {"permission": {"edit": {"*": "allow", "kept.txt": "deny"}}}}}"#;
 

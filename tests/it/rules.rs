@@ -4,8 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use tonic::Code;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

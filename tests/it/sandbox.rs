@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 
 use serde_json::{Value, json};
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -1,7 +1,7 @@
 //! What models are told of a tool's input, and what is checked all the same.
 
 use serde_json::{Value, json};
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     CallContext, ExecuteToolRequest, FailureReason, ListToolsRequest, ListToolsResponse, ModelRef,
 };
 

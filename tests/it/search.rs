@@ -13,8 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use self::cases::{CASES, Case, End, Left, Prints};
 use crate::support::*;

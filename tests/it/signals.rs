@@ -1,8 +1,7 @@
 //! Signals that mean something else than the end, and signals that were inherited.
 
 use rustix::process::{Pid, Signal, kill_process};
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::json;
-use toolgate::call::{
+use toolgate_model::{
     Approval, Ask, CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InstanceId, JsonMap, Model, Origin,
     Outcome, Prompt, PromptId, PromptRequest, PromptState, SessionId, Timestamp, Truncation, json_map,
 };
-use toolgate::store::{CallLog, Created, Store};
+use toolgate_store::{CallLog, Created, Store};
 
 /// One place where runs of the service keep their state; empty at first.
 #[async_trait]

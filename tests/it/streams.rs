@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tonic::Status;
-use toolgate::call::{CallId, OnDisconnect};
-use toolgate::engine::{Item, OutputMode as Mode};
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::*;
+use toolgate_engine::{Item, OutputMode as Mode};
+use toolgate_model::{CallId, OnDisconnect};
 
 use crate::support::*;
 

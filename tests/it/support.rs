@@ -36,15 +36,14 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Status, Streaming};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::{ErrorDetails, StatusExt as _};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::execute_tool_request::Arguments;
-use toolgate::grpc::proto::info_service_client::InfoServiceClient;
-use toolgate::grpc::proto::output_service_client::OutputServiceClient;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::execute_tool_request::Arguments;
+use toolgate_contract::info_service_client::InfoServiceClient;
+use toolgate_contract::output_service_client::OutputServiceClient;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::*;
 
 pub(crate) use approver::{Approver, reply};
 pub(crate) use engine::Inside;

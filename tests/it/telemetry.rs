@@ -23,9 +23,8 @@ use tokio::time::{Instant, timeout};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, ServerTlsConfig};
 use tonic::{Request, Response, Status};
-
-use toolgate::grpc::proto::*;
-use toolgate::telemetry::{Admin, Metrics, Snapshot, Watched};
+use toolgate_contract::*;
+use toolgate_telemetry::{Admin, Metrics, Snapshot, Watched};
 
 use crate::support::*;
 

@@ -8,134 +8,14 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// A module may name these others of its crate, and no more. To allow one more, say why in its `//!` lines too.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("call", &[]),
-    ("redact", &["call"]),
-    ("audit", &["call", "redact"]),
-    ("frontmatter", &["call"]),
-    ("workspace", &[]),
-    ("skills", &["frontmatter", "net", "workspace"]),
-    ("process", &[]),
-    ("shell", &[]),
-    ("net", &[]),
-    ("telemetry", &[]),
-    ("html", &[]),
-    ("store", &["audit", "call", "telemetry"]),
-    ("permission", &["call", "store"]),
-    ("tool", &["call", "permission", "workspace"]),
-    ("lsp", &["call", "process", "workspace"]),
-    (
-        "tools",
-        &[
-            "call",
-            "html",
-            "lsp",
-            "net",
-            "process",
-            "shell",
-            "skills",
-            "tool",
-            "workspace",
-        ],
-    ),
-    ("mcp", &["call", "net", "process", "tool"]),
-    ("custom", &["call", "permission", "process", "tool", "workspace"]),
-    ("hosted", &["call", "tool"]),
-    (
-        "engine",
-        &[
-            "audit",
-            "call",
-            "permission",
-            "redact",
-            "store",
-            "telemetry",
-            "tool",
-            "workspace",
-        ],
-    ),
-    (
-        "config",
-        &[
-            "audit",
-            "call",
-            "frontmatter",
-            "net",
-            "lsp",
-            "permission",
-            "redact",
-            "skills",
-            "workspace",
-        ],
-    ),
-    (
-        "grpc",
-        &[
-            "audit",
-            "call",
-            "engine",
-            "hosted",
-            "permission",
-            "store",
-            "telemetry",
-            "tool",
-        ],
-    ),
-    (
-        "app",
-        &[
-            "audit",
-            "call",
-            "config",
-            "custom",
-            "engine",
-            "grpc",
-            "hosted",
-            "lsp",
-            "mcp",
-            "net",
-            "permission",
-            "process",
-            "redact",
-            "skills",
-            "store",
-            "telemetry",
-            "tool",
-            "tools",
-            "workspace",
-        ],
-    ),
-    (
-        "cli",
-        &["app", "audit", "config", "grpc", "permission", "redact", "workspace"],
-    ),
-];
-
-/// Only these modules may name these libraries.
-const LIBRARIES: &[(&str, &[&str])] = &[
-    ("tonic", &["grpc", "app", "cli"]),
-    ("prost_types", &["grpc", "cli"]),
-    ("rusqlite", &["store"]),
-    ("reqwest", &["cli", "net", "mcp"]),
-    ("axum", &["telemetry"]),
-    ("opentelemetry", &["telemetry"]),
-    ("opentelemetry_otlp", &["telemetry"]),
-    ("opentelemetry_sdk", &["telemetry"]),
-    ("prometheus_client", &["telemetry"]),
-    ("clap", &["cli", "main"]),
-    ("indicatif", &["cli"]),
-    ("anyhow", &["app", "cli", "main"]),
-];
-
 const MOST_LINES: usize = 620;
 
 /// Files that are longer than [`MOST_LINES`] for a reason, and how long they may grow.
 const LONG: &[(&str, usize, &str)] = &[
-    ("src/call.rs", 800, "the vocabulary is one page"),
-    ("src/process/sys.rs", 700, "all unsafe code is in one place"),
+    ("crates/model/src/lib.rs", 800, "the vocabulary is one page"),
+    ("crates/process/src/sys.rs", 700, "all unsafe code is in one place"),
     (
-        "src/process/undertaker.rs",
+        "crates/process/src/undertaker.rs",
         750,
         "one thread and what it shares: whom it ends and why",
     ),
@@ -149,6 +29,7 @@ const LONG: &[(&str, usize, &str)] = &[
 
 /// Where the texts are that people write.
 const TEXTS: &[&str] = &[
+    "crates",
     "src",
     "tests",
     "proto",
@@ -208,19 +89,15 @@ fn report(findings: &[String]) {
     );
 }
 
-/// The module that a file of `src/` belongs to: `tools` for `src/tools/bash.rs`.
-fn module_of(file: &str) -> &str {
-    let first = file.strip_prefix("src/").unwrap().split('/').next().unwrap();
-    first.trim_end_matches(".rs")
+/// The sources of the program.
+fn sources() -> Vec<String> {
+    [rust_files("src"), rust_files("crates")].concat()
 }
 
-/// The files of `src/` with their lines of code outside tests: number and text.
+/// The sources of the program with their lines of code outside tests: number and text.
 fn code() -> BTreeMap<String, Vec<(usize, String)>> {
     let test_module = Regex::new(r"#\[cfg\(test\)\]\s*(?:pub(?:\(crate\))? )?mod (\w+);").unwrap();
-    let texts: BTreeMap<String, String> = rust_files("src")
-        .into_iter()
-        .map(|file| (file.clone(), read(&file)))
-        .collect();
+    let texts: BTreeMap<String, String> = sources().into_iter().map(|file| (file.clone(), read(&file))).collect();
     let of_tests: Vec<String> = texts
         .iter()
         .flat_map(|(file, text)| {
@@ -243,43 +120,18 @@ fn code() -> BTreeMap<String, Vec<(usize, String)>> {
 }
 
 #[test]
-fn modules_know_only_what_they_may() {
-    let named = Regex::new(r"\bcrate::(\w+)").unwrap();
-    let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+fn tools_do_not_know_each_other() {
+    const TOOLS: &str = "crates/tools/src/";
+    let sibling = Regex::new(r"\b(?:crate|super)::(\w+)").unwrap();
     let mut findings = Vec::new();
     for (file, lines) in code() {
-        let module = module_of(&file);
-        if ["lib", "main"].contains(&module) {
-            continue;
-        }
-        let Some(allowed) = allowed.get(module) else {
-            findings.push(format!(
-                "{file}: `{module}` is a new module: say in MAY_USE what it may know"
-            ));
+        // What is in a folder belongs to the tool beside it, and `super` is that tool's own file.
+        let Some(tool) = file.strip_prefix(TOOLS).filter(|file| !file.contains('/')) else {
             continue;
         };
         for (at, line) in lines {
-            for other in named.captures_iter(&line).map(|found| found.get(1).unwrap().as_str()) {
-                if other != module && !allowed.contains(&other) {
-                    findings.push(format!("{file}:{at}: `{module}` must not know `{other}`"));
-                }
-            }
-        }
-    }
-    report(&findings);
-}
-
-#[test]
-fn tools_do_not_know_each_other() {
-    let sibling = Regex::new(r"\b(?:crate::tools|super)::(\w+)").unwrap();
-    let mut findings = Vec::new();
-    for (file, lines) in code() {
-        if module_of(&file) != "tools" || file == "src/tools/mod.rs" {
-            continue;
-        }
-        for (at, line) in lines {
-            // `super` in a folder is the tool's own file.
-            if file.matches('/').count() == 2 && sibling.is_match(&line) {
+            let others = sibling.captures_iter(&line).filter(|found| &found[1] != "skills");
+            if tool != "lib.rs" && others.count() > 0 {
                 findings.push(format!("{file}:{at}: what two tools share moves down a layer"));
             }
         }
@@ -288,21 +140,8 @@ fn tools_do_not_know_each_other() {
 }
 
 #[test]
-fn libraries_stay_where_they_belong() {
-    let mut findings = Vec::new();
-    for (library, modules) in LIBRARIES {
-        let named = Regex::new(&format!(r"(?:^|[^\w:]){library}::")).unwrap();
-        for (file, lines) in code().iter().filter(|(file, _)| !modules.contains(&module_of(file))) {
-            let lines = lines.iter().filter(|(_, line)| named.is_match(line));
-            findings.extend(lines.map(|(at, _)| format!("{file}:{at}: `{library}` is for {}", modules.join(", "))));
-        }
-    }
-    report(&findings);
-}
-
-#[test]
 fn every_file_says_what_lives_in_it() {
-    let files = rust_files("src").into_iter().chain(rust_files("tests"));
+    let files = sources().into_iter().chain(rust_files("tests"));
     let mute = files.filter(|file| !read(file).starts_with("//! "));
     report(
         &mute
@@ -331,7 +170,7 @@ fn every_test_file_is_compiled() {
 #[test]
 fn files_are_short_or_say_why_not() {
     let mut findings = Vec::new();
-    for file in rust_files("src").into_iter().chain(rust_files("tests")) {
+    for file in sources().into_iter().chain(rust_files("tests")) {
         let lines = read(&file).lines().count();
         let long = LONG.iter().find(|(name, ..)| *name == file);
         let most = long.map_or(MOST_LINES, |(_, most, _)| *most);

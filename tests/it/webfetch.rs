@@ -4,7 +4,7 @@ mod addresses;
 mod hostile;
 
 use serde_json::json;
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::*;
 

@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
+use toolgate_contract::channel_request::Message as Request;
+use toolgate_contract::{ChannelOpen, ChannelRequest, ChannelResponse, PromptFilter, PromptReply};
 
 use crate::cli::Globals;
 use crate::cli::client::Client;
@@ -18,8 +20,6 @@ use crate::cli::exit::{Failure, is_lost_connection};
 use crate::cli::follow::backoff;
 use crate::cli::instances::Instance;
 use crate::cli::service;
-use crate::grpc::proto::channel_request::Message as Request;
-use crate::grpc::proto::{ChannelOpen, ChannelRequest, ChannelResponse, PromptFilter, PromptReply};
 
 /// Replies that may wait for the network; one person does not type faster, and a program is held back.
 const REPLIES: usize = 16;

@@ -1,12 +1,12 @@
 //! Prompts, replies and standing approvals as JSON.
 
 use serde_json::{Value, json};
-
-use super::{ToJson, grant_reach, permission_action, prompt_decision, prompt_state, reply_result, set, time, with};
-use crate::grpc::proto::{
+use toolgate_contract::{
     ChannelResponse, Grant, GrantScope, PermissionPart, PermissionRequest, PermissionRule, Prompt, PromptApproval,
     PromptReplyResult, PromptResolution, QuestionRequest, channel_response, prompt,
 };
+
+use super::{ToJson, grant_reach, permission_action, prompt_decision, prompt_state, reply_result, set, time, with};
 
 impl ToJson for PermissionRule {
     fn to_json(&self) -> Value {

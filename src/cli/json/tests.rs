@@ -1,6 +1,6 @@
 //! What the messages look like as JSON.
 
-use crate::grpc::proto::{CallHeartbeat, CallMetadata, CallOutput, CallPending, CallQueued, PromptEnded, TodosUpdated};
+use toolgate_contract::{CallHeartbeat, CallMetadata, CallOutput, CallPending, CallQueued, PromptEnded, TodosUpdated};
 
 use super::*;
 

@@ -10,11 +10,11 @@ use tonic::Streaming;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::{
+use toolgate_contract::host_service_client::HostServiceClient;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::{
     CallEvent, CancelCallRequest, ChannelOpen, ChannelRequest, ChannelResponse, ExecuteToolRequest,
     ExecuteToolResponse, HostEvent, HostHello, HostRefused, HostReport, HostRequest, HostResponse, HostRunSubagent,
     ListToolsRequest, PromptReply, ToolDefinition, WatchEventsRequest, WatchEventsResponse, call_event,

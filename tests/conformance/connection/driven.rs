@@ -6,7 +6,7 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use prost::Message;
 use serde_json::{Value, json};
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     Call, CallEvent, ExecuteToolRequest, HostHello, HostRefused, HostReport, HostRunSubagent, ListToolsRequest,
     PromptReply, ReplyResult, ToolDefinition, WatchEventsRequest, WatchEventsResponse, call, call_event,
 };

@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::audit_service_client::AuditServiceClient;
-use toolgate::grpc::proto::output_service_client::OutputServiceClient;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::audit_service_client::AuditServiceClient;
+use toolgate_contract::output_service_client::OutputServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{self, completed, end_of, output_of, refused, request, test};

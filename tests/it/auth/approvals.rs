@@ -3,8 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 use tonic::Code;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{self, Approver, Random, Server, Setup, refused, test};

@@ -3,10 +3,9 @@
 use serde_json::json;
 use tonic::Code;
 use tonic::transport::Channel;
-
-use toolgate::audit::{Fact, Kind, Record, Verifier};
-use toolgate::grpc::proto::audit_service_client::AuditServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::audit_service_client::AuditServiceClient;
+use toolgate_contract::*;
+use toolgate_store::audit::{Fact, Kind, Record, Verifier};
 
 use super::setup::*;
 use crate::support::{collect_watch, refused, reply, request, test, watch_request};

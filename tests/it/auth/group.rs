@@ -8,8 +8,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 use tokio::process::{Child, Command};
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use crate::support::{Approver, Server, Setup, reply, test};
 

@@ -3,11 +3,10 @@
 use serde_json::json;
 use tonic::Streaming;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::host_event::Event;
-use toolgate::grpc::proto::host_report::Report;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::host_event::Event;
+use toolgate_contract::host_report::Report;
+use toolgate_contract::host_service_client::HostServiceClient;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{self, test};

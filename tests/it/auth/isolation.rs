@@ -3,11 +3,10 @@
 use tokio_stream::StreamExt as _;
 use tonic::Code;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::info_service_client::InfoServiceClient;
-use toolgate::grpc::proto::output_service_client::OutputServiceClient;
-use toolgate::grpc::proto::session_service_client::SessionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::info_service_client::InfoServiceClient;
+use toolgate_contract::output_service_client::OutputServiceClient;
+use toolgate_contract::session_service_client::SessionServiceClient;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{self, refused, test};

@@ -9,8 +9,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tonic::{Code, Status};
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{eventually, refused, test};

@@ -2,11 +2,11 @@
 
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use toolgate_contract::*;
 
 use super::setup::*;
 use super::tls::{Authority, TLS, install};
 use crate::support;
-use toolgate::grpc::proto::*;
 
 fn post(service: &Service, query: &str, token: &str, body: &Value) -> RequestBuilder {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();

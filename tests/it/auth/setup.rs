@@ -11,12 +11,11 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
-
-use toolgate::app::{App, Running};
-use toolgate::config::{Config, Environment, RawConfig};
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::tool_service_client::ToolServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_config::{Config, Environment, RawConfig};
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::tool_service_client::ToolServiceClient;
+use toolgate_contract::*;
+use toolgate_server::app::{App, Running};
 
 use crate::support;
 

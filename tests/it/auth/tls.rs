@@ -11,8 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 use tonic::transport::Channel;
-
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use super::setup::*;
 use crate::support::{eventually, refused, test};
@@ -100,7 +99,7 @@ fn a_slow_handshake_holds_up_nobody() {
         let started = Instant::now();
         let channel = service.connect_tls(&authority.pem(), None).await.unwrap();
         assert!(lists(&channel, ALICE).await);
-        assert!(started.elapsed() < toolgate::grpc::auth::HANDSHAKE);
+        assert!(started.elapsed() < toolgate_server::grpc::auth::HANDSHAKE);
         // They are not waited for without end.
         let mut byte = [0];
         let closed = timeout(Duration::from_secs(60), silent[0].read(&mut byte))
@@ -177,7 +176,7 @@ fn client_certificates_name_principals() {
             }
         };
         let dora = connect(&authority.client("dora", |_| {})).await.expect("she is known");
-        let info = toolgate::grpc::proto::info_service_client::InfoServiceClient::new(dora.clone());
+        let info = toolgate_contract::info_service_client::InfoServiceClient::new(dora.clone());
         let info = info
             .clone()
             .get_server_info(GetServerInfoRequest {})

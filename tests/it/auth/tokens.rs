@@ -13,9 +13,9 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use toolgate_contract::*;
 
 use prost::Message as _;
-use toolgate::grpc::proto::*;
 
 use super::setup::*;
 use crate::support::{self, Server, Setup, refused, test};

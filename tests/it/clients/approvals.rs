@@ -1,8 +1,7 @@
 //! Approvers: one in each language answers for the calls of another.
 
 use serde_json::json;
-
-use toolgate::grpc::proto::{
+use toolgate_contract::{
     CallEvent, FailureReason, Prompt, PromptDecision, PromptFilter, PromptReply, QuestionAnswer, ReplyResult, call,
     call_event, prompt,
 };

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::{
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{
     Call, CallEvent, CallState, ExecuteToolRequest, FailureReason, GetCallRequest, GetCallResponse, ListCallsRequest,
     ListToolsRequest, call, execute_tool_request::Arguments,
 };

@@ -1,9 +1,8 @@
 //! Hosts: the same tool lent by every language in its native way, and hosts whose connection breaks.
 
 use serde_json::{Value, json};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::{
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{
     HostCompleted, HostHello, HostInvoke, HostReport, LentTool, ListToolsRequest, call, host_report,
 };
 

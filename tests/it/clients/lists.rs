@@ -1,8 +1,7 @@
 //! Lists of tools: the same in every language, and in the forms that model APIs take.
 
 use serde_json::{Value, json};
-
-use toolgate::grpc::proto::{ListToolsRequest, ModelRef, ToolDefinition};
+use toolgate_contract::{ListToolsRequest, ModelRef, ToolDefinition};
 
 use super::driver::{pack, unpack};
 use super::{Client, languages};

@@ -3,8 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-
-use toolgate::grpc::proto::{SearchOutputRequest, SearchOutputResponse};
+use toolgate_contract::{SearchOutputRequest, SearchOutputResponse};
 
 use super::driver::{bytes, pack, unpack};
 use super::{Client, for_each_language};

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate::process::sandbox::{Confinement, Demand, Mode, Sandbox};
-use toolgate::process::{Environment, Launch, Programs, Settings, Stdin};
+use toolgate_process::sandbox::{Confinement, Demand, Mode, Sandbox};
+use toolgate_process::{Environment, Launch, Programs, Settings, Stdin};
 
 use super::attacks::Effect;
 

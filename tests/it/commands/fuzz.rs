@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio_util::sync::CancellationToken;
-use toolgate::process::sandbox::{Demand, Kernel, Mode, Places, Sandbox};
-use toolgate::process::{Environment, Launch, Programs, Settings, Stdin};
-use toolgate::shell::words::Word;
-use toolgate::shell::{Command, Line, parse};
+use toolgate_process::sandbox::{Demand, Kernel, Mode, Places, Sandbox};
+use toolgate_process::{Environment, Launch, Programs, Settings, Stdin};
+use toolgate_shell::words::Word;
+use toolgate_shell::{Command, Line, parse};
 
 /// A line ends within moments, or is stopped.
 const LIMIT: Duration = Duration::from_secs(2);

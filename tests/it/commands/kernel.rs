@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate::process::sandbox::{Demand, Kernel, Mode, Places, Sandbox};
-use toolgate::process::{Cause, Environment, Launch, Programs, Settings, Stdin};
+use toolgate_process::sandbox::{Demand, Kernel, Mode, Places, Sandbox};
+use toolgate_process::{Cause, Environment, Launch, Programs, Settings, Stdin};
 
 use super::corpus::{Way, ways};
 use super::{report, shown};

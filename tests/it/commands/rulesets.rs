@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::Value;
-use toolgate::call::{Action, JsonMap, Rule};
-use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
-use toolgate::permission::rules::from_config;
+use toolgate_model::{Action, JsonMap, Rule};
+use toolgate_permission::agents::{Agents, AgentsConfig, Folders};
+use toolgate_permission::rules::from_config;
 
 /// A set of rules.
 pub(super) struct RuleSet {

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use toolgate::call::Ask;
-use toolgate::permission::broker::Rights;
-use toolgate::permission::judgement::{Judgement, judge};
-use toolgate::process::sandbox::{Kernel, Places, Sandbox};
-use toolgate::tools::bash::asks;
-use toolgate::workspace::Workspace;
+use toolgate_fs::Workspace;
+use toolgate_model::Ask;
+use toolgate_permission::Rights;
+use toolgate_permission::judgement::{Judgement, judge};
+use toolgate_process::sandbox::{Kernel, Places, Sandbox};
+use toolgate_tools::bash::asks;
 
 use super::arena::{self, Place};
 use super::attacks::{Attack, Effect};

@@ -13,10 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
-
-use toolgate::grpc::proto::call_event::Event;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::*;
 
 use super::setup;
 use crate::support::*;

@@ -7,14 +7,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-
-use toolgate::grpc::proto::call_event::Event as OfCall;
-use toolgate::grpc::proto::event::Event as OfService;
-use toolgate::grpc::proto::host_event::Event as OfHost;
-use toolgate::grpc::proto::host_request::Message;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::call_event::Event as OfCall;
+use toolgate_contract::event::Event as OfService;
+use toolgate_contract::host_event::Event as OfHost;
+use toolgate_contract::host_request::Message;
+use toolgate_contract::host_service_client::HostServiceClient;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::*;
 
 use super::setup;
 use crate::support::*;

@@ -7,9 +7,8 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::Instant;
 use tonic::{Code, Streaming};
-
-use toolgate::grpc::proto::host_event::Event as HostEvent;
-use toolgate::grpc::proto::*;
+use toolgate_contract::host_event::Event as HostEvent;
+use toolgate_contract::*;
 
 use super::{reason, setup};
 use crate::support::*;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::process::Command;
+use toolgate_contract::PromptDecision;
 
 use super::offers;
-use toolgate::grpc::proto::PromptDecision;
 
 use crate::support::*;
 

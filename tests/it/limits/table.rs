@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use toolgate::config::{Config, Environment, RawConfig};
+use toolgate_config::{Config, Environment, RawConfig};
 
 use super::*;
 

@@ -81,7 +81,7 @@ fn findings_are_waited_for_and_told_when_they_are_late() {
     test(async {
         let stage = Stage::new(&["fine", "slow", "silent"], quick());
         let mut late = stage.servers.subscribe();
-        let texts = |found: &[toolgate::lsp::Diagnostic]| {
+        let texts = |found: &[toolgate_lsp::Diagnostic]| {
             let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
             lines
         };

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use toolgate::grpc::proto::call;
+use toolgate_contract::call;
 
 use crate::feedback::*;
 use crate::support::*;

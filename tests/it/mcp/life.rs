@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use toolgate::grpc::proto::call_event::Event;
+use toolgate_contract::call_event::Event;
 
 use super::*;
 

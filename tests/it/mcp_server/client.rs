@@ -21,12 +21,11 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-
-use toolgate::call::Timestamp;
-use toolgate::config::service::DEFAULT_MESSAGE_BYTES;
-use toolgate::grpc::auth::{AuthSettings, Authenticator};
-use toolgate::grpc::traffic::{Traffic, TrafficLimits};
-use toolgate::grpc::{HEARTBEAT, LanguageServerFacts, Languages, Listener, SandboxFacts, Services, Shared};
+use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
+use toolgate_model::Timestamp;
+use toolgate_server::grpc::auth::{AuthSettings, Authenticator};
+use toolgate_server::grpc::traffic::{Traffic, TrafficLimits};
+use toolgate_server::grpc::{HEARTBEAT, LanguageServerFacts, Languages, Listener, SandboxFacts, Services, Shared};
 
 use crate::support::{Inside, Server};
 

@@ -1,11 +1,11 @@
 //! The audit: one chain, in step with everything else that is stored.
 
-use toolgate::audit::{Fact, Kind, Record, Verifier};
-use toolgate::call::{
+use toolgate_model::{
     Decision, Grant, GrantId, GrantScope, InputEdit, InstanceId, Prompt, PromptId, PromptOutcome, PromptState, Reply,
     SessionId, Timestamp,
 };
-use toolgate::store::{Created, Settlement, Store};
+use toolgate_store::audit::{Fact, Kind, Record, Verifier};
+use toolgate_store::{Created, Settlement, Store};
 
 use super::{Fixture, approval, create, end, grow, prompt, record};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use toolgate::call::{CallId, CallRecord, CallState, InstanceId, SessionId, Timestamp};
-use toolgate::store::{CallFilter, CallLog, Created, PageRequest, PromptFilter, Store, StoreError};
+use toolgate_model::{CallId, CallRecord, CallState, InstanceId, SessionId, Timestamp};
+use toolgate_store::{CallFilter, CallLog, Created, PageRequest, PromptFilter, Store, StoreError};
 
 use super::{Fixture, create, end, event, grow, hostile, prompt, record};
 

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, Timestamp};
-use toolgate::store::{Store, StoreError};
+use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, Timestamp};
+use toolgate_store::{Store, StoreError};
 
 use super::{Fixture, create, end, hostile, record};
 

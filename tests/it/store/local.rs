@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
-use toolgate::audit::Recorder;
-use toolgate::call::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
-use toolgate::store::local::{LocalStore, SpaceLimits, output_folder};
-use toolgate::store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
+use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
+use toolgate_store::audit::Recorder;
+use toolgate_store::local::{LocalStore, SpaceLimits, output_folder};
+use toolgate_store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
 use super::{Fixture, create, end, record};
 

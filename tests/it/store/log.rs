@@ -10,9 +10,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use toolgate::call::{CallRecord, InstanceId, Outcome, Timestamp};
-use toolgate::store::local::LocalStore;
-use toolgate::store::{CallFilter, CallLog, PageRequest, StoreError};
+use toolgate_model::{CallRecord, InstanceId, Outcome, Timestamp};
+use toolgate_store::local::LocalStore;
+use toolgate_store::{CallFilter, CallLog, PageRequest, StoreError};
 
 use super::{end, grow, record};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use toolgate::call::{CallId, InstanceId, OutputId, SessionId, Timestamp};
-use toolgate::store::{
+use toolgate_model::{CallId, InstanceId, OutputId, SessionId, Timestamp};
+use toolgate_store::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, PageRequest, Store, StoreError,
 };
 

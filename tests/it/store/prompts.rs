@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use toolgate::call::{
+use toolgate_model::{
     CallId, Decision, Grant, GrantId, GrantReach, GrantScope, InstanceId, Prompt, PromptId, PromptOutcome, PromptState,
     Reply, SessionId, Timestamp,
 };
-use toolgate::store::{PromptFilter, Settled, Settlement, Store, StoreError};
+use toolgate_store::{PromptFilter, Settled, Settlement, Store, StoreError};
 
 use super::{Fixture, approval, hostile, prompt};
 

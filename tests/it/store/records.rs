@@ -1,8 +1,8 @@
 //! Session facts and the journal.
 
 use serde_json::{Value, json};
-use toolgate::call::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
-use toolgate::store::Store;
+use toolgate_model::{Facts, InstanceId, ServiceEvent, ServiceEventKind, SessionId, SessionKey, Timestamp};
+use toolgate_store::Store;
 
 use super::{Fixture, create, grow, hostile, record};
 

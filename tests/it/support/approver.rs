@@ -4,10 +4,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
-
-use toolgate::grpc::proto::channel_response::Message;
-use toolgate::grpc::proto::permission_service_client::PermissionServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::channel_response::Message;
+use toolgate_contract::permission_service_client::PermissionServiceClient;
+use toolgate_contract::*;
 
 /// An open channel.
 pub(crate) struct Approver {

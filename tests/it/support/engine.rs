@@ -9,17 +9,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
-
-use toolgate::call::{
+use toolgate_engine::prompts::broker::{Broker, PromptPolicy};
+use toolgate_engine::{Catalog, Current, Engine, InForce, Limits, Place, RunLimits};
+use toolgate_fs::Workspace;
+use toolgate_model::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
 };
-use toolgate::engine::{Catalog, Current, Engine, InForce, Limits, Place, RunLimits};
-use toolgate::permission::agents::{Agents, AgentsConfig, Folders};
-use toolgate::permission::broker::{Broker, PromptPolicy};
-use toolgate::store::Store;
-use toolgate::store::local::LocalStore;
-use toolgate::tool::{About, CallContext, ChildCall, Offer, Tool, ToolError, TypedTool};
-use toolgate::workspace::Workspace;
+use toolgate_permission::agents::{Agents, AgentsConfig, Folders};
+use toolgate_store::Store;
+use toolgate_store::local::LocalStore;
+use toolgate_tool::{About, CallContext, ChildCall, Offer, Tool, ToolError, TypedTool};
 
 /// A tool that writes one line for each permit and ends when the semaphore is closed.
 pub(crate) struct Gate(Arc<Semaphore>);
@@ -120,7 +119,7 @@ impl Inside {
                 Catalog::new(
                     "default",
                     shared.clone(),
-                    Arc::new(toolgate::tools::invalid::Invalid),
+                    Arc::new(toolgate_tools::invalid::Invalid),
                     [Arc::new(Gate(gate.clone())) as Arc<dyn Tool>, Arc::new(Maker)],
                 )
                 .unwrap(),

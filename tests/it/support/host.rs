@@ -5,12 +5,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
-
-use toolgate::grpc::proto::host_event::Event;
-use toolgate::grpc::proto::host_report::Report;
-use toolgate::grpc::proto::host_request::Message;
-use toolgate::grpc::proto::host_service_client::HostServiceClient;
-use toolgate::grpc::proto::*;
+use toolgate_contract::host_event::Event;
+use toolgate_contract::host_report::Report;
+use toolgate_contract::host_request::Message;
+use toolgate_contract::host_service_client::HostServiceClient;
+use toolgate_contract::*;
 
 use super::{Proxy, Server, connect_tcp};
 

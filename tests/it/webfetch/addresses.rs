@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use super::fetch;
 use crate::support::*;

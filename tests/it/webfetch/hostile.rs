@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
-use toolgate::grpc::proto::*;
+use toolgate_contract::*;
 
 use super::{fetch, open};
 use crate::support::*;

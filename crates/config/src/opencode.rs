@@ -1,0 +1,306 @@
+//! The tools' configuration: what the `opencode.json` files, the agent files and the environment lead to for one
+//! workspace (`spec/extensions.md` §4).
+//!
+//! *Invariant:* everything here was checked layer by layer before it was merged.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use toolgate_model::skills::Remote;
+use toolgate_model::skills::Root;
+use toolgate_model::{JsonMap, Rule};
+use toolgate_permission::agents::{AgentConfig, AgentsConfig, Mode};
+use toolgate_permission::{hints, rules};
+
+use super::environment::Environment;
+use super::error::ConfigError;
+use super::flags::Flags;
+use super::layers::{self, Found};
+use super::merge;
+use super::seen::Seen;
+use super::skills;
+use super::sources::{self, Layer};
+
+pub use super::sources::{Leaf, Origin};
+
+/// The tools' configuration of one workspace, checked.
+#[derive(Clone, Debug, Default)]
+pub struct ToolsConfig {
+    /// Everything, merged; parts that this service does not use included.
+    pub merged: JsonMap,
+    /// The global rules, and what is said about agents.
+    pub agents: AgentsConfig,
+    /// The part `experimental`.
+    pub experimental: Experimental,
+    /// How many tasks may hang on each other.
+    pub subagent_depth: usize,
+    /// The part `tool_output`.
+    pub tool_output: ToolOutputLimits,
+    /// The npm packages that the part `provider` names, by `provider/model` and by `provider`.
+    pub packages: BTreeMap<String, String>,
+    /// The switches of the environment.
+    pub flags: Flags,
+    /// The configuration folders that exist, weak to strong: custom tools and plugins are looked for there.
+    pub directories: Vec<PathBuf>,
+    /// Where skills are looked for, weak to strong.
+    pub skills: Vec<Root>,
+    /// Those of them that the project brought, and not the user who runs the service.
+    project_directories: Vec<PathBuf>,
+    /// What a person should know: keys without effect, files left out.
+    pub warnings: Vec<String>,
+    layers: Vec<Layer>,
+    shown: JsonMap,
+}
+
+/// The part `experimental`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Experimental {
+    /// Offers the batch tool.
+    pub batch_tool: bool,
+    /// Tools that subagents do not get.
+    pub primary_tools: Vec<String>,
+    /// A rejection does not end the agent's turn.
+    pub continue_loop_on_deny: bool,
+    /// How long a call of an MCP server's tool may take.
+    pub mcp_timeout: Option<Duration>,
+}
+
+/// How much of an output a model sees; what is absent is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolOutputLimits {
+    /// Lines.
+    pub max_lines: Option<u64>,
+    /// Bytes.
+    pub max_bytes: Option<u64>,
+}
+
+impl ToolsConfig {
+    /// Reads the configuration for a workspace. Blocking; nothing is written.
+    ///
+    /// # Errors
+    /// The first file or variable that is invalid or cannot be read.
+    pub fn load(directory: &Path, worktree: &Path, env: &Environment) -> Result<Self, ConfigError> {
+        Self::load_and_note(directory, worktree, env, &mut Seen::default())
+    }
+
+    /// As [`Self::load`]; `seen` gets what was looked for, also where this fails.
+    ///
+    /// # Errors
+    /// The first file or variable that is invalid or cannot be read.
+    pub fn load_and_note(
+        directory: &Path,
+        worktree: &Path,
+        env: &Environment,
+        seen: &mut Seen,
+    ) -> Result<Self, ConfigError> {
+        let Found {
+            mut layers,
+            directories,
+            project_directories,
+            mut warnings,
+        } = layers::collect(directory, worktree, env, seen)?;
+        prepend_old_tools(&mut layers);
+        let (mut merged, mut shown) = (JsonMap::new(), JsonMap::new());
+        for layer in &layers {
+            merge::merge(&mut merged, layer.value.clone());
+            merge::merge(&mut shown, layer.shown.clone());
+        }
+        let agents = AgentsConfig {
+            global: rules_of(merged.get("permission"), env, &mut warnings),
+            agents: agents_of(&merged, env, &mut warnings),
+        };
+        let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
+        Ok(Self {
+            agents,
+            experimental: Experimental::of(&merged),
+            subagent_depth: subagent_depth(&merged),
+            tool_output: ToolOutputLimits::of(&merged),
+            packages: packages_of(&merged),
+            flags: Flags::from_environment(env),
+            merged,
+            directories,
+            skills,
+            project_directories,
+            warnings,
+            layers,
+            shown,
+        })
+    }
+
+    /// Returns everything, merged, as it may be shown: what a mark such as `{env:NAME}` stands for is not in it, nor what is
+    /// a secret by its place.
+    pub fn shown(&self) -> &JsonMap {
+        &self.shown
+    }
+
+    /// Returns every value in force, as it may be shown, and where it comes from.
+    pub fn explain(&self) -> Vec<Leaf<'_>> {
+        sources::leaves(&self.shown, &self.layers)
+    }
+
+    /// Returns the skills that are to be fetched: those that the project names only if it is trusted.
+    pub fn remote_skills(&self, trusted: bool, env: &Environment) -> Vec<Remote> {
+        skills::remote(self.code("skills", trusted).as_ref(), env)
+    }
+
+    /// Returns one part of the configuration that names code to be run, such as `mcp` or `plugin`: without what the
+    /// project says of it, unless that is trusted.
+    pub fn code(&self, key: &str, trusted: bool) -> Option<Value> {
+        let mut merged = JsonMap::new();
+        for layer in self.layers.iter().filter(|layer| trusted || !layer.of_project) {
+            if let Some(part) = layer.value.get(key) {
+                merge::merge(&mut merged, toolgate_model::json_map([(key, part.clone())]));
+            }
+        }
+        merged.shift_remove(key)
+    }
+
+    /// Returns the configuration folders whose code may be run: without those of the project, unless that is trusted.
+    pub fn code_directories(&self, trusted: bool) -> Vec<PathBuf> {
+        let may_run = |folder: &&PathBuf| trusted || !self.project_directories.contains(folder);
+        self.directories.iter().filter(may_run).cloned().collect()
+    }
+
+    /// Returns the configuration folders that the project brought.
+    pub fn project_directories(&self) -> &[PathBuf] {
+        &self.project_directories
+    }
+
+    /// Returns the files that say something of rules or agents.
+    pub fn rule_files(&self) -> impl Iterator<Item = &Path> {
+        let of_rules = |layer: &&Layer| {
+            ["permission", "agent", "tools"]
+                .iter()
+                .any(|key| layer.value.contains_key(*key))
+        };
+        self.layers
+            .iter()
+            .filter(of_rules)
+            .filter_map(|layer| match &layer.origin {
+                Origin::File(path) => Some(path.as_path()),
+                Origin::Variable(_) | Origin::OldTools => None,
+            })
+    }
+
+    /// Returns one part of the merged configuration, such as `mcp` or `lsp`.
+    pub fn part(&self, key: &str) -> Option<&Value> {
+        self.merged.get(key)
+    }
+}
+
+/// Puts what the old `tools` maps mean below everything else: explicit permissions win over them, key by key.
+fn prepend_old_tools(layers: &mut Vec<Layer>) {
+    let mut merged = JsonMap::new();
+    for layer in layers.iter() {
+        if let Some(tools) = layer.value.get("tools") {
+            merge::merge(&mut merged, toolgate_model::json_map([("tools", tools.clone())]));
+        }
+    }
+    if let Some(Value::Object(tools)) = merged.get("tools")
+        && let Ok(block) = rules::from_tools(tools)
+    {
+        let value = toolgate_model::json_map([("permission", Value::Object(block))]);
+        let origin = Origin::OldTools;
+        let shown = value.clone();
+        layers.insert(
+            0,
+            Layer {
+                origin,
+                of_project: false,
+                value,
+                shown,
+            },
+        );
+    }
+}
+
+/// Every layer has been checked, so that a merged block can only be wrong through a merge of its own making; such a
+/// block must not loosen anything.
+fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
+    let Some(block) = block else { return Vec::new() };
+    let made = rules::from_config(block, env.home());
+    warnings.extend(made.iter().flat_map(|rules| hints::of(rules)));
+    made.unwrap_or_else(|problem| {
+        warnings.push(format!(
+            "everything is asked for: the merged permissions are invalid at {problem}"
+        ));
+        vec![rules::rule("*", "*", toolgate_model::Action::Ask)]
+    })
+}
+
+fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) -> Vec<AgentConfig> {
+    let Some(Value::Object(agents)) = merged.get("agent") else {
+        return Vec::new();
+    };
+    let one = |(name, block): (&String, &Value)| {
+        let text = |key: &str| block.get(key).and_then(Value::as_str).map(str::to_owned);
+        let switch = |key: &str| block.get(key).and_then(Value::as_bool);
+        AgentConfig {
+            name: name.clone(),
+            description: text("description"),
+            mode: text("mode").as_deref().and_then(Mode::from_word),
+            hidden: switch("hidden"),
+            disable: switch("disable").unwrap_or(false),
+            model: text("model"),
+            prompt: text("prompt"),
+            rules: rules_of(block.get("permission"), env, warnings),
+        }
+    };
+    agents.iter().map(one).collect()
+}
+
+fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
+    fn entries(part: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
+        part.and_then(Value::as_object).into_iter().flatten()
+    }
+    let package = |block: &Value, pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let mut packages = BTreeMap::new();
+    for (provider, block) in entries(merged.get("provider")) {
+        packages.extend(package(block, "/npm").map(|package| (provider.clone(), package)));
+        for (model, block) in entries(block.get("models")) {
+            let package = package(block, "/provider/npm");
+            packages.extend(package.map(|package| (format!("{provider}/{model}"), package)));
+        }
+    }
+    packages
+}
+
+fn subagent_depth(merged: &JsonMap) -> usize {
+    let depth = merged.get("subagent_depth").and_then(Value::as_u64);
+    depth.map_or(1, |depth| usize::try_from(depth).unwrap_or(usize::MAX))
+}
+
+impl Experimental {
+    fn of(merged: &JsonMap) -> Self {
+        let part = merged.get("experimental");
+        let get = |key: &str| part.and_then(|part| part.get(key));
+        let switch = |key: &str| get(key).and_then(Value::as_bool).unwrap_or(false);
+        let names = get("primary_tools").and_then(Value::as_array);
+        Self {
+            batch_tool: switch("batch_tool"),
+            primary_tools: names
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            continue_loop_on_deny: switch("continue_loop_on_deny"),
+            mcp_timeout: get("mcp_timeout").and_then(Value::as_u64).map(Duration::from_millis),
+        }
+    }
+}
+
+impl ToolOutputLimits {
+    fn of(merged: &JsonMap) -> Self {
+        let get = |key: &str| merged.get("tool_output")?.get(key)?.as_u64();
+        Self {
+            max_lines: get("max_lines"),
+            max_bytes: get("max_bytes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

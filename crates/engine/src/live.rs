@@ -1,0 +1,355 @@
+//! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
+use toolgate_telemetry::{CallTrace, Span};
+use toolgate_tool::Afterwards;
+
+use super::handover::Stand;
+use super::queue::Ticket;
+use super::recent::{Memory, Recent};
+use super::stdin::Stdin;
+
+/// An event with the bytes of its output, if it has any and they are still at hand.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) event: Arc<CallEvent>,
+    pub(crate) data: Option<Bytes>,
+}
+
+impl Recorded {
+    /// Returns how many bytes of output the event announces.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        if let EventKind::Output { length, .. } = self.event.kind {
+            length
+        } else {
+            0
+        }
+    }
+}
+
+/// How far a call's log has come. Everything up to `last` is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) last: u64,
+    /// The tool has said that what it starts is under way.
+    pub(crate) launched: bool,
+    /// Nothing more comes from here.
+    pub(crate) ended: bool,
+    /// The call has no end: it is left to the next run of the service.
+    pub(crate) left: bool,
+}
+
+/// A call that runs in this process.
+pub(crate) struct LiveCall {
+    pub(crate) id: CallId,
+    pub(crate) request_digest: String,
+    pub(crate) on_disconnect: OnDisconnect,
+    /// Its place among the calls that run or wait for their turn.
+    pub(super) ticket: Ticket,
+    /// Calls that clients make in its name are ones that it may wait for.
+    pub(super) awaits_clients: AtomicBool,
+    pub(crate) clock: Clock,
+    /// The trace, from when the call is run.
+    pub(crate) trace: OnceLock<CallTrace>,
+    /// What clients send to the call, once it is known that its tool reads that.
+    pub(crate) stdin: OnceLock<Stdin>,
+    /// What the tool said when what it starts was under way.
+    pub(crate) launched: Mutex<Option<JsonMap>>,
+    /// What the tool left to be listened to after the end.
+    afterwards: Mutex<Option<Afterwards>>,
+    stop: CancellationToken,
+    /// The first reason to stop; later ones do not replace it.
+    stop_reason: Mutex<Option<EndReason>>,
+    record: Mutex<Arc<CallRecord>>,
+    /// Its recent log.
+    pub(super) recent: Recent,
+    progress: watch::Sender<Progress>,
+    /// How it stands for the next run of the service.
+    pub(super) stand: Stand,
+    /// No calls may be made on behalf of this one any more.
+    childless: AtomicBool,
+    /// Calls that it made, has stopped, and waits for.
+    pub(super) stopping_below: watch::Sender<usize>,
+    /// Streams of ExecuteTool and RunTool that are attached.
+    owners: AtomicUsize,
+}
+
+impl LiveCall {
+    pub(super) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken, memory: Arc<Memory>) -> Self {
+        let (progress, _) = watch::channel(Progress::default());
+        Self {
+            id: record.id.clone(),
+            request_digest: record.request_digest.clone(),
+            on_disconnect: record.on_disconnect,
+            ticket,
+            awaits_clients: AtomicBool::new(false),
+            clock: Clock::default(),
+            trace: OnceLock::new(),
+            stdin: OnceLock::new(),
+            launched: Mutex::default(),
+            afterwards: Mutex::default(),
+            stop,
+            stop_reason: Mutex::default(),
+            record: Mutex::new(Arc::new(record)),
+            recent: Recent::new(memory),
+            progress,
+            stand: Stand::default(),
+            childless: AtomicBool::new(false),
+            stopping_below: watch::Sender::new(0),
+            owners: AtomicUsize::new(0),
+        }
+    }
+
+    /// Begins a part of the call's trace, until what is returned is dropped.
+    pub(crate) fn part(&self, name: &'static str) -> Option<Span> {
+        self.trace.get().map(|trace| trace.part(name))
+    }
+
+    /// Lets clients send input to the call.
+    pub(crate) fn take_input(&self) {
+        self.stdin.get_or_init(Stdin::default);
+    }
+
+    /// Asks the call to stop. The first reason stands.
+    pub(crate) fn stop(&self, reason: EndReason) {
+        lock(&self.stop_reason).get_or_insert(reason);
+        self.stop.cancel();
+    }
+
+    /// Refuses calls on behalf of this one from now on.
+    pub(crate) fn make_childless(&self) {
+        self.childless.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_childless(&self) -> bool {
+        self.childless.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop_reason(&self) -> Option<EndReason> {
+        *lock(&self.stop_reason)
+    }
+
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    pub(crate) fn record(&self) -> Arc<CallRecord> {
+        lock(&self.record).clone()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Says whether somebody reads the log, beside whoever asks.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.progress.receiver_count() > 1
+    }
+
+    /// Makes durable events visible. Called by the log writer only.
+    pub(crate) fn publish(&self, record: CallRecord, events: Vec<Recorded>) {
+        let ended = record.state.is_terminal();
+        let last = record.last_sequence;
+        *lock(&self.record) = Arc::new(record);
+        self.recent.push(events, self.progress.receiver_count() > 0);
+        self.progress
+            .send_modify(|progress| (progress.last, progress.ended) = (last, ended));
+    }
+
+    /// Lets whoever waits for it know that what the call starts is under way.
+    pub(crate) fn launch(&self, facts: JsonMap) {
+        lock(&self.launched).get_or_insert(facts);
+        self.progress.send_modify(|progress| progress.launched = true);
+    }
+
+    /// Keeps what is to be listened to after the end; what was left before is dropped.
+    pub(crate) fn leave(&self, patches: Afterwards) {
+        *lock(&self.afterwards) = Some(patches);
+    }
+
+    pub(crate) fn take_afterwards(&self) -> Option<Afterwards> {
+        lock(&self.afterwards).take()
+    }
+
+    /// Waits until the call is recorded; false if it did not come into being.
+    pub(crate) async fn recorded(&self) -> bool {
+        let mut progress = self.watch();
+        let known = progress.wait_for(|progress| progress.last > 0 || progress.ended).await;
+        known.is_ok_and(|progress| progress.last > 0)
+    }
+
+    /// Lets a reader that keeps up go on doing so, for a moment.
+    pub(crate) async fn let_readers_follow(&self) {
+        if self.progress.receiver_count() > 0 {
+            self.recent.let_readers_follow().await;
+        }
+    }
+
+    /// Gives watchers up: the call could not be recorded.
+    pub(crate) fn abandon(&self) {
+        self.progress.send_modify(|progress| progress.ended = true);
+    }
+
+    /// Tells watchers that the call goes on in the next run of the service. Called by the log writer only.
+    pub(super) fn leave_off(&self) {
+        self.progress
+            .send_modify(|progress| (progress.ended, progress.left) = (true, true));
+    }
+
+    /// Says whether a stream is attached whose loss would mean something.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.owners.load(Ordering::Acquire) > 0
+    }
+
+    /// Attaches a stream whose loss means what the call's policy says.
+    pub(crate) fn attach(self: &Arc<Self>) -> Attached {
+        self.owners.fetch_add(1, Ordering::AcqRel);
+        Attached { call: self.clone() }
+    }
+}
+
+/// Kept by a response stream of ExecuteTool or RunTool. When the last one of a call is dropped before the call's end,
+/// the call is stopped, unless its policy is to keep it.
+pub struct Attached {
+    call: Arc<LiveCall>,
+}
+
+impl Attached {
+    pub(crate) fn call(&self) -> &Arc<LiveCall> {
+        &self.call
+    }
+
+    /// Notes that this client cannot come back to the call when the service is another one.
+    pub fn cannot_come_back(&self) {
+        self.call.stand.keep_here();
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let was_last = self.call.owners.fetch_sub(1, Ordering::AcqRel) == 1;
+        let running = !self.call.record().state.is_terminal();
+        if was_last && running && self.call.on_disconnect == OnDisconnect::Cancel {
+            self.call.stop(EndReason::Cancelled);
+        }
+    }
+}
+
+/// Measures how long a call has run; stands still while a person is asked.
+pub(crate) struct Clock {
+    state: Mutex<ClockState>,
+    changed: Notify,
+}
+
+struct ClockState {
+    ran: Duration,
+    waited: Duration,
+    since: Instant,
+    /// Questions that are open; the clock runs when there is none.
+    asking: usize,
+    /// The call waits for its turn: that is neither running nor waiting for people.
+    held: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let state = ClockState {
+            ran: Duration::ZERO,
+            waited: Duration::ZERO,
+            since: Instant::now(),
+            asking: 0,
+            held: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl ClockState {
+    fn settle(&mut self) {
+        let passed = self.since.elapsed();
+        self.since += passed;
+        if self.held {
+            return;
+        }
+        if self.asking == 0 {
+            self.ran += passed
+        } else {
+            self.waited += passed
+        }
+    }
+}
+
+impl Clock {
+    /// Stands still until the returned guard is dropped.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        let mut state = lock(&self.state);
+        state.settle();
+        state.asking += 1;
+        drop(state);
+        self.changed.notify_waiters();
+        Pause { clock: self }
+    }
+
+    /// Stands still from now on, or goes on.
+    pub(crate) fn hold(&self, held: bool) {
+        let mut state = lock(&self.state);
+        state.settle();
+        state.held = held;
+    }
+
+    /// Returns the times run and waited so far.
+    pub(crate) fn read(&self) -> (Duration, Duration) {
+        let mut state = lock(&self.state);
+        state.settle();
+        (state.ran, state.waited)
+    }
+
+    /// Returns once the call has run for `limit`.
+    pub(crate) async fn reached(&self, limit: Duration) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (ran, _) = self.read();
+            let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else {
+                return;
+            };
+            if lock(&self.state).asking > 0 {
+                changed.await;
+            } else {
+                // Either the time is over, or a question stops the clock first.
+                let _ = tokio::time::timeout(left, changed).await;
+            }
+        }
+    }
+}
+
+/// The clock stands still while this lives.
+pub(crate) struct Pause<'a> {
+    clock: &'a Clock,
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.clock.state);
+        state.settle();
+        state.asking -= 1;
+        drop(state);
+        self.clock.changed.notify_waiters();
+    }
+}
+
+/// Locks state that stays whole even if a holder panicked: every change is one assignment or one push.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,618 @@
+//! What the engine does for a running call: the other side of `CallContext`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use toolgate_fs::changes::{PlannedChange, Version};
+use toolgate_fs::marks;
+use toolgate_model::{
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
+    PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    Todo, json_map,
+};
+use toolgate_permission::Refusal;
+use toolgate_permission::Rights;
+use toolgate_permission::judgement::{self, Judgement};
+use toolgate_store::{Store, StoreError};
+use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
+
+use super::decided::{Decided, settled, until, verdict};
+use super::hooks::{About, Answer};
+use super::live::{LiveCall, lock};
+use super::registry::Registry;
+use super::writer::Command;
+use super::{Engine, lineage, measure, recording};
+use crate::prompts::broker::{Asked, Broker, Opened, Verdict};
+
+/// Serves one running call.
+pub(crate) struct Port {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) call: Arc<LiveCall>,
+    pub(crate) record: Arc<CallRecord>,
+    pub(crate) rights: Rights,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) instance: InstanceId,
+    pub(crate) log: mpsc::Sender<Command>,
+    /// The prompts that this call had before the service died, in the order in which it asked: the same question
+    /// finds its prompt, and its reply if there is one.
+    pub(crate) earlier: Mutex<Vec<Opened>>,
+    pub(crate) max_undo_bytes: u64,
+    /// Whether a person may put another input in the place of the call's. Where one has, it answers what that input asks.
+    pub(crate) editable: bool,
+    /// The input that a person put in the place of the call's: the tool must not go on with this one.
+    pub(crate) edit: Mutex<Option<InputEdit>>,
+}
+
+impl Port {
+    /// Waits for the decision on a prompt, records it and returns the reply.
+    async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
+        let _pause = self.call.clock.pause();
+        let _measured = measure::Waiting::new(&self.engine, &self.call);
+        let prompt = opened.prompt;
+        let at_question = self.engine.at_question(&self.call);
+        let stored = self
+            .tell(|stored| Command::Waiting {
+                prompt: Box::new((*prompt).clone()),
+                stored,
+            })
+            .await;
+        if stored != Some(true) {
+            self.withdraw(&prompt.id, "the service could not record that the call waits")
+                .await;
+            return Err(Refusal::Unavailable);
+        }
+        self.engine.look_again();
+        let mut decision = opened.decision;
+        let decided = tokio::select! {
+            biased;
+            // Nothing is withdrawn then.
+            () = self.call.stand.left() => None,
+            decision = &mut decision => decision.ok(),
+            () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
+            () = until(prompt.expires) => {
+                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            }
+            () = self.broker.abandoned(&prompt) => {
+                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            }
+        };
+        drop(at_question);
+        self.go_on().await;
+        let Some(decision) = decided else {
+            return Err(Refusal::Unavailable);
+        };
+        self.resume(&prompt.id, decision).await
+    }
+
+    /// Returns if the call goes on here, and never if it was left: the run drops this future.
+    async fn go_on(&self) {
+        if !self.call.stand.go_on() {
+            std::future::pending().await
+        }
+    }
+
+    /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
+    async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<Reply, Refusal> {
+        self.go_on().await;
+        let outcome = decision.outcome.clone();
+        let stored = self
+            .tell(|stored| Command::Resumed {
+                prompt: prompt.clone(),
+                outcome: outcome.clone(),
+                stored,
+            })
+            .await;
+        let verdict = verdict(decision.outcome);
+        if verdict.is_ok() && stored != Some(true) {
+            return Err(Refusal::Unavailable);
+        }
+        verdict
+    }
+
+    /// Says what a reply means for the tool that asked.
+    fn allowed(&self, reply: Reply) -> Result<(), Refusal> {
+        match reply {
+            Reply::Instead(edit) => {
+                *lock(&self.edit) = Some(edit);
+                Err(Refusal::Edited)
+            }
+            Reply::Once | Reply::Always(_) | Reply::Answers(_) => Ok(()),
+            // No such reply comes as a verdict that allows.
+            Reply::Reject { .. } => Err(Refusal::Rejected),
+        }
+    }
+
+    async fn withdraw(&self, prompt: &PromptId, why: &str) -> Option<Decision> {
+        settled(prompt, self.broker.withdraw(prompt, why).await)
+    }
+
+    pub(super) async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (tx, rx) = oneshot::channel();
+        self.log.send(command(tx)).await.ok()?;
+        rx.await.ok()
+    }
+
+    /// Finds the prompt that this call opened for the same question before the service died. A different question means
+    /// that the world has changed: prompts left open then are for something that will not run.
+    async fn asked_before(&self, is_same: impl Fn(&PromptRequest) -> bool) -> Result<Option<Opened>, Refusal> {
+        {
+            let mut earlier = lock(&self.earlier);
+            let Some(first) = earlier.first() else { return Ok(None) };
+            if is_same(&first.prompt.request) {
+                return Ok(Some(earlier.remove(0)));
+            }
+        }
+        let recorded = self
+            .withdraw_earlier("after a restart the call asks something else")
+            .await;
+        if recorded { Ok(None) } else { Err(Refusal::Unavailable) }
+    }
+
+    /// Goes on from a prompt of before a restart: with its decision, or waiting for it.
+    async fn go_on_from(&self, earlier: Opened) -> Result<Reply, Refusal> {
+        let waited = self.record.waiting_on.as_ref() == Some(&earlier.prompt.id);
+        match earlier.prompt.decision.clone() {
+            // The log has it already.
+            Some(decision) if !waited => verdict(decision.outcome),
+            Some(decision) => self.resume(&earlier.prompt.id, decision).await,
+            None => self.wait(earlier).await,
+        }
+    }
+
+    /// Ends the wait for a prompt that nobody needs to answer any more. The log must say so before the tool goes on: a
+    /// call that is recorded as waiting would be run again after the next death of the service.
+    async fn end_wait(&self, prompt: &Prompt, why: &str) -> bool {
+        self.go_on().await;
+        let decision = match prompt.decision.clone() {
+            Some(decision) => Some(decision),
+            None => self.withdraw(&prompt.id, why).await,
+        };
+        if self.record.waiting_on.as_ref() != Some(&prompt.id) {
+            return true;
+        }
+        let outcome = decision.map_or_else(|| PromptOutcome::Withdrawn(why.to_owned()), |decision| decision.outcome);
+        let prompt = prompt.id.clone();
+        let stored = self
+            .tell(|stored| Command::Resumed {
+                prompt,
+                outcome,
+                stored,
+            })
+            .await;
+        stored == Some(true)
+    }
+
+    /// Withdraws the prompts from before a restart that the call has not come to again.
+    pub(crate) async fn withdraw_earlier(&self, why: &str) -> bool {
+        let stale: Vec<Opened> = lock(&self.earlier).drain(..).collect();
+        let mut recorded = true;
+        for opened in stale {
+            recorded &= self.end_wait(&opened.prompt, why).await;
+        }
+        recorded
+    }
+
+    /// Keeps a content, or only its hash, and returns what a change says of it.
+    async fn keep(&self, version: Option<Version>, whole: bool) -> Result<Option<FileVersion>, StoreError> {
+        let Some(Version { bytes, mode }) = version else {
+            return Ok(None);
+        };
+        let length = bytes.len() as u64;
+        let sha256 = if whole {
+            self.store.put_blob(bytes).await?
+        } else {
+            let hashing = tokio::task::spawn_blocking(move || marks::sha256(&bytes));
+            // Interrupted only when the service ends; no content has an empty hash.
+            hashing.await.unwrap_or_default()
+        };
+        Ok(Some(FileVersion {
+            sha256,
+            bytes: length,
+            mode,
+        }))
+    }
+
+    /// Says whether the contents are kept; if they are too large, that is told now, and stands in the result.
+    async fn fits_undo(&self, planned: &[PlannedChange]) -> bool {
+        let versions = planned.iter().flat_map(|change| [&change.before, &change.after]);
+        let total = versions
+            .flatten()
+            .fold(0_u64, |total, version| total.saturating_add(version.bytes.len() as u64));
+        if total <= self.max_undo_bytes {
+            return true;
+        }
+        if planned.iter().all(|change| change.before.is_none()) {
+            // Files that it only created are known by their hashes when they are to be deleted again.
+            return false;
+        }
+        let text = format!(
+            "This call cannot be reverted: its files have {total} bytes before and after, and limits.max_undo_bytes is {}.",
+            self.max_undo_bytes
+        );
+        self.warn("undo", text.clone()).await;
+        self.progress(None, json_map([("undo", json!(text))])).await;
+        false
+    }
+
+    async fn keep_all(&self, planned: Vec<PlannedChange>) -> Result<(), StoreError> {
+        let whole = self.fits_undo(&planned).await;
+        let mut changes = Vec::with_capacity(planned.len());
+        for change in planned.into_iter().filter(|change| change.before != change.after) {
+            changes.push(FileChange {
+                path: change.path,
+                shown: change.shown,
+                before: self.keep(change.before, whole).await?,
+                after: self.keep(change.after, whole).await?,
+            });
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.store.record_changes(&self.record.id, changes).await
+    }
+
+    /// Finds out whether the call may go on.
+    async fn decide(&self, ask: &Ask) -> Result<Decided, Refusal> {
+        let origin = &self.record.origin;
+        if ask.late {
+            self.call.stand.keep_here();
+        }
+        // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
+        let takes_two = self.broker.approvals().takes_two(&ask.permission);
+        if self.record.original.is_some() && !ask.late && !takes_two {
+            return match self.broker.judge(origin, &self.rights, ask) {
+                Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(Decided::Edited),
+                Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
+            };
+        }
+        if let Some(decided) = self.hooked(ask, takes_two).await? {
+            return Ok(decided);
+        }
+        let shown = self.engine.redactor.ask(ask);
+        let same_ask = |request: &PromptRequest| match request {
+            PromptRequest::Permission { ask: before, .. } => **before == *shown,
+            PromptRequest::Questions(_) => false,
+        };
+        let Some(earlier) = self.asked_before(same_ask).await? else {
+            let make = |request, expires| self.prompt(request, expires);
+            return match self.broker.ask(ask, origin, &self.rights, make).await? {
+                Asked::Allowed { grants } => Ok(Decided::Allowed { grants }),
+                Asked::Opened(opened) => self.wait(opened).await.map(Decided::Replied),
+            };
+        };
+        // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
+        // With a reply at hand no grant is used up.
+        if earlier.prompt.decision.is_some() {
+            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, ask) {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                return Err(Refusal::Denied { relevant });
+            }
+            return self.go_on_from(earlier).await.map(Decided::Replied);
+        }
+        match self.broker.decide(ask, origin, &self.rights).await {
+            Ok(Verdict::Ask(_)) => self.go_on_from(earlier).await.map(Decided::Replied),
+            Ok(Verdict::Allowed { grants }) if self.end_wait(&earlier.prompt, "it is allowed now").await => {
+                Ok(Decided::Allowed { grants })
+            }
+            Ok(Verdict::Allowed { .. }) => Err(Refusal::Unavailable),
+            Err(refusal) => {
+                self.end_wait(&earlier.prompt, "a rule denies it now").await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Asks the hooks where a person would be asked. They do not stand in for one of two who must agree.
+    async fn hooked(&self, ask: &Ask, takes_two: bool) -> Result<Option<Decided>, Refusal> {
+        let hooks = self.registry.hooks();
+        if takes_two || !hooks.handle(HookPoint::PermissionAsk) {
+            return Ok(None);
+        }
+        match self.broker.judge(&self.record.origin, &self.rights, ask) {
+            Judgement::Allow { .. } | Judgement::Deny { .. } => return Ok(None),
+            Judgement::Ask { .. } => {}
+        }
+        let origin = &self.record.origin;
+        let may_answer = |hook: &dyn Hook| {
+            hook.principal().is_none_or(|principal| {
+                let is_own = origin.requesters().iter().any(|id| id == principal);
+                !is_own || self.broker.approvals().allows_self(&origin.workspace, principal)
+            })
+        };
+        match hooks
+            .permission(self.about(), &origin.message_id, ask, may_answer)
+            .await
+        {
+            Answer::Ask => Ok(None),
+            Answer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
+            Answer::Deny(hook) => Err(Refusal::Corrected {
+                message: format!("The hook of {hook} does not allow this."),
+            }),
+        }
+    }
+
+    fn about(&self) -> About<'_> {
+        About {
+            tool: &self.record.tool,
+            session: &self.record.origin.session,
+            call: &self.record.id,
+        }
+    }
+
+    fn prompt(&self, request: PromptRequest, expires: Option<Timestamp>) -> Prompt {
+        let origin = &self.record.origin;
+        let may_edit = self.editable
+            && match &request {
+                PromptRequest::Permission { ask, .. } => {
+                    !ask.late && !self.broker.approvals().takes_two(&ask.permission)
+                }
+                PromptRequest::Questions(_) => false,
+            };
+        Prompt {
+            id: PromptId::generate(&request),
+            call: self.record.id.clone(),
+            owner: self.instance.clone(),
+            session: origin.session.clone(),
+            workspace: origin.workspace.clone(),
+            agent: origin.agent.clone(),
+            tool: self.record.tool.clone(),
+            requester: origin.requester.clone(),
+            on_behalf_of: origin.on_behalf_of.clone(),
+            clients: origin.clients.clone(),
+            approvals: Vec::new(),
+            created: Timestamp::now(),
+            expires,
+            state: PromptState::Open,
+            input_digest: self.record.input_digest.clone(),
+            // With a secret in it, what a person would send back is not what was asked.
+            input_json: (may_edit && self.engine.redactor.is_shown(&self.record.input_json))
+                .then(|| self.record.input_json.clone()),
+            request: self.engine.redactor.request(request),
+            decision: None,
+        }
+    }
+}
+
+#[async_trait]
+impl CallPort for Port {
+    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
+        if self.call.stopping().is_cancelled() {
+            return Err(Refusal::Withdrawn);
+        }
+        if lock(&self.edit).is_some() {
+            return Err(Refusal::Edited);
+        }
+        let decided = self.decide(&ask).await;
+        measure::count_prompt(&self.engine, decided.as_ref().err());
+        if let Some(fact) = recording::of(&decided, &self.record, &self.rights, &ask) {
+            self.store.audit(fact);
+        }
+        match decided? {
+            Decided::Allowed { .. } | Decided::Hooked(_) => Ok(Consent::Standing),
+            Decided::Edited => Ok(Consent::Person),
+            Decided::Replied(reply) => self.allowed(reply).map(|()| Consent::Person),
+        }
+    }
+
+    async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
+        if self.call.stopping().is_cancelled() {
+            return Err(Refusal::Withdrawn);
+        }
+        let request = self.engine.redactor.request(PromptRequest::Questions(questions));
+        let replied = match self.asked_before(|before| *before == request).await? {
+            Some(earlier) => self.go_on_from(earlier).await,
+            None => {
+                let make = |request, expires| self.prompt(request, expires);
+                let opened = self.broker.open(request, &self.rights, make).await;
+                measure::count_prompt(&self.engine, opened.as_ref().err());
+                self.wait(opened?).await
+            }
+        };
+        match replied {
+            Ok(Reply::Answers(answers)) => Ok(answers),
+            // The broker takes no such reply to a question.
+            Ok(Reply::Once | Reply::Always(_) | Reply::Instead(_) | Reply::Reject { .. }) => Err(Refusal::Unavailable),
+            Err(Refusal::Rejected) => Err(Refusal::Dismissed { message: String::new() }),
+            Err(Refusal::Corrected { message }) => Err(Refusal::Dismissed { message }),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn progress(&self, title: Option<String>, patch: JsonMap) {
+        // A closed log means that the call has ended; nobody would see it.
+        let _ = self.log.send(Command::Metadata { title, patch }).await;
+    }
+
+    fn denies(&self, permission: &str, pattern: &str) -> bool {
+        judgement::denies(permission, pattern, &self.rights)
+    }
+
+    fn allows(&self, permission: &str, pattern: &str) -> bool {
+        let ask = Ask::of(permission, vec![pattern.to_owned()]);
+        let judged = self.broker.judge(&self.record.origin, &self.rights, &ask);
+        matches!(judged, Judgement::Allow { .. })
+    }
+
+    fn has_walls(&self) -> bool {
+        self.engine
+            .has_walls(&lineage::own(&self.record), &self.record.ancestors)
+    }
+
+    async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
+        stored(self.tell(|stored| Command::Output { bytes, stored }).await)
+    }
+
+    async fn warn(&self, kind: &str, text: String) {
+        let _ = self
+            .log
+            .send(Command::Warning {
+                kind: kind.to_owned(),
+                text,
+            })
+            .await;
+    }
+
+    async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
+        let variables = self.registry.hooks().environment(self.about(), directory).await;
+        variables.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    }
+
+    async fn after_hooks(&self, result: Value) -> Result<Value, ToolError> {
+        // Frozen as JSON text.
+        let args = serde_json::from_str(&self.record.input_json).unwrap_or_default();
+        let result = self.registry.hooks().after(self.about(), &args, result).await;
+        result.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    }
+
+    async fn fact(&self, key: &str) -> Option<Value> {
+        match self.store.fact(&self.record.origin.session_key(), key).await {
+            Ok(fact) => fact,
+            Err(error) => {
+                tracing::error!(call = %self.record.id, error = &error as &dyn std::error::Error, "a fact could not be read");
+                None
+            }
+        }
+    }
+
+    fn remember(&self, key: &str, value: Value) {
+        self.store.remember(&self.record.origin.session_key(), key, value);
+    }
+
+    fn file_edited(&self, path: &Path) {
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(self.record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::FileEdited {
+                path: path.to_string_lossy().into_owned(),
+                call: self.record.id.clone(),
+            },
+        });
+    }
+
+    fn replace_todos(&self, todos: Vec<Todo>) {
+        let session = self.record.origin.session_key();
+        self.store.remember(&session, Todo::FACT, json!(todos));
+        self.store.record(ServiceEvent {
+            workspace: session.workspace,
+            session: Some(session.session),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::TodosUpdated {
+                todos,
+                call: self.record.id.clone(),
+            },
+        });
+    }
+
+    async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+        self.keep_all(changes).await.map_err(|error| match error {
+            StoreError::Full(what) => ToolError::Quota(format!(
+                "The files were left as they are, because what they were before could not be kept: {what}."
+            )),
+            StoreError::Conflict(_) | StoreError::NotFound(_) | StoreError::BadPage(_) | StoreError::Failed { .. } => {
+                ToolError::Internal(Box::new(error))
+            }
+        })
+    }
+
+    async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+        let internal = |error: StoreError| ToolError::Internal(Box::new(error));
+        let workspace = &self.record.origin.workspace;
+        let named = self.engine.named(call, |one| one == workspace).await;
+        let record = match named.map_err(internal)?.first() {
+            Some(id) => self.store.get(id).await.map_err(internal)?,
+            None => None,
+        };
+        let Some(record) = record else {
+            return Err(ToolError::failed(format!(
+                "There is no call {call} in the workspace {workspace}, or it is too long ago to be reverted."
+            )));
+        };
+        if !record.state.is_terminal() {
+            return Err(ToolError::failed(format!(
+                "The call {call} has not ended. Wait for its end, or cancel it first."
+            )));
+        }
+        let changes = self.store.changes(&record.id).await.map_err(internal)?;
+        if changes.is_empty() {
+            return Err(ToolError::failed(format!(
+                "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \
+                 does to files is not recorded.",
+                record.tool
+            )));
+        }
+        Ok(changes)
+    }
+
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
+        let blob = self.store.blob(sha256).await;
+        blob.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+
+    async fn start_child(&self, call: ChildCall) -> Result<Child, ToolError> {
+        if self.call.stopping().is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        let tool = call.tool.clone();
+        let child = self.engine.start_child(&self.call, call).await?;
+        let call = child.call.clone();
+        let _ = self.log.send(Command::Child { call, tool }).await;
+        Ok(child)
+    }
+
+    async fn open_output(&self) -> Result<String, ToolError> {
+        stored(self.tell(|opened| Command::OpenOutput { opened }).await)
+    }
+
+    fn launched(&self, facts: JsonMap) {
+        self.call.launch(facts);
+    }
+
+    fn afterwards(&self, patches: Afterwards) {
+        self.call.leave(patches);
+    }
+
+    async fn next_input(&self) -> Option<Bytes> {
+        match self.call.stdin.get() {
+            Some(stdin) => stdin.next().await,
+            None => None,
+        }
+    }
+
+    fn end_input(&self) {
+        if let Some(stdin) = self.call.stdin.get() {
+            stdin.end();
+        }
+    }
+
+    async fn tasks_above(&self) -> Result<usize, ToolError> {
+        let above = self.engine.tasks_above(&self.record).await;
+        above.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+
+    async fn delegate(&self, agent: &str, model: Model, resumed: Option<&str>) -> Result<Delegated, ToolError> {
+        let delegated = self
+            .engine
+            .delegate(&self.record, &self.registry, (agent, model), resumed);
+        delegated.await.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+}
+
+/// Says what it means for the tool whether its output could be stored.
+fn stored<T>(result: Option<Result<T, StoreError>>) -> Result<T, ToolError> {
+    match result {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(StoreError::Full(what))) => Err(ToolError::Quota(format!(
+            "The output could not be stored, so the call was stopped: {what}."
+        ))),
+        Some(Err(error)) => Err(ToolError::Internal(Box::new(error))),
+        None => Err(ToolError::Cancelled),
+    }
+}

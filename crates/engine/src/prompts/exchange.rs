@@ -1,0 +1,146 @@
+//! What is exchanged with the broker: policies, rights, replies, and what listeners are told.
+//!
+//! *Invariant:* plain data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_model::{Principal, Prompt, PromptId, Reply, SessionId};
+
+/// What happens to prompts when nobody answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptPolicy {
+    /// How long a prompt waits; for ever if none.
+    pub timeout: Option<Duration>,
+    /// What happens while no approver is connected.
+    pub unattended: Unattended,
+    /// Prompts that may be open at once.
+    pub max_open: usize,
+    /// Those of one session.
+    pub max_open_per_session: Option<usize>,
+}
+
+impl Default for PromptPolicy {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            unattended: Unattended::default(),
+            max_open: usize::MAX,
+            max_open_per_session: None,
+        }
+    }
+}
+
+/// What happens to prompts that no approver sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unattended {
+    /// They wait.
+    #[default]
+    Wait,
+    /// They are refused at once.
+    Refuse,
+    /// They wait as long as an approver has been there within this time.
+    Attended(Duration),
+}
+
+/// A change that listeners are told of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A prompt is open.
+    Added(Arc<Prompt>),
+    /// A prompt got one of the approvals that it needs.
+    Approved(Arc<Prompt>),
+    /// A prompt ended.
+    Resolved(Arc<Prompt>),
+}
+
+impl Change {
+    /// Returns the prompt that changed.
+    pub fn prompt(&self) -> &Arc<Prompt> {
+        match self {
+            Self::Added(prompt) | Self::Approved(prompt) | Self::Resolved(prompt) => prompt,
+        }
+    }
+}
+
+/// Which prompts a listener wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// The workspace; any if none.
+    pub workspace: Option<String>,
+    /// Any of these workspaces, the only ones that the listener may see; all if empty.
+    pub workspaces: Vec<String>,
+    /// Any of these sessions; all if empty, unless clients are named.
+    pub sessions: Vec<SessionId>,
+    /// Whether each prompt is shown once, as a form, to whoever made the call.
+    pub forms: bool,
+    /// Calls of any of these clients beside those of the sessions.
+    pub clients: Vec<String>,
+}
+
+impl Interest {
+    /// Says whether the listener wants to see this prompt.
+    pub fn covers(&self, prompt: &Prompt) -> bool {
+        self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
+            && (self.workspaces.is_empty() || self.workspaces.contains(&prompt.workspace))
+            && (self.is_about_all()
+                || self.sessions.contains(&prompt.session)
+                || self.clients.iter().any(|client| prompt.clients.contains(client)))
+    }
+
+    fn is_about_all(&self) -> bool {
+        self.sessions.is_empty() && self.clients.is_empty()
+    }
+}
+
+/// What became of a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replied {
+    /// This reply decided; so it is when the same reply comes again.
+    Accepted(Arc<Prompt>),
+    /// This reply approved, and somebody else has to as well.
+    Recorded(Arc<Prompt>),
+    /// Whoever replies is among those who asked.
+    NotAllowed(Arc<Prompt>),
+    /// The prompt had ended before; this is how.
+    Before(Arc<Prompt>),
+    /// There is no such prompt.
+    Unknown,
+    /// The prompt is open, and another run of the service waits for it.
+    Elsewhere(Arc<Prompt>),
+    /// The prompt is of another kind than the reply: answers to a permission prompt, say.
+    WrongKind(Arc<Prompt>),
+    /// The reply would grant something that the prompt did not list.
+    Unlisted {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What it did not list.
+        pattern: String,
+    },
+    /// The input that the reply puts in the place of the call's is not one for its tool.
+    BadEdit {
+        /// The prompt.
+        prompt: Arc<Prompt>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The reply cites another input than the prompt's.
+    DigestMismatch(Arc<Prompt>),
+}
+
+/// A reply as an approver gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenReply {
+    /// To which prompt.
+    pub prompt: PromptId,
+    /// The approver's id of the reply, possibly empty.
+    pub reply_id: String,
+    /// The decision.
+    pub reply: Reply,
+    /// The digest that the approver was shown, if it cites one.
+    pub input_digest: Option<String>,
+    /// Who replies, as it is shown.
+    pub by: String,
+    /// Who replies, as the service knows.
+    pub principal: Principal,
+}

@@ -1,0 +1,10 @@
+//! The prompts that wait for a person, and the grants that replies leave behind.
+//!
+//! *Invariant:* sees names and patterns, never a tool. Only [`broker`] holds state, and keeps it in the store first.
+
+pub mod broker;
+mod cascade;
+pub mod exchange;
+mod grants;
+mod presence;
+mod standing;

@@ -1,0 +1,206 @@
+//! Which approvers are there, and which were until a moment ago.
+//!
+//! A client that shows each prompt as a form has shown it once: when the form is dismissed, the prompt is still open, but
+//! nobody sees it there any more.
+//!
+//! *Invariant:* pure but for the clock that it is told. Who left is remembered by what they listened to, and only so many;
+//! dismissals are forgotten with their prompts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use toolgate_model::{Prompt, PromptId};
+
+use super::exchange::Interest;
+
+/// Interests of approvers who left that are remembered; beyond that the earliest to leave are forgotten.
+const REMEMBERED: usize = 256;
+
+/// The approvers of one run of the service.
+#[derive(Debug)]
+pub(super) struct Presence {
+    here: Vec<(u64, Interest)>,
+    /// Prompts whose form was dismissed, and when.
+    dismissed: BTreeMap<PromptId, Instant>,
+    /// In the order in which they left.
+    left: Vec<(Interest, Instant)>,
+    next: u64,
+    /// A prompt of an earlier run is not abandoned before anybody could come back.
+    begun: Instant,
+}
+
+impl Presence {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            here: Vec::new(),
+            dismissed: BTreeMap::new(),
+            left: Vec::new(),
+            next: 0,
+            begun: now,
+        }
+    }
+
+    /// Notes that an approver came; the number is for the end of the visit.
+    pub(super) fn enter(&mut self, interest: Interest) -> u64 {
+        self.next += 1;
+        self.here.push((self.next, interest));
+        self.next
+    }
+
+    pub(super) fn leave(&mut self, visit: u64, now: Instant) {
+        let Some(place) = self.here.iter().position(|(id, _)| *id == visit) else {
+            return;
+        };
+        let (_, interest) = self.here.remove(place);
+        self.left.retain(|(before, _)| *before != interest);
+        if self.left.len() >= REMEMBERED {
+            self.left.remove(0);
+        }
+        self.left.push((interest, now));
+    }
+
+    /// Notes that the form of a prompt was dismissed without an answer.
+    pub(super) fn dismiss(&mut self, prompt: &PromptId, now: Instant) {
+        self.dismissed.insert(prompt.clone(), now);
+    }
+
+    /// Forgets a prompt that has ended.
+    pub(super) fn forget(&mut self, prompt: &PromptId) {
+        self.dismissed.remove(prompt);
+    }
+
+    /// Returns how many approvers see this prompt.
+    pub(super) fn count(&self, prompt: &Prompt) -> usize {
+        // A form is shown for the calls of its own client only, so no other client's form shows this prompt either.
+        let by_form = !self.dismissed.contains_key(&prompt.id);
+        let sees = |(_, interest): &&(u64, Interest)| (by_form || !interest.forms) && interest.covers(prompt);
+        self.here.iter().filter(sees).count()
+    }
+
+    /// Says whether a prompt was dismissed and nobody else sees it.
+    pub(super) fn is_dismissed(&self, prompt: &Prompt) -> bool {
+        self.dismissed.contains_key(&prompt.id) && self.count(prompt) == 0
+    }
+
+    /// Says whether one who sees this prompt is there, or was within this time.
+    pub(super) fn was_here(&self, prompt: &Prompt, within: Duration, now: Instant) -> bool {
+        let is_recent = |(interest, left): &(Interest, Instant)| {
+            interest.covers(prompt) && now.saturating_duration_since(*left) < within
+        };
+        self.count(prompt) > 0 || self.left.iter().any(is_recent)
+    }
+
+    /// Returns after how long a waiting prompt is abandoned, if nobody comes; none as long as somebody is there.
+    pub(super) fn abandoned_in(&self, prompt: &Prompt, within: Duration, now: Instant) -> Option<Duration> {
+        if self.count(prompt) > 0 {
+            return None;
+        }
+        let seen = self.left.iter().filter(|(interest, _)| interest.covers(prompt));
+        let left = seen
+            .map(|&(_, left)| left)
+            .chain(self.dismissed.get(&prompt.id).copied());
+        let last = left.max().unwrap_or(self.begun).max(self.begun);
+        Some(within.saturating_sub(now.saturating_duration_since(last)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_model::{Ask, CallId, InstanceId, PromptId, PromptRequest, PromptState, SessionId, Timestamp};
+
+    use super::*;
+
+    fn prompt(session: &str) -> Prompt {
+        Prompt {
+            on_behalf_of: Vec::new(),
+            clients: Vec::new(),
+            approvals: Vec::new(),
+            id: PromptId::from("p"),
+            call: CallId::from("c"),
+            owner: InstanceId::from("i"),
+            session: SessionId::from(session),
+            workspace: "w".to_owned(),
+            agent: String::new(),
+            tool: String::new(),
+            requester: String::new(),
+            created: Timestamp(0),
+            expires: None,
+            state: PromptState::Open,
+            input_digest: String::new(),
+            input_json: None,
+            request: PromptRequest::Permission {
+                ask: Box::new(Ask::default()),
+                rule: None,
+                verdicts: Vec::new(),
+            },
+            decision: None,
+        }
+    }
+
+    #[test]
+    fn who_left_counts_for_a_while() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let within = Duration::from_secs(10);
+        let mut presence = Presence::new(begun);
+        let (mine, other) = (prompt("mine"), prompt("other"));
+        assert!(!presence.was_here(&mine, within, at(1)), "a start is no visit");
+        assert_eq!(
+            presence.abandoned_in(&mine, within, at(4)),
+            Some(Duration::from_secs(6)),
+            "but time to come back"
+        );
+        let visit = presence.enter(Interest {
+            workspaces: Vec::new(),
+            workspace: None,
+            sessions: vec![SessionId::from("mine")],
+            forms: false,
+            clients: Vec::new(),
+        });
+        assert_eq!((presence.count(&mine), presence.count(&other)), (1, 0));
+        assert_eq!(presence.abandoned_in(&mine, within, at(100)), None);
+        presence.leave(visit, at(100));
+        presence.leave(visit, at(200));
+        assert!(presence.was_here(&mine, within, at(109)));
+        assert!(!presence.was_here(&mine, within, at(110)));
+        assert!(!presence.was_here(&other, within, at(101)));
+        assert_eq!(
+            presence.abandoned_in(&mine, within, at(107)),
+            Some(Duration::from_secs(3))
+        );
+        assert_eq!(presence.abandoned_in(&mine, within, at(300)), Some(Duration::ZERO));
+        for _ in 0..2 * REMEMBERED {
+            let visit = presence.enter(Interest::default());
+            presence.leave(visit, at(400));
+        }
+        assert_eq!(presence.left.len(), 2, "each interest is remembered once");
+    }
+
+    #[test]
+    fn a_dismissed_form_is_no_approver() {
+        let begun = Instant::now();
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        let mut presence = Presence::new(begun);
+        let prompt = prompt("mine");
+        let form = Interest {
+            forms: true,
+            ..Interest::default()
+        };
+        presence.enter(form.clone());
+        presence.enter(form);
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (2, false));
+        presence.dismiss(&prompt.id, at(5));
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (0, true));
+        let within = Duration::from_secs(10);
+        assert_eq!(
+            presence.abandoned_in(&prompt, within, at(7)),
+            Some(Duration::from_secs(8))
+        );
+        let visit = presence.enter(Interest::default());
+        assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (1, false));
+        presence.leave(visit, at(8));
+        assert!(presence.is_dismissed(&prompt));
+        presence.forget(&prompt.id);
+        assert_eq!(presence.count(&prompt), 2);
+    }
+}

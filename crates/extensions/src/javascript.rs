@@ -1,0 +1,430 @@
+//! What a workspace and its user bring: custom tools and plugins in JavaScript, and executables with a manifest
+//! (`spec/extensions.md` §1 and §2).
+//!
+//! The files of the configuration folders are looked at every second. What has changed is loaded anew, a broken file is a
+//! source that failed with its reason, and calls that run keep what they were admitted with.
+//!
+//! JavaScript runs in one host process for each workspace, in the first runtime that is there (`runtime`), each file on
+//! threads of its own: an endless loop can only be ended with its thread. Calls of a file with tools have a thread each
+//! while they run at the same time; a plugin has one, because its hooks and tools share what it keeps.
+//!
+//! *Invariant:* imports `call`, `permission`, `tool`, `workspace` and `process` only. Files of a project that is not trusted
+//! are neither read nor run.
+
+mod discovery;
+mod host;
+mod manifest;
+mod runtime;
+mod script;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_fs::Workspace;
+use toolgate_model::SourceState;
+use toolgate_process::Programs;
+use toolgate_tool::{Hook, Tool};
+
+use self::discovery::{Found, Kind, ManifestFile, Script};
+use self::host::Hosts;
+use self::script::LoadError;
+
+/// How often the files are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long what is there already waits for files that are still being loaded.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How many files are loaded at the same time.
+const MAX_LOADING: usize = 8;
+
+/// A file that the host has ended with this often is not loaded any more as it is.
+const MAX_DEATHS: u32 = 3;
+
+/// What to do about a source that is not run.
+const UNTRUSTED: &str = "it comes with the project, which is not trusted, so it is not run: set `trust = true` for the \
+                         workspace, or start the service with --trust or TOOLGATE_TRUST=1";
+
+/// What a workspace's extensions are made from.
+pub struct Settings {
+    /// The workspace.
+    pub workspace: Arc<Workspace>,
+    /// What starts programs.
+    pub programs: Programs,
+    /// The configuration folders whose code may be run, weak to strong.
+    pub directories: Vec<PathBuf>,
+    /// Where plugins that are named by a relative path or as a package are looked for besides: the workspace, if its code
+    /// may be run.
+    pub plugin_base: Option<PathBuf>,
+    /// The configuration folders whose code is not run.
+    pub untrusted_directories: Vec<PathBuf>,
+    /// The entries of the key `plugin` that may be run.
+    pub plugins: Vec<Value>,
+    /// Those that may not.
+    pub untrusted_plugins: Vec<Value>,
+    /// Whether plugins are left out, wherever they come from.
+    pub pure: bool,
+    /// The merged configuration, which plugins are shown.
+    pub config: Value,
+    /// A folder of the service for the host's own files.
+    pub home: PathBuf,
+    /// The runtime that the service's configuration names.
+    pub runtime: Option<String>,
+}
+
+/// Whether a source is one of tools or a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Files and executables.
+    Custom,
+    /// Plugins.
+    Plugin,
+}
+
+/// A source and what it offers.
+#[derive(Clone)]
+pub struct Offering {
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it, or with some of what it offers; empty if nothing.
+    pub problem: String,
+    /// Its tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Its hooks.
+    pub hooks: Vec<Arc<dyn Hook>>,
+}
+
+/// Takes what the sources of a group offer from now on, in their order.
+pub type Take = Box<dyn Fn(Group, Vec<Offering>) + Send + Sync>;
+
+/// The extensions of all workspaces, while they are kept up to date.
+#[derive(Default)]
+pub struct Extensions {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Extensions {
+    /// Begins to look after a workspace. `first` is dropped when what is there at the start has been offered.
+    pub fn watch(&self, settings: Settings, take: Take, first: Box<dyn Any + Send>) {
+        let hosts = Hosts::new(
+            host::Settings {
+                programs: settings.programs.clone(),
+                workspace: settings.workspace.clone(),
+                home: settings.home.clone(),
+                directories: settings
+                    .directories
+                    .iter()
+                    .chain(&settings.plugin_base)
+                    .cloned()
+                    .collect(),
+                runtime: settings.runtime.clone(),
+            },
+            self.tasks.clone(),
+            self.stop.clone(),
+        );
+        let keeper = Keeper {
+            hosts: Arc::new(hosts),
+            settings: Arc::new(settings),
+            take,
+            found: Arc::default(),
+            scripts: HashMap::new(),
+            manifests: HashMap::new(),
+            unlucky: HashMap::new(),
+        };
+        let keeping = keeper.keep(first);
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(keeping));
+    }
+
+    /// Ends the hosts, and waits for that.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Keeps one workspace's extensions up to date.
+struct Keeper {
+    hosts: Arc<Hosts>,
+    settings: Arc<Settings>,
+    take: Take,
+    found: Arc<Found>,
+    /// What was made of each file as it is.
+    scripts: HashMap<PathBuf, (Script, Offering)>,
+    manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
+    /// Files that could not be loaded, perhaps for no fault of theirs: they are tried again.
+    unlucky: HashMap<PathBuf, Unlucky>,
+}
+
+/// Why a file could not be loaded, and how often the host has ended meanwhile.
+struct Unlucky {
+    problem: String,
+    deaths: u32,
+}
+
+impl Keeper {
+    async fn keep(mut self, first: Box<dyn Any + Send>) {
+        let untrusted = self.untrusted().await;
+        let mut first = Some(first);
+        loop {
+            if let Some(found) = self.look().await
+                && (*found != *self.found || first.is_some() || !self.unlucky.is_empty())
+            {
+                self.update(found, &untrusted, &mut first).await;
+            }
+            first = None;
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    async fn look(&self) -> Option<Arc<Found>> {
+        let settings = self.settings.clone();
+        let look = move || {
+            let mut bases: Vec<&Path> = settings.plugin_base.iter().map(PathBuf::as_path).collect();
+            bases.extend(settings.directories.iter().map(PathBuf::as_path));
+            let found = discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases);
+            found.for_mode(settings.pure)
+        };
+        // Fails only when the runtime shuts down.
+        tokio::task::spawn_blocking(look).await.ok().map(Arc::new)
+    }
+
+    /// Names what is not run.
+    async fn untrusted(&self) -> Vec<(Group, Offering)> {
+        let settings = self.settings.clone();
+        let look = move || {
+            let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
+            discovery::look(&settings.workspace, directories, plugins, &[]).for_mode(settings.pure)
+        };
+        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let scripts = found
+            .scripts
+            .into_iter()
+            .map(|script| (group(script.kind), script.shown));
+        let missing = found.missing.into_iter().map(|(name, _)| (Group::Plugin, name));
+        let manifests = found
+            .manifests
+            .into_iter()
+            .map(|manifest| (Group::Custom, manifest.shown));
+        scripts
+            .chain(missing)
+            .chain(manifests)
+            .map(|(group, name)| (group, without(name, SourceState::Untrusted, UNTRUSTED)))
+            .collect()
+    }
+
+    /// Loads what has changed and offers everything: at once if it is soon there, else as it comes. Until then what was made
+    /// of a file before is offered. `first` goes when all plugins have been offered, whose hooks see every call.
+    async fn update(
+        &mut self,
+        found: Arc<Found>,
+        untrusted: &[(Group, Offering)],
+        first: &mut Option<Box<dyn Any + Send>>,
+    ) {
+        let surroundings_are_same = found.surroundings == self.found.surroundings;
+        let (known, unlucky) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.unlucky));
+        let manifests = self.read_manifests(&found).await;
+        let as_before = |script: &Script| {
+            let (before, offering) = known.get(&script.path)?;
+            let is_same = surroundings_are_same && before == script;
+            is_same.then(|| Outcome::Final(offering.clone()))
+        };
+        let mut outcomes: Vec<Option<Outcome>> = found.scripts.iter().map(as_before).collect();
+        let is_plugin = |(script, _): &(&Script, &Option<Outcome>)| script.kind == Kind::Plugin;
+        let offer = |outcomes: &[Option<Outcome>]| {
+            let offering = |(script, outcome): (&Script, &Option<Outcome>)| match outcome {
+                Some(outcome) => outcome.offering().clone(),
+                None => match known.get(&script.path) {
+                    Some((_, before)) => before.clone(),
+                    None => without(script.shown.clone(), SourceState::Connecting, ""),
+                },
+            };
+            let scripts: Vec<Offering> = found.scripts.iter().zip(outcomes).map(offering).collect();
+            self.offer(&found, &scripts, &manifests, untrusted);
+        };
+        // The file that ends the host is found by loading one after the other.
+        let is_careful = unlucky.values().any(|before| before.deaths > 0);
+        let slots = Semaphore::new(if is_careful { 1 } else { MAX_LOADING });
+        let to_load = (0..outcomes.len()).filter(|index| outcomes[*index].is_none());
+        let mut loading: FuturesUnordered<_> = to_load
+            .map(|index| {
+                let (slots, script) = (&slots, &found.scripts[index]);
+                let (keeper, before) = (&*self, unlucky.get(&script.path));
+                async move {
+                    // Never closed.
+                    let _slot = slots.acquire().await;
+                    (index, keeper.load(script, before).await)
+                }
+            })
+            .collect();
+        let mut has_news = *found != *self.found || first.is_some();
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(patience);
+        let mut is_patient = true;
+        loop {
+            tokio::select! {
+                loaded = loading.next() => {
+                    let Some((index, outcome)) = loaded else { break };
+                    has_news |= outcome.is_news(unlucky.get(&found.scripts[index].path));
+                    outcomes[index] = Some(outcome);
+                }
+                () = &mut patience, if is_patient => is_patient = false,
+            }
+            if !is_patient {
+                offer(&outcomes);
+                let mut plugins = found.scripts.iter().zip(&outcomes).filter(is_plugin);
+                if plugins.all(|(_, outcome)| outcome.is_some()) {
+                    *first = None;
+                }
+            }
+        }
+        drop(loading);
+        if has_news {
+            offer(&outcomes);
+        }
+        for (script, outcome) in found.scripts.iter().zip(outcomes) {
+            match outcome {
+                Some(Outcome::Final(offering)) => {
+                    self.scripts.insert(script.path.clone(), (script.clone(), offering));
+                }
+                Some(Outcome::Unlucky(offering, deaths)) => {
+                    let problem = offering.problem;
+                    self.unlucky.insert(script.path.clone(), Unlucky { problem, deaths });
+                }
+                // All have been loaded by now.
+                None => {}
+            }
+        }
+        self.found = found;
+    }
+
+    /// Hands on what there is, in its order.
+    fn offer(&self, found: &Found, scripts: &[Offering], manifests: &[Offering], untrusted: &[(Group, Offering)]) {
+        for wanted in [Group::Custom, Group::Plugin] {
+            let of_scripts = found.scripts.iter().zip(scripts);
+            let of_scripts = of_scripts.filter(|(script, _)| group(script.kind) == wanted);
+            let mut offerings: Vec<Offering> = of_scripts.map(|(_, offering)| offering.clone()).collect();
+            match wanted {
+                Group::Custom => offerings.extend(manifests.iter().cloned()),
+                Group::Plugin => {
+                    let missing = found.missing.iter();
+                    offerings
+                        .extend(missing.map(|(name, problem)| without(name.clone(), SourceState::Failed, problem)));
+                }
+            }
+            let untrusted = untrusted.iter().filter(|(group, _)| *group == wanted);
+            offerings.extend(untrusted.map(|(_, offering)| offering.clone()));
+            (self.take)(wanted, offerings);
+        }
+    }
+
+    /// Loads a file. `before` is why it could not be loaded before.
+    async fn load(&self, script: &Script, before: Option<&Unlucky>) -> Outcome {
+        let error = match script::load(&self.hosts, script, &self.settings.config).await {
+            Ok(loaded) => {
+                return Outcome::Final(Offering {
+                    problem: loaded.problem,
+                    tools: loaded.tools,
+                    hooks: loaded.hooks,
+                    ..without(script.shown.clone(), SourceState::Ready, "")
+                });
+            }
+            Err(error) => error,
+        };
+        let problem = error.to_string();
+        if before.is_none_or(|before| before.problem != problem) {
+            tracing::warn!(
+                workspace = self.settings.workspace.name(),
+                file = script.shown,
+                problem,
+                "not loaded"
+            );
+        }
+        let offering = without(script.shown.clone(), SourceState::Failed, &problem);
+        let deaths = before.map_or(0, |before| before.deaths);
+        match error {
+            LoadError::File(_) => Outcome::Final(offering),
+            LoadError::NoHost(_) => Outcome::Unlucky(offering, deaths),
+            LoadError::HostEnded(_) if deaths + 1 >= MAX_DEATHS => Outcome::Final(offering),
+            LoadError::HostEnded(_) => Outcome::Unlucky(offering, deaths + 1),
+        }
+    }
+
+    async fn read_manifests(&mut self, found: &Found) -> Vec<Offering> {
+        let mut known = std::mem::take(&mut self.manifests);
+        let mut offerings = Vec::new();
+        for file in &found.manifests {
+            let offering = match known.remove(&file.path) {
+                Some((before, offering)) if before == *file => offering,
+                Some(_) | None => {
+                    let (path, programs) = (file.path.clone(), self.settings.programs.clone());
+                    let read = tokio::task::spawn_blocking(move || manifest::read(&path, &programs)).await;
+                    match read.unwrap_or_else(|error| Err(error.to_string())) {
+                        Ok(None) => None,
+                        Ok(Some(tool)) => Some(Offering {
+                            tools: vec![Arc::new(tool)],
+                            ..without(file.shown.clone(), SourceState::Ready, "")
+                        }),
+                        Err(problem) => Some(without(file.shown.clone(), SourceState::Failed, &problem)),
+                    }
+                }
+            };
+            offerings.extend(offering.clone());
+            self.manifests.insert(file.path.clone(), (file.clone(), offering));
+        }
+        offerings
+    }
+}
+
+/// What became of a file that was loaded.
+enum Outcome {
+    /// This is what becomes of it as it is.
+    Final(Offering),
+    /// It may not be its fault that there is nothing; how often the host has ended.
+    Unlucky(Offering, u32),
+}
+
+impl Outcome {
+    fn offering(&self) -> &Offering {
+        match self {
+            Self::Final(offering) | Self::Unlucky(offering, _) => offering,
+        }
+    }
+
+    /// Says whether anything has changed for a file that could not be loaded for this reason before.
+    fn is_news(&self, before: Option<&Unlucky>) -> bool {
+        match self {
+            Self::Final(_) => true,
+            Self::Unlucky(offering, _) => before.is_none_or(|before| before.problem != offering.problem),
+        }
+    }
+}
+
+fn group(kind: Kind) -> Group {
+    match kind {
+        Kind::Tools => Group::Custom,
+        Kind::Plugin => Group::Plugin,
+    }
+}
+
+fn without(name: String, state: SourceState, problem: &str) -> Offering {
+    Offering {
+        name,
+        state,
+        problem: problem.to_owned(),
+        tools: Vec::new(),
+        hooks: Vec::new(),
+    }
+}

@@ -1,0 +1,94 @@
+//! Starting a server that is a program.
+//!
+//! *Invariant:* the service never starts itself, neither as its own program nor below a server that it started. A program
+//! gets no more of the service's variables than all servers do ([`Filter::of_servers`]) and what its
+//! entry says; what it complains of is logged, a bounded part of it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_model::{STARTED_AS_SERVER, STARTS_ITSELF};
+use toolgate_process::complaints::{self, LastWords};
+use toolgate_process::{self as process, Exit, Filter, Launch, Peer, Stdin};
+use tracing::Instrument as _;
+
+use super::Surroundings;
+use super::inbox::{Inbox, Loss};
+use super::stdio::Stdio;
+
+/// How long the end of a program whose streams have ended is waited for.
+const EXIT_WAIT: Duration = Duration::from_millis(100);
+
+/// A server that is a program.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// The program and its arguments, at least the program.
+    pub command: Vec<String>,
+    /// Variables that it gets.
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts, relative to the workspace's folder; none for that folder.
+    pub directory: Option<PathBuf>,
+}
+
+/// Starts a server's program.
+///
+/// # Errors
+/// It cannot be started, or is not to be.
+pub(super) async fn start(
+    name: &str,
+    local: &Local,
+    around: &Surroundings,
+    inbox: &Arc<Inbox>,
+) -> Result<(Peer, Stdio), Loss> {
+    let directory = match &local.directory {
+        Some(directory) => around.directory.join(directory),
+        None => around.directory.clone(),
+    };
+    let Some((program, arguments)) = local.command.split_first() else {
+        return Err(failed("there is no program"));
+    };
+    let found = around.programs.find(OsStr::new(program), &directory);
+    let program = found.ok_or_else(|| failed(format!("the program {program:?} is not found")))?;
+    if around.nested || process::is_own_program(&program) {
+        return Err(Loss::Itself(STARTS_ITSELF));
+    }
+    let launch = Launch {
+        call: format!("mcp:{name}"),
+        program,
+        arguments: arguments.iter().map(Into::into).collect(),
+        shown_directory: directory.clone(),
+        directory,
+        environment: local
+            .environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .chain([(STARTED_AS_SERVER.into(), "1".into())])
+            .collect(),
+        stdin: Stdin::Pipe,
+        sandbox: None,
+    };
+    let inherits = Filter::of_servers(&[]);
+    let started = around.programs.converse_with(launch, Some(inherits)).await;
+    let mut process = started.map_err(|error| failed(error.to_string()))?;
+    let (Some(input), Some(output), Some(errors)) =
+        (process.take_input(), process.take_output(), process.take_errors())
+    else {
+        return Err(failed("the program has no streams"));
+    };
+    around
+        .tasks
+        .spawn(complaints::log(errors, LastWords::default()).in_current_span());
+    Ok((process, Stdio::new(input, output, Arc::clone(inbox))))
+}
+
+fn failed(problem: impl Into<String>) -> Loss {
+    Loss::Failed(problem.into())
+}
+
+/// Returns how a program has ended, if it has.
+pub(super) async fn exit_of(process: &mut Peer) -> Option<Exit> {
+    tokio::time::timeout(EXIT_WAIT, process.ended()).await.ok().flatten()
+}

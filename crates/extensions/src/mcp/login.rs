@@ -1,0 +1,252 @@
+//! Logins at servers that are reached by HTTP: looked up where they are kept, renewed when their time is over.
+//!
+//! *Invariant:* a login is renewed by one at a time and to the end, since a server may take a refresh token only once. No
+//! token is in an error, a log or a debug text.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio_util::task::TaskTracker;
+use toolgate_web::Network;
+use tracing::Instrument as _;
+
+use super::oauth::{self, TokenError};
+
+/// A token is renewed when it has less time left.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// How long renewing may take.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// Where the login at one server is kept.
+pub trait Logins: Send + Sync + 'static {
+    /// Returns the login that is kept. Blocking.
+    fn load(&self) -> Option<Login>;
+
+    /// Keeps a login in the place of the one that it was made from. Blocking.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn keep(&self, old: &Login, new: &Login) -> io::Result<()>;
+
+    /// Returns the client that is configured for this server, whatever client the kept login has.
+    fn client(&self) -> Option<OAuthClient>;
+}
+
+/// A login at a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// What is sent.
+    pub token: String,
+    /// What a new token can be had for.
+    pub refresh: Option<String>,
+    /// When the token is no good any more.
+    pub expires: Option<SystemTime>,
+    /// Whose it is.
+    pub client: Option<OAuthClient>,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Login {
+    fn is_good(&self) -> bool {
+        self.expires.is_none_or(|expires| expires > SystemTime::now() + MARGIN)
+    }
+}
+
+/// A client that is known to whoever gives out tokens.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OAuthClient {
+    /// Its name.
+    pub id: String,
+    /// What proves it.
+    pub secret: Option<String>,
+}
+
+impl std::fmt::Debug for OAuthClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OAuthClient")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoginError {
+    #[error("the login is over")]
+    Over,
+    #[error("this client is not registered any more")]
+    Unregistered,
+    #[error("the login cannot be renewed: {0}")]
+    Failed(String),
+}
+
+impl From<TokenError> for LoginError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::Refused => Self::Over,
+            TokenError::UnknownClient => Self::Unregistered,
+            TokenError::Failed(problem) => Self::Failed(problem),
+        }
+    }
+}
+
+/// The login at one server.
+pub(super) struct Credentials {
+    url: Arc<str>,
+    logins: Arc<dyn Logins>,
+    renewing: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
+    /// Never held across an await.
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// What was kept when it was looked up last.
+    kept: Option<Login>,
+    /// What is used.
+    used: Option<Login>,
+    /// Whether it was looked up at all.
+    is_looked_up: bool,
+    /// A refresh token that is no good, and why.
+    over: Option<(String, TokenError)>,
+}
+
+impl Credentials {
+    pub(super) fn new(url: Arc<str>, logins: Arc<dyn Logins>, tasks: TaskTracker) -> Self {
+        Self {
+            url,
+            logins,
+            renewing: tokio::sync::Mutex::default(),
+            tasks,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Says whether a client is known to this server.
+    pub(super) fn has_client(&self) -> bool {
+        let is_stored = |kept: &Login| kept.client.is_some();
+        self.logins.client().is_some() || self.known().kept.as_ref().is_some_and(is_stored)
+    }
+
+    /// Returns the token of the moment; none if there is no login.
+    ///
+    /// # Errors
+    /// There is one, and it is over.
+    pub(super) async fn token(self: &Arc<Self>, network: &Network) -> Result<Option<String>, LoginError> {
+        let (used, is_looked_up) = {
+            let known = self.known();
+            (known.used.clone(), known.is_looked_up)
+        };
+        match used {
+            // A server that wants one will say so.
+            None if is_looked_up => Ok(None),
+            Some(login) if login.is_good() => Ok(Some(login.token)),
+            Some(_) | None => self.instead_of(None, "", network).await,
+        }
+    }
+
+    /// Returns another token than the one, or none, that the server refused with a challenge; none if there is no login.
+    ///
+    /// # Errors
+    /// There is no other one.
+    pub(super) async fn instead_of(
+        self: &Arc<Self>,
+        refused: Option<&str>,
+        challenge: &str,
+        network: &Network,
+    ) -> Result<Option<String>, LoginError> {
+        let (refused, challenge) = (refused.map(str::to_owned), challenge.to_owned());
+        let renewal = Arc::clone(self).renewed(refused, challenge, network.clone());
+        // Not given up with the request that wants it: the refresh token may be used up already.
+        let renewed = self.tasks.spawn(renewal.in_current_span()).await;
+        renewed.unwrap_or_else(|_| Err(LoginError::Failed("the service stops".to_owned())))
+    }
+
+    async fn renewed(
+        self: Arc<Self>,
+        refused: Option<String>,
+        challenge: String,
+        network: Network,
+    ) -> Result<Option<String>, LoginError> {
+        let _alone = self.renewing.lock().await;
+        // Somebody may have logged in, or renewed it, in the meantime.
+        let Some(login) = self.look().await else {
+            return Ok(None);
+        };
+        if login.is_good() && refused.as_ref() != Some(&login.token) {
+            return Ok(Some(login.token));
+        }
+        let Some(refresh) = login.refresh.clone() else {
+            return Err(LoginError::Over);
+        };
+        let over = self.known().over.clone().filter(|(over, _)| *over == refresh);
+        if let Some((_, why)) = over {
+            return Err(why.into());
+        }
+        let client = self.logins.client().or_else(|| login.client.clone());
+        let renewal = oauth::renew(&self.url, &challenge, &refresh, client.as_ref(), &network);
+        let renewed = tokio::time::timeout(LIMIT, renewal).await;
+        let tokens = match renewed.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned()))) {
+            Ok(tokens) => tokens,
+            Err(why) => {
+                if !matches!(why, TokenError::Failed(_)) {
+                    self.known().over = Some((refresh, why.clone()));
+                }
+                return Err(why.into());
+            }
+        };
+        let new = Login {
+            token: tokens.access,
+            refresh: Some(tokens.refresh.unwrap_or(refresh)),
+            expires: tokens.lasts.map(|lasts| SystemTime::now() + lasts),
+            client: login.client.clone(),
+        };
+        let token = new.token.clone();
+        self.keep(login, new).await;
+        Ok(Some(token))
+    }
+
+    /// Looks the login up; what is kept counts only if it is another one than before.
+    async fn look(&self) -> Option<Login> {
+        let logins = Arc::clone(&self.logins);
+        let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
+        let mut known = self.known();
+        known.is_looked_up = true;
+        if known.kept != kept || kept.is_none() {
+            known.kept.clone_from(&kept);
+            known.used = kept;
+        }
+        known.used.clone()
+    }
+
+    async fn keep(&self, old: Login, new: Login) {
+        tracing::info!("the login at the server was renewed");
+        self.known().used = Some(new.clone());
+        let logins = Arc::clone(&self.logins);
+        let kept = tokio::task::spawn_blocking(move || {
+            let kept = logins.keep(&old, &new);
+            (kept, logins.load())
+        });
+        match kept.await {
+            Ok((Ok(()), kept)) => self.known().kept = kept,
+            Ok((Err(error), _)) => {
+                tracing::warn!(%error, "a renewed login cannot be kept: it is good until the service ends")
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,177 @@
+//! Servers of tools that speak the Model Context Protocol (`spec/extensions.md` §3): programs that the service starts and
+//! servers that it reaches by HTTP, whose tools are offered as `<server>_<tool>`.
+//!
+//! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
+//! programs included, are gone when [`Servers::stop`] returns.
+
+mod client;
+mod dialogue;
+mod events;
+mod http;
+mod inbox;
+mod local;
+mod login;
+mod names;
+mod oauth;
+mod remote;
+mod result;
+mod server;
+mod sse;
+mod stdio;
+mod tool;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolgate_model::{InstanceId, SourceState};
+use toolgate_process::Programs;
+use toolgate_tool::Tool;
+use toolgate_web::Network;
+use tracing::Instrument as _;
+
+pub use local::Local;
+pub use login::{Login, Logins, OAuthClient};
+
+use self::login::Credentials;
+use self::server::Server;
+
+/// How long connecting and listing may take unless the configuration says otherwise.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a call may take unless the configuration says otherwise.
+pub const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Where a workspace's tools are kept.
+pub trait Shelf: Send + Sync + 'static {
+    /// Replaces the tools of a server. Returns what is wrong with those that cannot be offered. Blocking.
+    fn offer(&self, server: &str, tools: Vec<Arc<dyn Tool>>) -> Vec<String>;
+
+    /// Says how a server is that offers nothing for now.
+    fn report(&self, server: &str, state: SourceState, problem: String);
+
+    /// Says that a server is lost that is about to be connected to again: its tools can be called, and wait for it.
+    fn lost(&self, server: &str, problem: String);
+}
+
+/// A server to be connected to.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// Its name.
+    pub name: String,
+    /// How it is reached.
+    pub kind: Kind,
+    /// How long connecting and listing may take, each.
+    pub connect: Duration,
+    /// How long a call may take.
+    pub call: Duration,
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub enum Kind {
+    /// It is a program.
+    Local(Local),
+    /// By HTTP.
+    Remote(Remote),
+}
+
+/// A server that is reached by HTTP.
+#[derive(Clone)]
+pub struct Remote {
+    /// Its address.
+    pub url: String,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, String>,
+    /// Where the login there is kept. Not looked at if the headers have an authorization.
+    pub logins: Option<Arc<dyn Logins>>,
+}
+
+/// Where the servers of a workspace work.
+#[derive(Clone)]
+struct Surroundings {
+    directory: PathBuf,
+    /// The same as a URL.
+    root: String,
+    programs: Programs,
+    network: Network,
+    tasks: TaskTracker,
+    instance: InstanceId,
+    nested: bool,
+}
+
+/// The servers of all workspaces. Dropping it asks them to end.
+pub struct Servers {
+    programs: Programs,
+    network: Network,
+    /// The logins by the servers' names and addresses: workspaces share them. Never held across an await.
+    credentials: Mutex<HashMap<(String, String), Arc<Credentials>>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    instance: InstanceId,
+    /// Whether this service runs below a server that another one has started: then it starts none.
+    nested: bool,
+    _stop: DropGuard,
+}
+
+impl Servers {
+    /// Makes the place for servers of this run of the service; none runs yet. `nested` says whether it runs below a
+    /// server that another one has started ([`toolgate_model::STARTED_AS_SERVER`]).
+    pub fn new(programs: Programs, network: Network, instance: InstanceId, nested: bool) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            programs,
+            network,
+            credentials: Mutex::default(),
+            tasks: TaskTracker::new(),
+            instance,
+            nested,
+            _stop: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    /// Begins to connect to a server for the workspace in a folder, and returns at once. To be called inside a runtime.
+    pub fn start(&self, directory: PathBuf, settings: ServerSettings, shelf: Arc<dyn Shelf>) {
+        shelf.report(&settings.name, SourceState::Connecting, String::new());
+        let root = reqwest::Url::from_directory_path(&directory).map(String::from);
+        let around = Surroundings {
+            root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
+            directory,
+            programs: self.programs.clone(),
+            network: self.network.clone(),
+            tasks: self.tasks.clone(),
+            instance: self.instance.clone(),
+            nested: self.nested,
+        };
+        let span = tracing::info_span!("mcp", server = %settings.name);
+        let credentials = match &settings.kind {
+            Kind::Remote(remote) => self.credentials(&settings.name, remote),
+            Kind::Local(_) => None,
+        };
+        let server = Server::new(settings, around, shelf, credentials, self.stop.clone());
+        self.tasks.spawn(server.run().instrument(span));
+    }
+
+    fn credentials(&self, name: &str, remote: &Remote) -> Option<Arc<Credentials>> {
+        let logins = Arc::clone(remote.logins.as_ref()?);
+        let mut all = self.credentials.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry((name.to_owned(), remote.url.clone()));
+        let known = known.or_insert_with(|| {
+            let tasks = self.tasks.clone();
+            Arc::new(Credentials::new(remote.url.as_str().into(), logins, tasks))
+        });
+        Some(Arc::clone(known))
+    }
+
+    /// Ends every connection and every program, and returns when they are gone.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,395 @@
+//! What this client needs of OAuth: a new token for a refresh token, and whether a server lets clients register.
+//!
+//! Where tokens are given out is looked up at the server each time (RFC 9728, RFC 8414): who keeps logins keeps no such
+//! address. Servers of the protocol's first revision with logins say nothing; theirs is `/token`.
+//!
+//! *Invariant:* an address that a server names is asked only over TLS, or at the host that was configured; one at another
+//! host must be of the public internet, or listed: a server cannot make this client ask around in its network. Answers are
+//! bounded. No secret is in an error.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use toolgate_web::{Network, Reply, Request, RequestError, Url};
+
+use super::inbox::chain;
+use super::login::OAuthClient;
+
+/// Bytes of the largest answer that is taken.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// How long one lookup may take.
+const LOOKUP: Duration = Duration::from_secs(5);
+
+/// How long a new token may take.
+const RENEWAL: Duration = Duration::from_secs(15);
+
+/// New tokens.
+pub(super) struct Tokens {
+    pub(super) access: String,
+    /// None if the old one stays.
+    pub(super) refresh: Option<String>,
+    pub(super) lasts: Option<Duration>,
+}
+
+/// Why there are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TokenError {
+    /// The refresh token is no good.
+    Refused,
+    /// Whoever gives out tokens does not know this client.
+    UnknownClient,
+    /// Another time it may work; the text says why it did not.
+    Failed(String),
+}
+
+/// What a server says of who guards it.
+#[derive(Default, Deserialize)]
+struct Resource {
+    #[serde(default)]
+    resource: Option<String>,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+}
+
+/// What whoever gives out tokens says of itself.
+#[derive(Deserialize)]
+struct Issuer {
+    token_endpoint: String,
+    #[serde(default)]
+    registration_endpoint: Option<String>,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+    #[serde(default)]
+    token_type: Option<String>,
+    #[serde(default)]
+    refresh_token: Option<String>,
+    #[serde(default)]
+    expires_in: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+struct Denied {
+    #[serde(default)]
+    error: String,
+}
+
+/// Gets new tokens for a refresh token.
+pub(super) async fn renew(
+    server: &str,
+    challenge: &str,
+    refresh: &str,
+    client: Option<&OAuthClient>,
+    network: &Network,
+) -> Result<Tokens, TokenError> {
+    let server = Url::parse(server).map_err(|_| TokenError::Failed("the server's address is none".to_owned()))?;
+    let (resource, issuer) = discover(&server, challenge, network).await;
+    let (endpoint, methods) = match issuer {
+        Some(issuer) => (issuer.token_endpoint, issuer.token_endpoint_auth_methods_supported),
+        None => (at_root(&server, "/token").into(), Vec::new()),
+    };
+    let endpoint = allowed(&endpoint, &server)
+        .ok_or_else(|| TokenError::Failed("the server names an address for tokens that is not asked".to_owned()))?;
+    let mut form = vec![("grant_type", "refresh_token"), ("refresh_token", refresh)];
+    if let Some(resource) = &resource {
+        form.push(("resource", resource));
+    }
+    let mut headers = HeaderMap::new();
+    if let Some(client) = client {
+        identify(&mut headers, client, &methods, &mut form);
+    }
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-www-form-urlencoded"),
+    );
+    let request = Request {
+        body: Some(encoded(&form).into()),
+        ..asking(endpoint, headers, RENEWAL)
+    };
+    let failed = |error: RequestError| TokenError::Failed(chain(&error));
+    let reply = ask(request, &server, network).await.map_err(failed)?;
+    let status = reply.status();
+    let is_success = reply.is_success();
+    let body = reply
+        .body(MAX_ANSWER)
+        .await
+        .map_err(|_| TokenError::Failed(format!("HTTP {status}, and no answer")))?;
+    if !is_success {
+        let denied: Denied = serde_json::from_slice(&body).unwrap_or_default();
+        let may_pass = (500..600).contains(&status) || [408, 429].contains(&status);
+        return Err(match denied.error.as_str() {
+            "invalid_client" | "unauthorized_client" => TokenError::UnknownClient,
+            _ if may_pass => TokenError::Failed(format!("HTTP {status}")),
+            _ => TokenError::Refused,
+        });
+    }
+    granted(&body)
+}
+
+fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
+    // What cannot be read may hold the token.
+    let granted: Granted =
+        serde_json::from_slice(body).map_err(|_| TokenError::Failed("the answer holds no token".to_owned()))?;
+    if granted
+        .token_type
+        .is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer"))
+    {
+        return Err(TokenError::Failed(
+            "the token is of a kind that is not known".to_owned(),
+        ));
+    }
+    // Whatever cannot be a header is no token.
+    if granted.access_token.is_empty() || HeaderValue::from_str(&granted.access_token).is_err() {
+        return Err(TokenError::Failed("the answer holds no token".to_owned()));
+    }
+    Ok(Tokens {
+        access: granted.access_token,
+        refresh: granted.refresh_token.filter(|refresh| !refresh.is_empty()),
+        lasts: granted
+            .expires_in
+            .and_then(|lasts| Duration::try_from_secs_f64(lasts).ok()),
+    })
+}
+
+/// Says whether the server is guarded by somebody who lets no client register.
+pub(super) async fn refuses_registration(server: &str, challenge: &str, network: &Network) -> bool {
+    let Ok(server) = Url::parse(server) else { return false };
+    let (_, issuer) = discover(&server, challenge, network).await;
+    issuer.is_some_and(|issuer| issuer.registration_endpoint.is_none())
+}
+
+/// Finds out who guards a server: what the resource is called there, and what its guard says of itself.
+async fn discover(server: &Url, challenge: &str, network: &Network) -> (Option<String>, Option<Issuer>) {
+    let path = server.path().trim_end_matches('/');
+    let known = "/.well-known/oauth-protected-resource";
+    let named = named_in(challenge).and_then(|named| allowed(&named, server));
+    let places = [
+        named,
+        Some(at_root(server, &format!("{known}{path}"))),
+        Some(at_root(server, known)),
+    ];
+    let resource: Option<Resource> = first(places.into_iter().flatten(), server, network).await;
+    let resource = resource.unwrap_or_default();
+    let guard = match resource.authorization_servers.first() {
+        Some(guard) => allowed(guard, server),
+        None => Some(at_root(server, "/")),
+    };
+    let Some(guard) = guard else {
+        return (resource.resource, None);
+    };
+    let path = guard.path().trim_end_matches('/');
+    let oauth = "/.well-known/oauth-authorization-server";
+    let openid = "/.well-known/openid-configuration";
+    let places = [
+        format!("{oauth}{path}"),
+        format!("{openid}{path}"),
+        format!("{path}{openid}"),
+    ];
+    let issuer = first(places.iter().map(|place| at_root(&guard, place)), server, network).await;
+    (resource.resource, issuer)
+}
+
+/// Returns what the first of some places says that says something.
+async fn first<T: DeserializeOwned>(places: impl Iterator<Item = Url>, server: &Url, network: &Network) -> Option<T> {
+    let mut asked: Vec<Url> = Vec::new();
+    for place in places {
+        if asked.contains(&place) {
+            continue;
+        }
+        let request = asking(place.clone(), HeaderMap::new(), LOOKUP);
+        asked.push(place);
+        let Ok(reply) = ask(request, server, network).await else {
+            continue;
+        };
+        if reply.is_success()
+            && let Ok(body) = reply.body(MAX_ANSWER).await
+            && let Ok(said) = serde_json::from_slice(&body)
+        {
+            return Some(said);
+        }
+    }
+    None
+}
+
+fn asking(url: Url, mut headers: HeaderMap, limit: Duration) -> Request {
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    Request::within(limit, url, headers)
+}
+
+/// Asks at the host that was configured, wherever that is, or at another one of the public internet.
+async fn ask(request: Request, server: &Url, network: &Network) -> Result<Reply, RequestError> {
+    if request.url.host() == server.host() {
+        network.request_named(request).await
+    } else {
+        network.request(request).await
+    }
+}
+
+/// Returns the address of the parameter `resource_metadata` of a challenge.
+fn named_in(challenge: &str) -> Option<String> {
+    let (_, rest) = challenge.split_once("resource_metadata=")?;
+    let named = match rest.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next()?,
+        None => rest.split([',', ' ']).next()?,
+    };
+    Some(named.to_owned())
+}
+
+/// Reads an address that a server names, if it may be asked.
+fn allowed(named: &str, server: &Url) -> Option<Url> {
+    let named = Url::parse(named).ok()?;
+    let is_at_home = named.scheme() == "http" && named.host() == server.host();
+    (named.scheme() == "https" || is_at_home).then_some(named)
+}
+
+fn at_root(of: &Url, path: &str) -> Url {
+    let mut url = of.clone();
+    url.set_path(path);
+    url.set_query(None);
+    url.set_fragment(None);
+    url
+}
+
+/// Says who asks, in the way that is wanted.
+fn identify<'f>(
+    headers: &mut HeaderMap,
+    client: &'f OAuthClient,
+    methods: &[String],
+    form: &mut Vec<(&'f str, &'f str)>,
+) {
+    let knows = |method: &str| methods.iter().any(|known| known == method);
+    match &client.secret {
+        Some(secret) if knows("client_secret_basic") => {
+            headers.insert(AUTHORIZATION, basic(&client.id, secret));
+        }
+        Some(secret) if methods.is_empty() || knows("client_secret_post") || !knows("none") => {
+            form.extend([("client_id", client.id.as_str()), ("client_secret", secret.as_str())]);
+        }
+        Some(_) | None => {
+            form.push(("client_id", client.id.as_str()));
+        }
+    }
+}
+
+/// Both parts are encoded first (RFC 6749, 2.3.1).
+fn basic(id: &str, secret: &str) -> HeaderValue {
+    use base64::Engine as _;
+    let part = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
+    let pair = format!("{}:{}", part(id), part(secret));
+    let pair = base64::engine::general_purpose::STANDARD.encode(pair);
+    let header = HeaderValue::from_str(&format!("Basic {pair}"));
+    let mut header = header.expect("the alphabet of base64 is one of headers");
+    header.set_sensitive(true);
+    header
+}
+
+fn encoded(form: &[(&str, &str)]) -> String {
+    let mut url = Url::parse("http://form/").expect("this address is one");
+    url.query_pairs_mut().extend_pairs(form);
+    url.query().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_server_names_addresses_over_tls_or_at_its_host() {
+        let server = url("http://tools.internal:8080/mcp");
+        for (named, expected) in [
+            ("https://login.example/", true),
+            ("http://tools.internal:9000/token", true),
+            ("http://169.254.169.254/latest", false),
+            ("http://127.0.0.1/", false),
+            ("http://tools.internal.example/", false),
+            ("file:///etc/passwd", false),
+            ("/token", false),
+            ("", false),
+        ] {
+            assert_eq!(allowed(named, &server).is_some(), expected, "{named}");
+        }
+    }
+
+    #[test]
+    fn a_challenge_names_an_address() {
+        let check = |challenge: &str, expected: Option<&str>| {
+            assert_eq!(named_in(challenge).as_deref(), expected, "{challenge}");
+        };
+        check(
+            "Bearer resource_metadata=\"https://a/b,c\", scope=\"x\"",
+            Some("https://a/b,c"),
+        );
+        check(
+            "Bearer scope=x, resource_metadata=https://a/b, realm=y",
+            Some("https://a/b"),
+        );
+        check("Bearer", None);
+        check("", None);
+    }
+
+    #[test]
+    fn a_grant_holds_a_token() {
+        let check = |body: &str, expected: Option<(&str, Option<&str>, Option<u64>)>| {
+            let found = granted(body.as_bytes());
+            let found = found.as_ref().ok().map(|tokens| {
+                let lasts = tokens.lasts.map(|lasts| lasts.as_secs());
+                (tokens.access.as_str(), tokens.refresh.as_deref(), lasts)
+            });
+            assert_eq!(found, expected, "{body}");
+        };
+        check(r#"{"access_token": "a"}"#, Some(("a", None, None)));
+        check(
+            r#"{"access_token": "a", "token_type": "bearer", "expires_in": 60, "refresh_token": "r"}"#,
+            Some(("a", Some("r"), Some(60))),
+        );
+        check(r#"{"access_token": "a", "expires_in": -1}"#, Some(("a", None, None)));
+        check(r#"{"access_token": "a", "token_type": "mac"}"#, None);
+        check(r#"{"access_token": "a\r\nX: y"}"#, None);
+        check(r#"{"access_token": ""}"#, None);
+        check("{}", None);
+        check("secret", None);
+    }
+
+    #[test]
+    fn a_client_says_who_it_is_as_it_is_wanted() {
+        let secret = OAuthClient {
+            id: "me".to_owned(),
+            secret: Some("a:b c".to_owned()),
+        };
+        let public = OAuthClient {
+            secret: None,
+            ..secret.clone()
+        };
+        let check = |client: &OAuthClient, methods: &[&str], expected: (Option<&str>, &str)| {
+            let methods: Vec<String> = methods.iter().map(ToString::to_string).collect();
+            let (mut headers, mut form) = (HeaderMap::new(), Vec::new());
+            identify(&mut headers, client, &methods, &mut form);
+            let header = headers.get(AUTHORIZATION).map(|header| header.to_str().unwrap());
+            assert_eq!((header, encoded(&form).as_str()), expected, "{methods:?}");
+        };
+        check(&public, &["client_secret_basic"], (None, "client_id=me"));
+        check(&secret, &[], (None, "client_id=me&client_secret=a%3Ab+c"));
+        check(
+            &secret,
+            &["client_secret_post"],
+            (None, "client_id=me&client_secret=a%3Ab+c"),
+        );
+        check(&secret, &["none"], (None, "client_id=me"));
+        check(
+            &secret,
+            &["client_secret_post", "client_secret_basic"],
+            (Some("Basic bWU6YSUzQWIrYw=="), ""),
+        );
+    }
+}

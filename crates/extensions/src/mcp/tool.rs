@@ -1,0 +1,153 @@
+//! A server's tool as a tool of the service.
+//!
+//! *Invariant:* nothing is sent before the permission is given, and the server is told the name and the arguments as it
+//! knows them. What the server sends is seen by the hooks before it is converted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
+use toolgate_tool::{CallContext, Offer, Tool, ToolError};
+
+use super::client::{Described, RequestError};
+use super::names::full_name;
+use super::result;
+use super::server::Shared;
+use super::wire::Progress;
+
+/// A tool of a server. It goes on working when the server has been connected to anew.
+pub(super) struct McpTool {
+    name: String,
+    described: Described,
+    schema: Value,
+    effect: Effect,
+    limit: Duration,
+    server: Arc<Shared>,
+}
+
+impl McpTool {
+    pub(super) fn new(described: Described, effect: Effect, limit: Duration, server: Arc<Shared>) -> Self {
+        Self {
+            name: full_name(server.name(), &described.name),
+            schema: closed(described.schema.clone()),
+            described,
+            effect,
+            limit,
+            server,
+        }
+    }
+
+    /// Returns what the server says of it.
+    pub(super) fn described(&self) -> &Described {
+        &self.described
+    }
+}
+
+/// Returns the schema as one of an object with no other properties than those named. What is no object stays as it is,
+/// and is refused where tools are registered.
+fn closed(schema: Value) -> Value {
+    let Value::Object(mut schema) = schema else {
+        return schema;
+    };
+    schema.insert("type".to_owned(), json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    Value::Object(schema)
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn input_schema(&self) -> Value {
+        self.schema.clone()
+    }
+
+    fn definition(&self, _offer: &Offer<'_>) -> Definition {
+        let description = &self.described.description;
+        Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
+    }
+
+    fn example(&self) -> &str {
+        "{}"
+    }
+
+    fn is_resumable(&self) -> bool {
+        true
+    }
+
+    fn is_editable(&self) -> bool {
+        true
+    }
+
+    fn checks_own_input(&self) -> bool {
+        true
+    }
+
+    fn runs_after_hooks(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        ctx.ask(Ask {
+            permission: self.name.clone(),
+            patterns: vec!["*".to_owned()],
+            always: vec!["*".to_owned()],
+            title: self.name.clone(),
+            metadata: Map::new(),
+            ..Ask::default()
+        })
+        .await?;
+        // The schema is one of an object.
+        let Value::Object(arguments) = input else {
+            return Err(ToolError::failed("The arguments are not an object."));
+        };
+        let started = Instant::now();
+        let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
+        let limit = self.limit.saturating_sub(started.elapsed());
+        let progress = |progress: Progress| ctx.progress(None, shown(progress));
+        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, progress);
+        let raw = called.await.map_err(failed)?;
+        result::convert(&ctx.after_hooks(raw).await?)
+    }
+}
+
+fn shown(progress: Progress) -> Map<String, Value> {
+    json_map([
+        ("progress", json!(progress.progress)),
+        ("total", json!(progress.total)),
+        ("message", json!(progress.message)),
+    ])
+}
+
+fn failed(error: RequestError) -> ToolError {
+    match error {
+        RequestError::Cancelled => ToolError::Cancelled,
+        RequestError::Server { .. } => ToolError::failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_are_closed() {
+        let check = |schema: Value, expected: Value| assert_eq!(closed(schema), expected);
+        check(
+            json!({"type": "object"}),
+            json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        );
+        check(
+            json!({"type": "string", "properties": {"q": {}}, "additionalProperties": true, "required": ["q"]}),
+            json!({"type": "object", "properties": {"q": {}}, "additionalProperties": false, "required": ["q"]}),
+        );
+        check(json!(null), json!(null));
+        check(json!("object"), json!("object"));
+    }
+}

@@ -1,0 +1,583 @@
+//! The composition root: the only module that names concrete tools, stores and services together, and the order in
+//! which they start and stop.
+//!
+//! *Invariant:* wiring only, top to bottom. [`App::build`] makes everything, [`App::start`] listens, [`Running::drain`]
+//! stops: health NOT_SERVING, new calls refused, grace, cancel, terminal events for all, streams closed, programs gone,
+//! store closed.
+
+#![allow(clippy::disallowed_methods)] // removes the service's own socket
+
+mod extensions;
+pub mod hangup;
+mod languages;
+mod mcp;
+mod peers;
+mod places;
+mod rules;
+mod sandbox;
+mod socket;
+mod telemetry;
+mod upkeep;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use async_trait::async_trait;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
+use toolgate_config::service::{self, AuthConfig, ClientAuth, TlsConfig};
+use toolgate_config::{Config, Environment, Flags, ToolsConfig};
+use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
+use toolgate_engine::{self as engine, Beside, Engine, LeftRunning, Limits, Place, RunLimits};
+use toolgate_extensions::hosted::Hosts;
+use toolgate_extensions::javascript::Extensions;
+use toolgate_extensions::mcp::Servers;
+use toolgate_fs::atomic;
+use toolgate_lsp::{self as lsp, Fleet};
+use toolgate_model::{BackgroundProcess, CallId, InstanceId, Timestamp};
+use toolgate_process::sandbox::{Kernel, Sandbox};
+use toolgate_process::{self as process, Programs};
+use toolgate_store::Store;
+use toolgate_store::audit::Recorder;
+use toolgate_store::local::{LocalStore, SpaceLimits};
+use toolgate_telemetry::{Admin, Telemetry};
+use toolgate_tool::Tool;
+use toolgate_tools::skills::remote::FirstFetch;
+use toolgate_web::Network;
+
+use self::places::{Common, Sources, places};
+use self::rules::Watched;
+use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
+use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
+use crate::grpc::traffic::{Traffic, TrafficLimits};
+use crate::grpc::{self, Listener, ServeError, Services, Shared};
+pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
+pub use toolgate_process::{Temporary, unshield};
+pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
+
+/// How long an exit that waits for nothing waits for programs to be killed.
+const EMERGENCY: Duration = Duration::from_secs(1);
+
+/// How long streams may take to deliver what they have when everything else has ended.
+const STREAMS_GRACE: Duration = Duration::from_secs(2);
+
+/// A service that is ready to listen.
+pub struct App {
+    store: Arc<LocalStore>,
+    engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
+    programs: Programs,
+    mcp: Servers,
+    languages: Arc<Fleet>,
+    sandbox: Arc<Sandbox>,
+    shared: Arc<Shared>,
+    services: Services,
+    listen: toolgate_config::service::ListenConfig,
+    socket_group: Option<String>,
+    tls: Option<Arc<Tls>>,
+    retention: OutputSweep,
+    remote_skills: Vec<FirstFetch>,
+    watched: Vec<Watched>,
+    environment: Environment,
+    network: Network,
+    admin: Option<Admin>,
+    telemetry: Telemetry,
+    drain_grace: Duration,
+}
+
+/// A service that listens.
+pub struct Running {
+    /// Where it listens on TCP; the port is the real one.
+    pub tcp: Option<SocketAddr>,
+    /// Whether that is encrypted.
+    pub tls: bool,
+    /// Its Unix socket.
+    pub unix: Option<PathBuf>,
+    /// This run of the service.
+    pub instance: String,
+    /// Names and folders of its workspaces.
+    pub workspaces: Vec<(String, PathBuf)>,
+    /// Whether it serves the console.
+    pub console: bool,
+    /// Where operators ask for it; the port is the real one.
+    pub admin: Option<SocketAddr>,
+    app: Parts,
+    servers: JoinSet<Result<(), ServeError>>,
+    stop_servers: CancellationToken,
+}
+
+struct Parts {
+    store: Arc<LocalStore>,
+    engine: Arc<Engine>,
+    extensions: Arc<Extensions>,
+    programs: Programs,
+    mcp: Servers,
+    languages: Arc<Fleet>,
+    sandbox: Arc<Sandbox>,
+    shared: Arc<Shared>,
+    services: Services,
+    admin: Option<Admin>,
+    telemetry: Telemetry,
+    drain_grace: Duration,
+}
+
+impl App {
+    /// Opens the store and makes the tools. `guardian` is this program's own file, if its `main` begins with
+    /// [`process::guard`]: then no program outlives a service that is killed.
+    ///
+    /// # Errors
+    /// The data directory, a workspace or its configuration cannot be used; the text names it.
+    pub async fn build(config: &Config, environment: &Environment, guardian: Option<PathBuf>) -> anyhow::Result<Self> {
+        let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
+        let authenticator = authenticator(&config.auth).await?;
+        let tls = tls(config.listen.tls.as_ref()).await?;
+        process::adopt_orphans().context("cannot look after orphaned processes")?;
+        let instance = InstanceId::generate();
+        let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
+        let space = SpaceLimits {
+            max_bytes: config.limits.max_total_output_bytes,
+            min_free_bytes: config.limits.min_free_bytes,
+            keep_outputs: config.retention.outputs,
+        };
+        let redactor = config.redact.0.clone();
+        let recorder = Recorder {
+            key: config.audit.key.clone(),
+            redactor: redactor.clone(),
+        };
+        let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
+        let store = tokio::task::spawn_blocking(opening).await??;
+        store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
+        log_head(&store, "the audit goes on").await;
+        store.measure(&telemetry.metrics);
+        let store = Arc::new(store);
+        let dyn_store: Arc<dyn Store> = store.clone();
+
+        let variables: BTreeMap<OsString, OsString> = environment
+            .vars()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        let settings = process::Settings {
+            filter: process::Filter {
+                allow: config.shell.environment_allow.clone(),
+                deny: config.shell.environment_deny.clone(),
+            },
+            guardian,
+            ..process::Settings::default()
+        };
+        let programs = Programs::new(&variables, settings).context("cannot prepare to start programs")?;
+        let flags = Flags::from_environment(environment);
+        // The store names its files by the real path, and so must the rules that let every agent read them.
+        let data_dir = config
+            .data_dir
+            .canonicalize()
+            .context("cannot find the data directory")?;
+        let kernel = Kernel::probe();
+        let (of_sandbox, variables, folder) = (config.clone(), environment.clone(), data_dir.clone());
+        let prepared = move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel);
+        let sandbox = tokio::task::spawn_blocking(prepared).await??;
+        let network = Network::new(config.network.clone());
+        let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
+        let hosts = Arc::new(Hosts::default());
+        let is_nested = environment.get(STARTED_AS_SERVER).is_some();
+        let mcp = Servers::new(programs.clone(), network.clone(), instance.clone(), is_nested);
+        let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
+        let extensions = Arc::new(Extensions::default());
+        let sources = Sources {
+            hosts: &hosts,
+            mcp: &mcp,
+            languages: &languages,
+            watch: &|place: &Place, tools: &ToolsConfig| {
+                let settings = extensions::settings(config, place, tools, &programs, &data_dir);
+                extensions::watch(&extensions, settings, &place.tools);
+            },
+        };
+        let (places, remote_skills, watched) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;
+
+        let policy = PromptPolicy {
+            timeout: config.permission.timeout,
+            unattended: match config.permission.unattended {
+                service::Unattended::Wait => Unattended::Wait,
+                service::Unattended::Refuse => Unattended::Refuse,
+                service::Unattended::Attended => Unattended::Attended(config.permission.attended_within),
+            },
+            max_open: config.limits.max_open_prompts as usize,
+            max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
+        };
+        let broker = Broker::new(dyn_store.clone(), instance.clone(), policy);
+        let broker = Arc::new(broker.with_approvals(approvals(config)));
+        broker.load().await.context("cannot read the standing approvals")?;
+        let limits = Limits {
+            running: RunLimits {
+                max_running: config.limits.max_running_calls as usize,
+                max_per_workspace: config.limits.max_running_calls_per_workspace.map(|most| most as usize),
+                max_per_session: config.limits.max_running_calls_per_session.map(|most| most as usize),
+                max_per_principal: config.limits.max_running_calls_per_principal.map(|most| most as usize),
+                max_queued: config.limits.max_queued_calls as usize,
+                max_queued_bytes: usize::try_from(config.limits.max_queued_bytes).unwrap_or(usize::MAX),
+            },
+            max_input_bytes: usize::try_from(config.limits.max_input_bytes).unwrap_or(usize::MAX),
+            max_output_bytes: config.limits.max_output_bytes,
+            max_undo_bytes: config.limits.max_undo_bytes,
+        };
+        let beside = Beside {
+            background: Some(Arc::new(LeftBehind(programs.clone()))),
+            redactor,
+            telemetry: telemetry.clone(),
+        };
+        let engine = Engine::new(dyn_store, broker, instance, places, limits, beside);
+        let shared = Arc::new(Shared {
+            engine: engine.clone(),
+            hosts,
+            heartbeat: grpc::HEARTBEAT,
+            max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
+            traffic: Traffic::new(traffic(config), telemetry.metrics.clone()),
+            client: flags.client,
+            origins: config.listen.origins.clone().into(),
+            console: config.console,
+            authenticator,
+            output_retention: config.retention.outputs,
+            call_retention: config.retention.calls,
+            started: Timestamp::now(),
+            warnings: config.warnings.clone(),
+            sandbox: sandbox::facts(&config.sandbox, kernel),
+            languages: Arc::new(languages::Known(languages.clone())),
+            closing: CancellationToken::new(),
+            telemetry: telemetry.clone(),
+        });
+        let services = Services::new(shared.clone())
+            .await
+            .context("cannot read the service's own descriptors")?
+            .tracing(Arc::new(peers::Peers {
+                programs: programs.clone(),
+                engine: engine.clone(),
+                local_users: config.listen.local_users,
+            }));
+        Ok(Self {
+            store,
+            engine,
+            extensions,
+            programs,
+            mcp,
+            languages,
+            sandbox,
+            shared,
+            services,
+            listen: config.listen.clone(),
+            socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
+            tls,
+            retention: OutputSweep {
+                keep: config.retention,
+                audit: config.audit.retention,
+                max_total_bytes: config.limits.max_total_output_bytes,
+            },
+            remote_skills,
+            watched,
+            environment: environment.clone(),
+            network,
+            admin,
+            telemetry,
+            drain_grace: config.drain_grace,
+        })
+    }
+
+    /// Looks after the calls that a dead run of the service left unfinished: what only waited for a person waits again,
+    /// the rest ends as lost. To be called before [`Self::start`], by a service that is there to stay.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn recover(&self) -> anyhow::Result<()> {
+        let recovered = self.engine.recover().await;
+        let recovered = recovered.context("cannot look after the calls of an earlier run")?;
+        let engine::Recovered { lost, resumed, folders } = recovered;
+        if resumed > 0 {
+            tracing::info!(resumed, "calls of an earlier run wait for a person again");
+        }
+        if lost > 0 {
+            tracing::warn!(lost, "an earlier run ended without closing");
+            let sweep = move || folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>();
+            let swept = tokio::task::spawn_blocking(sweep).await?;
+            tracing::debug!(swept, "temporary files of the earlier run deleted");
+        }
+        Ok(())
+    }
+
+    /// Returns the tools of the first workspace as they are now.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let registries = self.engine.places().iter().take(1).map(|place| place.tools.current());
+        registries
+            .flat_map(|registry| registry.tools().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Binds the listeners and serves.
+    ///
+    /// # Errors
+    /// An address or a socket cannot be had; the text names it.
+    pub async fn start(self) -> anyhow::Result<Running> {
+        let stop_servers = CancellationToken::new();
+        let mut servers = JoinSet::new();
+        let mut tcp = None;
+        if let Some(address) = self.listen.tcp {
+            let (bound, listener) = bind(address, self.tls.clone())
+                .await
+                .with_context(|| format!("cannot listen on {address}"))?;
+            tcp = Some(bound);
+            servers.spawn(self.services.clone().serve(listener, stop_servers.clone()));
+        }
+        let unix = self.listen.unix.clone();
+        if let Some(path) = &unix {
+            let listener = socket::bind(path, self.socket_group.as_deref())
+                .with_context(|| format!("cannot listen on {}", path.display()))?;
+            servers.spawn(
+                self.services
+                    .clone()
+                    .serve(Listener::Unix(listener), stop_servers.clone()),
+            );
+        }
+        let (encrypted, console) = (self.tls.is_some(), self.shared.console);
+        let (authenticator, tls, stop) = (self.shared.authenticator.clone(), self.tls, stop_servers.clone());
+        servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
+        servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
+        servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
+        servers.spawn(rules::watch(
+            self.engine.clone(),
+            self.environment,
+            self.watched,
+            stop_servers.clone(),
+        ));
+        servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
+        let watch = Arc::new(telemetry::Watch {
+            engine: self.engine.clone(),
+            store: self.store.clone(),
+        });
+        servers.spawn(telemetry::observe(
+            self.telemetry.metrics.clone(),
+            watch.clone(),
+            stop_servers.clone(),
+        ));
+        if let Some(admin) = &self.admin {
+            admin.watch(watch);
+        }
+        let admin = self.admin.as_ref().map(Admin::address);
+        let instance = self.engine.instance().to_string();
+        let workspaces = self.engine.places().iter().map(|place| &place.workspace);
+        let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
+        let workspaces = workspaces.collect();
+        let app = Parts {
+            store: self.store,
+            engine: self.engine,
+            extensions: self.extensions,
+            programs: self.programs,
+            mcp: self.mcp,
+            languages: self.languages,
+            sandbox: self.sandbox,
+            shared: self.shared,
+            services: self.services,
+            admin: self.admin,
+            telemetry: self.telemetry,
+            drain_grace: self.drain_grace,
+        };
+        Ok(Running {
+            tcp,
+            tls: encrypted,
+            console,
+            unix,
+            instance,
+            workspaces,
+            admin,
+            app,
+            servers,
+            stop_servers,
+        })
+    }
+}
+
+/// What ended calls left running, for the engine, which knows of no programs.
+struct LeftBehind(Programs);
+
+#[async_trait]
+impl LeftRunning for LeftBehind {
+    async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
+        let process = |process::Process { pid, command }| BackgroundProcess { pid, command };
+        self.0.left_by(call.as_str()).await.into_iter().map(process).collect()
+    }
+
+    fn calls(&self) -> Vec<CallId> {
+        let calls = self.0.calls_with_left();
+        calls.iter().map(|call| CallId::from(call.as_str())).collect()
+    }
+
+    async fn end(&self, call: &CallId) {
+        // Survivors are logged where they are found.
+        let _ = self.0.end_call(call.as_str()).await;
+    }
+}
+
+/// Ends the programs of a service at once, for an exit that does not wait for anything else.
+#[derive(Clone)]
+pub struct Emergency {
+    engine: Arc<Engine>,
+    programs: Programs,
+}
+
+impl Emergency {
+    /// Kills every program that the service started, and waits for that, but not for long.
+    pub async fn kill_programs(&self) {
+        // First, so that no call takes the end of its program for a result.
+        self.engine.stop_running();
+        if tokio::time::timeout(EMERGENCY, self.programs.shutdown()).await.is_err() {
+            tracing::warn!("some programs could not be ended in time");
+        }
+    }
+}
+
+impl Running {
+    /// Returns what ends the programs while [`Self::drain`] is under way.
+    pub fn emergency(&self) -> Emergency {
+        Emergency {
+            engine: self.app.engine.clone(),
+            programs: self.app.programs.clone(),
+        }
+    }
+
+    /// Returns when a listener has failed; the service should be stopped then.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            match self.servers.join_next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error.into(),
+                Some(Err(panicked)) => return panicked.into(),
+                None => return anyhow!("nothing is listening any more"),
+            }
+        }
+    }
+
+    /// Stops in order. Every call has its terminal event, and every program is gone, when this returns.
+    pub async fn drain(mut self) {
+        let Parts {
+            store,
+            engine,
+            extensions,
+            programs,
+            mcp,
+            languages,
+            sandbox,
+            shared,
+            services,
+            admin,
+            telemetry,
+            drain_grace,
+        } = self.app;
+        services.stop_serving().await;
+        engine.drain(drain_grace).await;
+        shared.closing.cancel();
+        if let Some(path) = &self.unix {
+            // While this service still listens there: no other can have taken the path over.
+            let _ = std::fs::remove_file(path);
+        }
+        self.stop_servers.cancel();
+        let finished = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(STREAMS_GRACE, finished).await.is_err() {
+            // A client that does not read, or that watches the health, must not keep the service up.
+            self.servers.shutdown().await;
+        }
+        shared.hosts.close().await;
+        extensions.close().await;
+        tokio::join!(mcp.stop(), languages.stop());
+        let survivors = programs.shutdown().await;
+        if survivors > 0 {
+            tracing::warn!(survivors, "some programs could not be ended");
+        }
+        let _ = tokio::task::spawn_blocking(move || sandbox.close()).await;
+        log_head(&store, "the audit stops").await;
+        if let Err(error) = store.close().await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the store could not be closed"
+            );
+        }
+        telemetry.close().await;
+        if let Some(admin) = admin {
+            admin.close().await;
+        }
+    }
+}
+
+async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketAddr, Listener)> {
+    let Some(tls) = tls else {
+        let incoming = TcpIncoming::bind(address)?.with_nodelay(Some(true));
+        return Ok((incoming.local_addr()?, Listener::Tcp(incoming)));
+    };
+    let listener = TcpListener::bind(address).await?;
+    Ok((listener.local_addr()?, Listener::Tls(listener, tls)))
+}
+
+async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
+    let rule = |rule: &toolgate_config::service::CertificateConfig| CertificateRule {
+        subject: rule.subject.clone(),
+        san: rule.san.clone(),
+        name: rule.name.clone(),
+        scopes: rule.scopes.clone(),
+        workspaces: rule.workspaces.clone(),
+    };
+    let settings = AuthSettings {
+        tokens_file: config.tokens_file.clone(),
+        jwt: config.jwt.clone().map(|jwt| JwtSettings {
+            jwks_file: jwt.jwks_file,
+            issuer: jwt.issuer,
+            audience: jwt.audience,
+            algorithms: jwt.algorithms,
+            name_claim: jwt.name_claim,
+            scope_claim: jwt.scope_claim,
+            workspace_claim: jwt.workspace_claim,
+            leeway: jwt.leeway,
+        }),
+        certificates: config.certificates.iter().map(rule).collect(),
+        member_scopes: config.unix.as_ref().map(|unix| unix.scopes.clone()),
+    };
+    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(settings)).await?;
+    loaded.context("cannot set up authentication")
+}
+
+async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
+    let Some(config) = config.cloned() else { return Ok(None) };
+    let settings = TlsSettings {
+        certificate: config.certificate,
+        key: config.key,
+        client_ca: config
+            .client_ca
+            .map(|(path, client)| (path, client == ClientAuth::Required)),
+    };
+    let loaded = tokio::task::spawn_blocking(move || Tls::load(settings)).await?;
+    loaded.context("cannot set up TLS").map(Some)
+}
+
+fn traffic(config: &Config) -> TrafficLimits {
+    let limits = &config.limits;
+    TrafficLimits {
+        requests_per_second: limits.max_requests_per_second,
+        request_burst: limits.max_request_burst,
+        streams: limits.max_streams as usize,
+        streams_per_principal: limits.max_streams_per_principal.map(|most| most as usize),
+        streams_per_connection: limits.max_streams_per_connection,
+    }
+}
+
+fn approvals(config: &Config) -> ApprovalPolicy {
+    let workspaces = config.workspaces.iter();
+    ApprovalPolicy {
+        self_approval: config.permission.self_approval,
+        self_approval_in: workspaces
+            .filter_map(|workspace| Some((workspace.name.clone(), workspace.self_approval?)))
+            .collect(),
+        second_approver: config.permission.second_approver.clone(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Custom tools and plugins of a workspace, and how they come into its catalog.
+//!
+//! *Invariant:* wiring only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_config::{Config, ToolsConfig};
+use toolgate_engine::{Catalog, Contribution, Offered, Place, Rank};
+use toolgate_extensions::javascript::{Extensions, Group, Offering, Settings};
+use toolgate_process::Programs;
+
+/// Says what of a workspace's configuration is code, and what of that is run.
+pub(super) fn settings(
+    config: &Config,
+    place: &Place,
+    tools: &ToolsConfig,
+    programs: &Programs,
+    data_dir: &Path,
+) -> Settings {
+    let (workspace, trusted) = (&place.workspace, place.trusted);
+    let plugins = |trusted: bool| match tools.code("plugin", trusted) {
+        Some(Value::Array(entries)) => entries,
+        Some(_) | None => Vec::new(),
+    };
+    let (all, may_run) = (plugins(true), plugins(trusted));
+    let mut directories = tools.code_directories(trusted);
+    let own = workspace.directory().join(".opencode");
+    if trusted && !directories.contains(&own) {
+        // It may be made while the service runs.
+        directories.push(own);
+    }
+    let untrusted = tools.project_directories().iter();
+    Settings {
+        workspace: workspace.clone(),
+        programs: programs.clone(),
+        untrusted_directories: untrusted
+            .filter(|folder| !directories.contains(folder))
+            .cloned()
+            .collect(),
+        directories,
+        // What stands in the user's own configuration must not be answered by a project that is not trusted.
+        plugin_base: trusted.then(|| workspace.directory().to_path_buf()),
+        untrusted_plugins: all.into_iter().filter(|entry| !may_run.contains(entry)).collect(),
+        plugins: may_run,
+        pure: tools.flags.pure,
+        config: Value::Object(tools.merged.clone()),
+        home: data_dir.join("javascript"),
+        runtime: config.javascript_runtime.clone(),
+    }
+}
+
+/// Keeps a catalog up to date with what a workspace brings; lists and calls wait for what is there at the start.
+pub(super) fn watch(extensions: &Extensions, settings: Settings, catalog: &Arc<Catalog>) {
+    let hold = Box::new(catalog.hold());
+    let catalog = catalog.clone();
+    let take = move |group: Group, offerings: Vec<Offering>| {
+        let rank = match group {
+            Group::Custom => Rank::Custom,
+            Group::Plugin => Rank::Plugin,
+        };
+        let offered = |offering: Offering| Offered {
+            name: offering.name,
+            state: offering.state,
+            problem: offering.problem,
+            contribution: Contribution {
+                tools: offering.tools,
+                hooks: offering.hooks,
+            },
+        };
+        catalog.replace(rank, offerings.into_iter().map(offered).collect());
+    };
+    extensions.watch(settings, Box::new(take), hold);
+}

@@ -1,0 +1,43 @@
+//! The language servers of the workspaces, wired to their tools and to what clients are told of them.
+//!
+//! *Invariant:* wiring only.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolgate_config::{Environment, ToolsConfig};
+use toolgate_fs::Workspace;
+use toolgate_lsp::{Fleet, LanguageServers, Settings, Surveyed};
+
+use crate::grpc::{LanguageServerFacts, Languages};
+
+/// Returns the servers of a workspace; none is started.
+pub(super) fn of(
+    fleet: &Fleet,
+    workspace: &Arc<Workspace>,
+    trusted: bool,
+    tools: &ToolsConfig,
+    environment: &Environment,
+) -> LanguageServers {
+    fleet.workspace(Settings {
+        workspace: workspace.clone(),
+        trusted,
+        servers: tools.language_servers(trusted),
+        virtual_env: environment.get("VIRTUAL_ENV").map(PathBuf::from),
+    })
+}
+
+/// What clients are told.
+pub(super) struct Known(pub(super) Arc<Fleet>);
+
+impl Languages for Known {
+    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts> {
+        let facts = |surveyed: Surveyed| LanguageServerFacts {
+            id: surveyed.server,
+            program: surveyed.program,
+            running: surveyed.running,
+        };
+        let found = self.0.find(workspace).map(|servers| servers.survey());
+        found.into_iter().flatten().map(facts).collect()
+    }
+}

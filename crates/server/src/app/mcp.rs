@@ -1,0 +1,139 @@
+//! The servers of tools that the configuration names, wired to the workspaces' catalogs and to the stored logins.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_config::logins::{LoginFile, StoredClient, StoredLogin};
+use toolgate_config::mcp::{McpKind, McpServerConfig};
+use toolgate_engine::{Catalog, Contribution, Place, Rank};
+use toolgate_extensions::mcp::{
+    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers, Shelf,
+};
+use toolgate_model::SourceState;
+use toolgate_tool::Tool;
+
+const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
+                         `trust = true` for the workspace in toolgate.toml, or start the service with `--trust` or \
+                         TOOLGATE_TRUST=1.";
+
+/// What the configuration of one workspace says of servers.
+pub(super) struct Named {
+    pub(super) servers: Vec<McpServerConfig>,
+    pub(super) call_limit: Option<Duration>,
+}
+
+/// The tools of one workspace.
+struct OfCatalog(Arc<Catalog>);
+
+impl Shelf for OfCatalog {
+    fn offer(&self, server: &str, tools: Vec<Arc<dyn Tool>>) -> Vec<String> {
+        let hooks = Vec::new();
+        let problems = self.0.offer(Rank::Mcp, server, Contribution { tools, hooks });
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    fn report(&self, server: &str, state: SourceState, problem: String) {
+        self.0.report(Rank::Mcp, server, state, problem);
+    }
+
+    fn lost(&self, server: &str, problem: String) {
+        self.0.lost(Rank::Mcp, server, problem);
+    }
+}
+
+/// Begins to connect to the servers of a workspace; waits for none.
+pub(super) fn start(servers: &Servers, place: &Place, named: Named, logins: Option<&Arc<LoginFile>>) {
+    let shelf: Arc<dyn Shelf> = Arc::new(OfCatalog(place.tools.clone()));
+    let names = named.servers.iter().map(|server| server.name.clone());
+    place.tools.arrange(Rank::Mcp, names);
+    for server in named.servers {
+        let kind = match server.kind {
+            McpKind::Disabled => {
+                shelf.report(&server.name, SourceState::Disabled, String::new());
+                continue;
+            }
+            McpKind::Untrusted => {
+                shelf.report(&server.name, SourceState::Untrusted, UNTRUSTED.to_owned());
+                continue;
+            }
+            McpKind::Invalid(problem) => {
+                shelf.report(&server.name, SourceState::Failed, problem);
+                continue;
+            }
+            McpKind::Local {
+                command,
+                environment,
+                directory,
+            } => Kind::Local(Local {
+                command,
+                environment,
+                directory,
+            }),
+            McpKind::Remote {
+                url,
+                headers,
+                uses_login,
+                client,
+            } => {
+                let login = logins.filter(|_| uses_login).map(|file| OfFile {
+                    file: Arc::clone(file),
+                    name: server.name.clone(),
+                    url: url.clone(),
+                    client,
+                });
+                let logins = login.map(|login| Arc::new(login) as Arc<dyn Logins>);
+                Kind::Remote(Remote { url, headers, logins })
+            }
+        };
+        let settings = ServerSettings {
+            name: server.name,
+            kind,
+            connect: server.timeout.unwrap_or(CONNECT_LIMIT),
+            call: server.timeout.or(named.call_limit).unwrap_or(CALL_LIMIT),
+        };
+        servers.start(place.workspace.directory().to_path_buf(), settings, shelf.clone());
+    }
+}
+
+/// The login at one server, in the file where OpenCode has them.
+struct OfFile {
+    file: Arc<LoginFile>,
+    name: String,
+    url: String,
+    client: Option<StoredClient>,
+}
+
+impl Logins for OfFile {
+    fn load(&self) -> Option<Login> {
+        let stored = self.file.login(&self.name, &self.url)?;
+        Some(Login {
+            token: stored.access,
+            refresh: stored.refresh,
+            expires: stored.expires,
+            client: stored.client.map(client),
+        })
+    }
+
+    fn keep(&self, old: &Login, new: &Login) -> io::Result<()> {
+        self.file.renew(&self.name, &self.url, &stored(old), &stored(new))
+    }
+
+    fn client(&self) -> Option<OAuthClient> {
+        self.client.clone().map(client)
+    }
+}
+
+fn client(StoredClient { id, secret }: StoredClient) -> OAuthClient {
+    OAuthClient { id, secret }
+}
+
+fn stored(login: &Login) -> StoredLogin {
+    let client = login.client.clone();
+    StoredLogin {
+        access: login.token.clone(),
+        refresh: login.refresh.clone(),
+        expires: login.expires,
+        client: client.map(|OAuthClient { id, secret }| StoredClient { id, secret }),
+    }
+}

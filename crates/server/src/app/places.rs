@@ -1,0 +1,277 @@
+//! The workspaces with their tools: the one list of what is built in, and where the others come from.
+//!
+//! *Invariant:* wiring only.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use toolgate_config::logins::LoginFile;
+use toolgate_config::opencode::ToolOutputLimits;
+use toolgate_config::service::ApiKey;
+use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
+use toolgate_engine::{Catalog, Current, Place, truncate};
+use toolgate_extensions::hosted::Hosts;
+use toolgate_extensions::mcp::Servers;
+use toolgate_fs::Workspace;
+use toolgate_fs::files::Files;
+use toolgate_lsp::{Feedback, Fleet, LanguageServers};
+use toolgate_process::Programs;
+use toolgate_process::sandbox::Sandbox;
+use toolgate_store::Store;
+use toolgate_store::local::{output_folder, workspace_folder};
+use toolgate_tool::plan::Plans;
+use toolgate_tool::{Subagents, Tool};
+use toolgate_tools::apply_patch::ApplyPatch;
+use toolgate_tools::bash::background::Background;
+use toolgate_tools::bash::{Bash, Shell};
+use toolgate_tools::batch::Batch;
+use toolgate_tools::edit::Edit;
+use toolgate_tools::exa;
+use toolgate_tools::exa::codesearch::CodeSearch;
+use toolgate_tools::exa::websearch::WebSearch;
+use toolgate_tools::glob::Glob;
+use toolgate_tools::grep::Grep;
+use toolgate_tools::invalid::Invalid;
+use toolgate_tools::list::List;
+use toolgate_tools::lsp::AskServers;
+use toolgate_tools::multiedit::MultiEdit;
+use toolgate_tools::plan::PlanSwitch;
+use toolgate_tools::question::Question;
+use toolgate_tools::read::Read;
+use toolgate_tools::revert::Revert;
+use toolgate_tools::skill::LoadSkill;
+use toolgate_tools::skills;
+use toolgate_tools::skills::remote::{Arrival, FirstFetch};
+use toolgate_tools::task::Task;
+use toolgate_tools::todoread::TodoRead;
+use toolgate_tools::todowrite::TodoWrite;
+use toolgate_tools::webfetch::WebFetch;
+use toolgate_tools::write::Write;
+use toolgate_web::Network;
+
+use super::rules::{OwnFolders, Watched, told};
+use super::{languages, mcp, sandbox};
+
+/// How long a command may run that says nothing about it.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What the tools of all workspaces share.
+pub(super) struct Common {
+    flags: Flags,
+    files: Arc<Files>,
+    shell: Shell,
+    webfetch: WebFetch,
+    search: exa::Service,
+    /// How long the result of an edit may wait for language servers.
+    diagnostics_wait: Duration,
+}
+
+impl Common {
+    pub(super) fn new(
+        config: &Config,
+        programs: &Programs,
+        network: &Network,
+        flags: Flags,
+        data_dir: &Path,
+        sandbox: &Arc<Sandbox>,
+    ) -> Self {
+        let confine = Some(Arc::new(sandbox::confine(config, data_dir, sandbox.clone())));
+        Self {
+            files: Arc::new(Files::new(!flags.disable_file_time_check)),
+            shell: Shell::new(programs.clone(), confine),
+            webfetch: WebFetch::new(network.clone()),
+            search: exa::Service::new(
+                network.clone(),
+                config.search.endpoint.clone(),
+                config.search.key.as_ref().map(ApiKey::reveal),
+                flags.exa,
+            ),
+            diagnostics_wait: config.lsp.diagnostics_wait,
+            flags,
+        }
+    }
+}
+
+/// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
+fn builtin(
+    common: &Common,
+    config: &ToolsConfig,
+    (skills, arrival): (Arc<skills::Catalog>, Arrival),
+    (servers, feedback): (LanguageServers, Feedback),
+    task: Task,
+    plans: &Arc<Plans>,
+) -> Vec<Arc<dyn Tool>> {
+    let Common {
+        flags,
+        files,
+        shell,
+        webfetch,
+        search,
+        diagnostics_wait: _,
+    } = common;
+    let limits = truncation(config.tool_output);
+    let shown = (limits.max_lines, limits.max_bytes);
+    let command_timeout = flags.bash_timeout.unwrap_or(COMMAND_TIMEOUT);
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(Question::new(flags.question)),
+        Arc::new(Bash::new(shell.clone(), command_timeout, shown)),
+        Arc::new(Read::new(feedback.clone())),
+        Arc::new(Glob),
+        Arc::new(Grep),
+        Arc::new(Edit::new(files.clone(), feedback.clone())),
+        Arc::new(Write::new(files.clone(), feedback.clone())),
+        Arc::new(task),
+        Arc::new(webfetch.clone()),
+        Arc::new(TodoWrite),
+        Arc::new(TodoRead),
+        Arc::new(WebSearch::new(search.clone())),
+        Arc::new(CodeSearch::new(search.clone())),
+        Arc::new(LoadSkill::new(skills, arrival)),
+        Arc::new(List),
+        Arc::new(MultiEdit::new(files.clone(), feedback.clone())),
+        Arc::new(Revert::new(files.clone(), feedback.clone())),
+        Arc::new(Background::new(shell.clone())),
+        Arc::new(ApplyPatch::new(files.clone(), feedback)),
+    ];
+    if flags.lsp {
+        tools.push(Arc::new(AskServers::new(servers)));
+    }
+    if config.experimental.batch_tool {
+        tools.push(Arc::new(Batch));
+    }
+    if flags.plan_mode {
+        tools.push(Arc::new(PlanSwitch::exit(plans.clone())));
+        tools.push(Arc::new(PlanSwitch::enter(plans.clone())));
+    }
+    tools
+}
+
+/// Where tools come from that are not built in.
+pub(super) struct Sources<'a> {
+    pub(super) hosts: &'a Arc<Hosts>,
+    pub(super) mcp: &'a Servers,
+    pub(super) languages: &'a Fleet,
+    pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
+}
+
+/// A workspace that was opened, the skills that it wants fetched, and what looks after its rules.
+type Opened = (Place, (FirstFetch, Watched));
+
+/// Opens the workspaces; returns them with the skills that they want fetched and what looks after their rules. One with a
+/// configuration that cannot be used takes no calls; if there is no other, the service does not start.
+pub(super) fn places(
+    config: &Config,
+    data_dir: &Path,
+    environment: &Environment,
+    store: &Arc<dyn Store>,
+    common: &Common,
+    sources: &Sources<'_>,
+) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>, Vec<Watched>)> {
+    let logins = LoginFile::of(environment).map(Arc::new);
+    let mut problem = None;
+    let mut usable = 0_usize;
+    let mut place = |workspace: &toolgate_config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
+        let home = environment.home().map(Path::to_path_buf);
+        let opened = Workspace::open(&workspace.name, &workspace.directory, home)
+            .with_context(|| format!("cannot open the workspace {:?}", workspace.name))
+            .with_context(|| format!("{} is not a folder that can be used", workspace.directory.display()))?;
+        let opened = Arc::new(opened);
+        let mut seen = Seen::default();
+        let read = ToolsConfig::load_and_note(opened.directory(), opened.worktree(), environment, &mut seen);
+        let (tools, broken) = match read {
+            Ok(tools) => {
+                usable += 1;
+                (tools, None)
+            }
+            Err(error) => {
+                let told = told(&error);
+                tracing::error!(workspace = %workspace.name, "its calls are refused: {told}");
+                problem.get_or_insert(error);
+                (ToolsConfig::default(), Some(told))
+            }
+        };
+        for warning in &tools.warnings {
+            tracing::warn!(workspace = %workspace.name, "{warning}");
+        }
+        let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
+        skills.refresh();
+        let fetch = FirstFetch::of(tools.remote_skills(workspace.trust, environment));
+        let mut readable = skills.folders_outside(opened.worktree());
+        readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
+        let own_folder = workspace_folder(data_dir, &workspace.name);
+        let folders = OwnFolders {
+            outputs: output_folder(data_dir, &workspace.name),
+            data: own_folder.clone(),
+            skills: readable,
+        };
+        let mut in_force = folders.in_force(&tools);
+        if broken.is_some() {
+            // Nobody may do anything by rules that nobody wrote.
+            in_force.agents = Arc::default();
+            in_force.broken = broken;
+        }
+        let is_usable = in_force.broken.is_none();
+        let subagents = Subagents::new(in_force.agents.clone(), tools.subagent_depth);
+        let task = Task::new(subagents.clone(), sources.hosts.clone());
+        let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
+        let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
+        let plans = Arc::new(Plans::new(&own_folder));
+        let builtin = builtin(
+            common,
+            &tools,
+            (skills, fetch.arrival()),
+            (servers, feedback),
+            task,
+            &plans,
+        );
+        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
+        let named = mcp::Named {
+            servers: tools.mcp_servers(workspace.trust),
+            call_limit: tools.experimental.mcp_timeout,
+        };
+        let place = Place {
+            workspace: opened.clone(),
+            tools: Arc::new(catalog),
+            trusted: workspace.trust,
+            in_force: Current::new(in_force),
+        };
+        // What is not known of the configuration may be what forbids all code.
+        if is_usable {
+            (sources.watch)(&place, &tools);
+            mcp::start(sources.mcp, &place, named, logins.as_ref());
+        }
+        let watched = Watched {
+            workspace: opened,
+            folders,
+            subagents,
+            at_start: tools.merged.clone(),
+            tools: is_usable.then_some(tools),
+            seen,
+            // It may have changed since.
+            stamps: None,
+        };
+        Ok((place, (fetch, watched)))
+    };
+    let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
+    let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
+    if let Some(problem) = problem.filter(|_| usable == 0) {
+        return Err(problem.into());
+    }
+    let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+    // Nobody waits for nothing.
+    fetches.retain(|fetch: &FirstFetch| !fetch.wanted.is_empty());
+    Ok((places, fetches, watched))
+}
+
+pub(super) fn truncation(limits: ToolOutputLimits) -> truncate::Limits {
+    let default = truncate::Limits::default();
+    let or = |limit: Option<u64>, default: usize| {
+        limit.map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    };
+    truncate::Limits {
+        max_lines: or(limits.max_lines, default.max_lines),
+        max_bytes: or(limits.max_bytes, default.max_bytes),
+    }
+}

@@ -1,0 +1,240 @@
+//! The rules of the workspaces, kept up to date: files that have changed are read again.
+//!
+//! A look is a few calls of the system for each workspace and second; files are read when one has changed. What cannot be
+//! used changes nothing: the rules that were in force stay, and the log, `GetServerInfo` and the console say so. A file with
+//! rules that is gone counts as that too, since nobody may have meant everything to be allowed; a branch that is checked out
+//! or an editor takes files away as well.
+//!
+//! *Invariant:* wiring only. What is in force is replaced as a whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolgate_config::seen::Stamps;
+use toolgate_config::{ConfigError, Environment, Seen, ToolsConfig};
+use toolgate_engine::{Engine, InForce};
+use toolgate_fs::Workspace;
+use toolgate_model::JsonMap;
+use toolgate_permission::agents::{Agents, Folders};
+use toolgate_tool::Subagents;
+
+use super::places::truncation;
+use crate::grpc::ServeError;
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The parts of the configuration that are read at the start only.
+const AT_START: [&str; 6] = [
+    "/mcp",
+    "/plugin",
+    "/lsp",
+    "/skills",
+    "/experimental/batch_tool",
+    "/experimental/mcp_timeout",
+];
+
+/// The folders that built-in rules speak of.
+pub(super) struct OwnFolders {
+    pub(super) outputs: PathBuf,
+    pub(super) data: PathBuf,
+    pub(super) skills: Vec<PathBuf>,
+}
+
+impl OwnFolders {
+    /// Makes what is in force of what the configuration says.
+    pub(super) fn in_force(&self, tools: &ToolsConfig) -> InForce {
+        let folders = Folders {
+            output_dir: &self.outputs,
+            data_dir: &self.data,
+            skills: &self.skills,
+        };
+        InForce {
+            agents: Arc::new(Agents::new(&tools.agents, folders)),
+            primary_tools: tools.experimental.primary_tools.clone(),
+            truncation: truncation(tools.tool_output),
+            packages: tools.packages.clone(),
+            warnings: tools.warnings.clone(),
+            broken: None,
+        }
+    }
+}
+
+/// The rules of one workspace.
+pub(super) struct Watched {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) folders: OwnFolders,
+    /// Told of agents that change.
+    pub(super) subagents: Subagents,
+    /// What the rules that are in force were read from, if any are.
+    pub(super) tools: Option<ToolsConfig>,
+    /// The whole configuration that the service started with.
+    pub(super) at_start: JsonMap,
+    /// What was looked for last.
+    pub(super) seen: Seen,
+    /// How that was; none if it is to be read again in any case.
+    pub(super) stamps: Option<Stamps>,
+}
+
+impl Watched {
+    /// Reads the files again if one has changed.
+    fn look(&mut self, engine: &Engine, environment: &Environment) {
+        let before = self.seen.stamps();
+        if self.stamps.as_ref() == Some(&before) {
+            return;
+        }
+        let mut seen = Seen::default();
+        let read = ToolsConfig::load_and_note(
+            self.workspace.directory(),
+            self.workspace.worktree(),
+            environment,
+            &mut seen,
+        );
+        let after = seen.stamps();
+        // Otherwise somebody may be writing: what was read is used, and read again with the next look.
+        let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
+        self.stamps = is_settled.then_some(after);
+        self.seen = seen;
+        self.take(engine, read);
+    }
+
+    fn take(&mut self, engine: &Engine, read: Result<ToolsConfig, ConfigError>) {
+        let Some(place) = engine.place(self.workspace.name()) else {
+            return;
+        };
+        let now = place.now();
+        let name = self.workspace.name();
+        let problem = match &read {
+            Ok(tools) => self.gone(tools).map(|gone| {
+                format!(
+                    "{} is gone: its rules stay in force until it is back or the service is started again",
+                    gone.display()
+                )
+            }),
+            Err(error) => Some(match &self.tools {
+                Some(_) => format!(
+                    "a changed file cannot be used, and the rules from before stay in force: {}",
+                    told(error)
+                ),
+                None => told(error),
+            }),
+        };
+        let next = match (read, problem) {
+            (Ok(tools), None) => {
+                let mut next = self.folders.in_force(&tools);
+                next.warnings.extend(self.later(&tools));
+                self.subagents.replace(next.agents.clone(), tools.subagent_depth);
+                self.tools = Some(tools);
+                next
+            }
+            (_, problem) => match &self.tools {
+                Some(tools) => {
+                    let mut warnings = tools.warnings.clone();
+                    warnings.extend(self.later(tools));
+                    warnings.extend(problem);
+                    InForce {
+                        warnings,
+                        ..(*now).clone()
+                    }
+                }
+                None => InForce {
+                    broken: problem,
+                    ..(*now).clone()
+                },
+            },
+        };
+        if next == *now {
+            return;
+        }
+        let has_changed = (
+            &next.agents,
+            &next.primary_tools,
+            next.truncation,
+            &next.packages,
+            next.broken.is_none(),
+        ) != (
+            &now.agents,
+            &now.primary_tools,
+            now.truncation,
+            &now.packages,
+            now.broken.is_none(),
+        );
+        for warning in next.warnings.iter().filter(|warning| !now.warnings.contains(warning)) {
+            tracing::warn!(workspace = %name, "{warning}");
+        }
+        if let Some(problem) = next.broken.as_ref().filter(|_| next.broken != now.broken) {
+            tracing::error!(workspace = %name, "its calls are refused: {problem}");
+        }
+        place.in_force.put(next);
+        if has_changed {
+            tracing::info!(workspace = %name, "the rules have changed and are in force for calls from now on");
+        }
+    }
+
+    /// Returns a file that said something of rules and is there no more.
+    fn gone(&self, tools: &ToolsConfig) -> Option<PathBuf> {
+        let there: Vec<&Path> = tools.rule_files().collect();
+        let mut before = self.tools.iter().flat_map(ToolsConfig::rule_files);
+        let gone = before.find(|path| !there.contains(path) && !path.exists());
+        gone.map(Path::to_path_buf)
+    }
+
+    /// Says which parts have changed that are read at the start only.
+    fn later(&self, tools: &ToolsConfig) -> Option<String> {
+        let (before, after) = (
+            Value::Object(self.at_start.clone()),
+            Value::Object(tools.merged.clone()),
+        );
+        let changed = AT_START
+            .iter()
+            .filter(|part| before.pointer(part) != after.pointer(part));
+        let changed: Vec<String> = changed.map(|part| part[1..].replace('/', ".")).collect();
+        (!changed.is_empty()).then(|| {
+            format!(
+                "what has changed in {} takes effect when the service is started again",
+                changed.join(", ")
+            )
+        })
+    }
+}
+
+/// Tells what is wrong with a configuration, with its causes.
+pub(super) fn told(error: &ConfigError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Looks after the rules until `stop`.
+pub(super) async fn watch(
+    engine: Arc<Engine>,
+    environment: Environment,
+    mut watched: Vec<Watched>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let environment = Arc::new(environment);
+    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        let (engine, environment) = (engine.clone(), environment.clone());
+        let look = move || {
+            for one in &mut watched {
+                one.look(&engine, &environment);
+            }
+            watched
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(same) => watched = same,
+            Err(error) => {
+                tracing::error!(%error, "changed rules are not read any more: start the service again");
+                break;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! What a running service does now and then: deleting what is old, recording what was only counted, fetching skills.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_config::service::RetentionConfig;
+use toolgate_engine::Engine;
+use toolgate_model::Timestamp;
+use toolgate_store::local::LocalStore;
+use toolgate_store::{Audit as _, CallLog as _, Journal as _, OutputRetention, Outputs as _};
+use toolgate_tools::skills::remote::{FirstFetch, fetch};
+use toolgate_web::Network;
+
+use crate::grpc::ServeError;
+
+/// The first clean-up comes this long after the start, the next ones this far apart.
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// How often refusals that were only counted are recorded.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
+
+/// What is kept, and for how long.
+#[derive(Clone, Copy)]
+pub(super) struct OutputSweep {
+    pub(super) keep: RetentionConfig,
+    pub(super) audit: Option<Duration>,
+    pub(super) max_total_bytes: u64,
+}
+
+/// Deletes what the retention does not keep, now and then until `stop`.
+pub(super) async fn sweep(
+    store: Arc<LocalStore>,
+    rules: OutputSweep,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let mut wait = FIRST_SWEEP;
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        wait = SWEEP_EVERY;
+        let before = |age: Duration| Timestamp(Timestamp::now().millis().saturating_sub(millis(age)));
+        let keep = OutputRetention {
+            before: before(rules.keep.outputs),
+            max_total_bytes: rules.max_total_bytes,
+        };
+        let results = [
+            ("outputs", store.sweep_outputs(keep).await),
+            ("calls", store.sweep_calls(before(rules.keep.calls)).await),
+            ("events", store.sweep_journal(before(rules.keep.journal)).await),
+        ];
+        if let Some(age) = rules.audit {
+            sweep_audit(&store, before(age)).await;
+        }
+        for (what, result) in results {
+            match result {
+                Ok(0) => {}
+                Ok(count) => tracing::info!(count, "{what} deleted that were kept long enough"),
+                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "{what} could not be swept"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes old records of the audit, a part at a time.
+async fn sweep_audit(store: &LocalStore, before: Timestamp) {
+    let mut total = 0;
+    loop {
+        match store.sweep_audit(before).await {
+            Ok(0) => break,
+            Ok(count) => total += count,
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be swept");
+                break;
+            }
+        }
+    }
+    if total > 0 {
+        tracing::info!(total, "records of the audit removed that were kept long enough");
+    }
+}
+
+/// Records now and then how many refusals were only counted.
+pub(super) async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken) -> Result<(), ServeError> {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(FLUSH_EVERY))
+        .await
+        .is_some()
+    {
+        engine.flush_refusals(false);
+    }
+    Ok(())
+}
+
+/// Fetches the skills that are not there yet, workspace by workspace. Whoever lists skills afterwards finds them.
+pub(super) async fn fetch_skills(
+    network: Network,
+    fetches: Vec<FirstFetch>,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    for first in fetches {
+        for remote in &first.wanted {
+            let url = &remote.url;
+            match stop.run_until_cancelled(fetch(remote, &network)).await {
+                None => return Ok(()),
+                Some(Ok(true)) => tracing::info!(url, "skills fetched"),
+                Some(Ok(false)) => {}
+                Some(Err(error)) => tracing::warn!(url, "skills.urls: the skills are left out: {error}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes the head of the audit where whoever can write to the data directory may not be able to: in the log.
+pub(super) async fn log_head(store: &LocalStore, what: &str) {
+    match store.audit_end().await {
+        Ok(end) => tracing::info!(sequence = end.head.sequence, hash = %end.head.hash, "{what}"),
+        Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "the audit could not be read"),
+    }
+}
+
+fn millis(age: Duration) -> i64 {
+    i64::try_from(age.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,234 @@
+//! How a connection came and from whom: found out when it is accepted, and known to every request on it.
+//!
+//! *Invariant:* a connection is served only after it was traced, and what cannot be traced is refused. Tracing one holds up
+//! no other, unless there are [`TRACES`] of them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use futures_util::stream::{self, Stream, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
+use toolgate_model::{CallId, SessionId};
+
+/// How many connections may be traced at a time; more wait in the system's queue.
+const TRACES: usize = 256;
+
+/// Who is behind a connection.
+#[derive(Clone, Debug)]
+pub enum Behind {
+    /// Nobody that the service started.
+    Stranger,
+    /// A process that was started for a call.
+    Call(Arc<MakingCall>),
+    /// Somebody who gets nothing, and why.
+    Refused(&'static str),
+}
+
+/// A call whose process has connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MakingCall {
+    /// The call.
+    pub id: CallId,
+    /// Its workspace.
+    pub workspace: String,
+    /// Its session.
+    pub session: SessionId,
+    /// In whose name it was made: the ids of all of them.
+    pub requesters: Vec<String>,
+}
+
+/// Finds out who is behind a connection.
+#[async_trait]
+pub trait Tracer: Send + Sync + 'static {
+    /// Traces a connection to the Unix socket.
+    async fn unix(&self, connection: &UnixStream) -> Behind;
+
+    /// Traces a connection by TCP to a service that asks nobody who they are.
+    async fn tcp(&self, local: SocketAddr, remote: SocketAddr) -> Behind;
+}
+
+/// Takes everybody for a stranger.
+pub(crate) struct Untraced;
+
+#[async_trait]
+impl Tracer for Untraced {
+    async fn unix(&self, _connection: &UnixStream) -> Behind {
+        Behind::Stranger
+    }
+
+    async fn tcp(&self, _local: SocketAddr, _remote: SocketAddr) -> Behind {
+        Behind::Stranger
+    }
+}
+
+/// How a connection came.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// To the Unix socket, of this user.
+    Unix(Option<u32>),
+    /// By TCP.
+    Tcp(TcpConnectInfo),
+    /// By TCP, encrypted.
+    Tls(TlsConnectInfo<TcpConnectInfo>),
+}
+
+/// What every request knows of its connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) way: Way,
+    pub(crate) behind: Behind,
+}
+
+impl Arrival {
+    /// Returns the address of this service that the connection came to, if it came by TCP.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match &self.way {
+            Way::Unix(_) => None,
+            Way::Tcp(tcp) => tcp.local_addr(),
+            Way::Tls(tls) => tls.get_ref().local_addr(),
+        }
+    }
+
+    /// Says whether the connection is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        matches!(self.way, Way::Tls(_))
+    }
+}
+
+/// A connection that can be traced.
+pub(crate) trait Door: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Says how it came.
+    fn way(&self) -> Way;
+
+    /// Finds out who is behind it. `open` says that nobody is asked who they are.
+    fn trace(&self, tracer: &dyn Tracer, open: bool) -> impl Future<Output = Behind> + Send;
+}
+
+impl Door for UnixStream {
+    fn way(&self) -> Way {
+        Way::Unix(self.peer_cred().ok().map(|user| user.uid()))
+    }
+
+    async fn trace(&self, tracer: &dyn Tracer, _open: bool) -> Behind {
+        tracer.unix(self).await
+    }
+}
+
+impl Door for TcpStream {
+    fn way(&self) -> Way {
+        Way::Tcp(self.connect_info())
+    }
+
+    async fn trace(&self, tracer: &dyn Tracer, open: bool) -> Behind {
+        if !open {
+            return Behind::Stranger;
+        }
+        match (self.local_addr(), self.peer_addr()) {
+            (Ok(local), Ok(remote)) => tracer.tcp(local, remote).await,
+            (Ok(_) | Err(_), _) => Behind::Refused("the connection is closed already"),
+        }
+    }
+}
+
+impl Door for TlsStream<TcpStream> {
+    fn way(&self) -> Way {
+        Way::Tls(self.connect_info())
+    }
+
+    async fn trace(&self, tracer: &dyn Tracer, open: bool) -> Behind {
+        self.get_ref().0.trace(tracer, open).await
+    }
+}
+
+/// A connection that was traced.
+pub(crate) struct Traced<S> {
+    connection: S,
+    arrival: Arrival,
+}
+
+/// Traces the connections of a listener, many at a time.
+pub(crate) fn traced<S: Door + Sync>(
+    incoming: impl Stream<Item = io::Result<S>> + Send + Unpin,
+    tracer: Arc<dyn Tracer>,
+    open: bool,
+) -> impl Stream<Item = io::Result<Traced<S>>> {
+    let traces: JoinSet<Traced<S>> = JoinSet::new();
+    stream::unfold(
+        (incoming, traces, false),
+        move |(mut incoming, mut traces, mut ended)| {
+            let tracer = tracer.clone();
+            async move {
+                loop {
+                    tokio::select! {
+                        Some(traced) = traces.join_next() => match traced {
+                            Ok(traced) => return Some((Ok(traced), (incoming, traces, ended))),
+                            Err(error) => tracing::error!(%error, "a connection could not be traced"),
+                        },
+                        accepted = incoming.next(), if !ended && traces.len() < TRACES => match accepted {
+                            Some(Ok(connection)) => {
+                                let tracer = tracer.clone();
+                                traces.spawn(async move {
+                                    let behind = connection.trace(tracer.as_ref(), open).await;
+                                    let arrival = Arrival { way: connection.way(), behind };
+                                    Traced { connection, arrival }
+                                });
+                            }
+                            Some(Err(error)) => return Some((Err(error), (incoming, traces, ended))),
+                            None => ended = true,
+                        },
+                        else => return None,
+                    }
+                }
+            }
+        },
+    )
+}
+
+impl<S> Connected for Traced<S> {
+    type ConnectInfo = Arrival;
+
+    fn connect_info(&self) -> Arrival {
+        self.arrival.clone()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Traced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Traced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,502 @@
+//! Authentication and authorization: who calls, and what they may do.
+//!
+//! A bearer token decides if there is one, then a client certificate, then the user behind a Unix socket. Where nothing is
+//! configured, whoever can connect may do everything: the configuration allows that on this machine only.
+//!
+//! *Invariant:* closed by default. A request without a caller passes nowhere but to the health service; no secret is
+//! logged, kept in the clear beyond what must be checked again, or shown by `Debug`.
+
+mod caller;
+mod certificates;
+mod files;
+mod host;
+mod jwt;
+mod layer;
+mod scopes;
+mod tls;
+mod tokens;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonwebtoken::Algorithm;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{HeaderMap, Request};
+use tonic::transport::server::TlsConnectInfo;
+use toolgate_contract::Scope;
+use toolgate_model::{Principal, PrincipalKind};
+
+pub(crate) use self::caller::Caller;
+use self::caller::{Reach, Scopes, Secret};
+pub use self::certificates::CertificateRule;
+use self::certificates::Certificates;
+use self::files::{Kept, Readers, Source};
+pub use self::jwt::JwtSettings;
+use self::jwt::{Keys, Rejected};
+pub(crate) use self::layer::{Gate, GateLayer};
+use self::scopes::{Need, Needs};
+pub(crate) use self::tls::incoming;
+pub use self::tls::{HANDSHAKE, Tls, TlsSettings};
+use self::tokens::Tokens;
+use super::arrival::{Arrival, Behind, MakingCall, Way};
+use super::status;
+
+/// What a process of a call may do at most: run tools and read, but neither answer nor lend tools, nor administer.
+const FOR_PROCESSES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
+
+/// How often the files are looked at.
+pub const REFRESH: Duration = Duration::from_secs(2);
+
+/// Why authentication cannot be set up, or a changed file not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// A file cannot be read.
+    #[error("cannot read {}", .path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be used.
+    #[error("{} cannot be used: {problem}", .path.display())]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// Why; never its text.
+        problem: String,
+    },
+    /// A rule for certificates cannot be used.
+    #[error("the rule for certificates of {name:?} cannot be used: {problem}")]
+    Rule {
+        /// The principal.
+        name: String,
+        /// Why.
+        problem: String,
+    },
+    /// The settings for signed tokens cannot be used.
+    #[error("auth.jwt.algorithms: {0}")]
+    Algorithms(String),
+    /// The scopes of the group of the Unix socket cannot be used.
+    #[error("auth.unix.scopes: {0}")]
+    Group(String),
+    /// The descriptors that the build wrote cannot be read.
+    #[error("cannot read the service's own descriptors")]
+    Descriptors(#[from] prost::DecodeError),
+}
+
+/// How callers say who they are.
+#[derive(Clone, Debug, Default)]
+pub struct AuthSettings {
+    /// The file of bearer tokens.
+    pub tokens_file: Option<PathBuf>,
+    /// Signed tokens.
+    pub jwt: Option<JwtSettings>,
+    /// Owners of client certificates.
+    pub certificates: Vec<CertificateRule>,
+    /// What users may do that can use the Unix socket beside its owner; none if nobody can.
+    pub member_scopes: Option<Vec<String>>,
+}
+
+struct Jwt {
+    settings: JwtSettings,
+    algorithms: Vec<Algorithm>,
+    keys: Kept<Keys>,
+}
+
+/// Knows who may call.
+pub struct Authenticator {
+    needs: Needs,
+    tokens: Option<Kept<Tokens>>,
+    jwt: Option<Jwt>,
+    certificates: Certificates,
+    /// The user that the service runs as.
+    owner: u32,
+    /// What other users may do that the mode of the Unix socket lets in.
+    members: Option<Scopes>,
+    /// Counts the changes of the files.
+    generation: watch::Sender<u64>,
+}
+
+impl Authenticator {
+    /// Reads what the settings name. Blocking.
+    ///
+    /// # Errors
+    /// A file cannot be read or understood, or a setting means nothing.
+    pub fn load(settings: AuthSettings) -> Result<Arc<Self>, AuthError> {
+        let tokens = settings.tokens_file.map(|path| {
+            let source = Source {
+                path: path.clone(),
+                readers: Readers::Group,
+            };
+            Kept::load(vec![source], move |contents| {
+                Tokens::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
+            })
+        });
+        let tokens = tokens.transpose()?;
+        if tokens.as_ref().is_some_and(|tokens| tokens.current().len() == 0) {
+            tracing::warn!("the file of tokens has none");
+        }
+        let members = settings.member_scopes.map(|names| {
+            let names = names.iter().map(String::as_str);
+            Scopes::parse(names).map_err(AuthError::Group)
+        });
+        Ok(Arc::new(Self {
+            members: members.transpose()?,
+            needs: Needs::read()?,
+            tokens,
+            jwt: settings.jwt.map(Jwt::load).transpose()?,
+            certificates: Certificates::new(settings.certificates)?,
+            owner: rustix::process::geteuid().as_raw(),
+            generation: watch::Sender::new(0),
+        }))
+    }
+
+    /// Says whether callers must say who they are.
+    pub fn is_configured(&self) -> bool {
+        self.tokens.is_some() || self.jwt.is_some() || !self.certificates.is_empty() || self.members.is_some()
+    }
+
+    /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
+    pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Arc<Caller>>, Status> {
+        let need = self.needs.of(request.uri().path());
+        if need == Need::Nothing {
+            return Ok(None);
+        }
+        let caller = self.identify(request)?;
+        host::check(request, &caller)?;
+        match need {
+            Need::Scope(scope) if !caller.scopes.has(scope) => {
+                let (name, text) = scopes::missing(scope);
+                if caller.within.is_some() {
+                    return Err(status::of_a_call(name));
+                }
+                Err(status::scope_missing(name, text))
+            }
+            Need::Scope(_) | Need::Caller | Need::Nothing => Ok(Some(Arc::new(caller))),
+        }
+    }
+
+    fn identify<B>(&self, request: &Request<B>) -> Result<Caller, Status> {
+        // Without one the request came by no way that is traced, and nothing is allowed.
+        let arrival = request.extensions().get::<Arrival>().ok_or_else(status::no_caller)?;
+        match &arrival.behind {
+            Behind::Stranger => {}
+            Behind::Refused(why) => return Err(status::unauthenticated("NOT_TRACED", *why)),
+            // Whatever else it shows: a token that a command finds is not its own.
+            Behind::Call(call) => return self.process_of(call),
+        }
+        let user = match arrival.way {
+            Way::Unix(user) => Some(self.user(user)?),
+            Way::Tcp(_) | Way::Tls(_) => None,
+        };
+        if (self.tokens.is_some() || self.jwt.is_some())
+            && let Some(token) = bearer(request.headers())?
+        {
+            return self.bearer(&token);
+        }
+        let certificates = match &arrival.way {
+            Way::Tls(tls) => TlsConnectInfo::peer_certs(tls),
+            Way::Unix(_) | Way::Tcp(_) => None,
+        };
+        if let Some(caller) = certificates
+            .as_ref()
+            .and_then(|chain| self.certificates.find(chain.first()?))
+        {
+            return Ok(caller.clone());
+        }
+        if !self.is_configured() {
+            return Ok(Caller::trusted(Principal::anonymous()));
+        }
+        if let Some(user) = user {
+            return Ok(user);
+        }
+        Err(status::unauthenticated(
+            "NO_CREDENTIALS",
+            if certificates.is_some() {
+                "no rule says whose this client certificate is: send `authorization: Bearer TOKEN`, or ask the operator"
+            } else {
+                "say who you are: send `authorization: Bearer TOKEN`, or connect with a client certificate"
+            },
+        ))
+    }
+
+    /// Returns who a user is that has connected to the Unix socket. Its mode keeps others out; this does so where a mode
+    /// is not enough. The mode alone tells who is in the group: the kernel names one group of a peer only.
+    fn user(&self, user: Option<u32>) -> Result<Caller, Status> {
+        match (user, self.members) {
+            (Some(user), _) if is_trusted(user, self.owner) => {
+                Ok(Caller::trusted(Principal::new(PrincipalKind::Owner, user.to_string())))
+            }
+            (Some(user), Some(scopes)) => {
+                let principal = Principal::new(PrincipalKind::Member, user.to_string());
+                Ok(Caller::new(principal, scopes, Reach::All))
+            }
+            (Some(_) | None, _) => Err(status::unauthenticated(
+                "FOREIGN_USER",
+                "this socket is for the user that the service runs as",
+            )),
+        }
+    }
+
+    /// Returns who the process of a call is: it may what all may in whose name the call was made, in the call's workspace,
+    /// but decide nothing. Rights that were taken back since are gone here, too.
+    fn process_of(&self, call: &Arc<MakingCall>) -> Result<Caller, Status> {
+        let people = call.requesters.iter().filter(|id| !id.starts_with("call:"));
+        let rights = people.map(|id| self.rights_of(id, &call.workspace)).reduce(Scopes::and);
+        let scopes = rights.unwrap_or_default().and(Scopes::of(&FOR_PROCESSES));
+        if scopes.is_empty() {
+            let text = "this connection comes from a process of a call whose maker may do nothing any more";
+            return Err(status::unauthenticated("NOT_TRACED", text));
+        }
+        let principal = Principal::new(PrincipalKind::Call, call.id.as_str());
+        let reach = Reach::Only([call.workspace.clone()].into());
+        Ok(Caller {
+            within: Some(call.clone()),
+            ..Caller::new(principal, scopes, reach)
+        })
+    }
+
+    /// Returns what the one of an id may do in a workspace now, as far as that can be known without credentials.
+    fn rights_of(&self, id: &str, workspace: &str) -> Scopes {
+        let of = |caller: Option<&Caller>| {
+            let caller = caller.filter(|caller| caller.sees(workspace));
+            caller.map(|caller| caller.scopes).unwrap_or_default()
+        };
+        match id.split_once(':') {
+            None if id.is_empty() && !self.is_configured() => Scopes::ALL,
+            Some(("unix", _)) => Scopes::ALL,
+            Some(("user", _)) => self.members.unwrap_or_default(),
+            Some(("token", name)) => {
+                let tokens = self.tokens.as_ref().map(Kept::current);
+                of(tokens.as_ref().and_then(|tokens| tokens.named(name)))
+            }
+            Some(("certificate", name)) => of(self.certificates.named(name)),
+            // It made the call; what else it may was in its token.
+            Some(("jwt", _)) if self.jwt.is_some() => Scopes::of(&[Scope::CallsExecute]),
+            Some(_) | None => Scopes::default(),
+        }
+    }
+
+    fn bearer(&self, token: &Secret) -> Result<Caller, Status> {
+        // Read first: what changes meanwhile is looked at again.
+        let generation = *self.generation.borrow();
+        let known = self.tokens.as_ref().map(Kept::current);
+        let known = known.as_ref().and_then(|tokens| tokens.find(&token.0)).cloned();
+        let caller = match (known, &self.jwt) {
+            (Some(caller), _) => caller,
+            (None, Some(jwt)) if jwt::looks_like_one(&token.0) => {
+                let checked = jwt::check(&token.0, &jwt.keys.current(), &jwt.algorithms, &jwt.settings);
+                checked.map_err(|why| match why {
+                    Rejected::Expired => status::expired(),
+                    Rejected::Bad(problem) => {
+                        status::unauthenticated("BAD_CREDENTIALS", format!("the token is not accepted: {problem}"))
+                    }
+                })?
+            }
+            (None, Some(_) | None) => {
+                return Err(status::unauthenticated("BAD_CREDENTIALS", "the token is not known"));
+            }
+        };
+        Ok(Caller {
+            bearer: Some(token.clone()),
+            generation,
+            ..caller
+        })
+    }
+
+    /// Waits until the credentials of a caller are good no more, and says why.
+    pub(crate) async fn end_of(&self, caller: &Caller) -> Status {
+        let mut changes = self.generation.subscribe();
+        let mut checked = caller.generation;
+        loop {
+            let now = *changes.borrow_and_update();
+            if now != checked && !self.still_holds(caller) {
+                return status::unauthenticated("CREDENTIALS_REVOKED", "the token was taken back or changed");
+            }
+            checked = now;
+            let expiry = async {
+                match caller.expires {
+                    Some(time) => tokio::time::sleep_until(time).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = expiry => return status::expired(),
+                changed = changes.changed() => if changed.is_err() {
+                    return status::draining();
+                },
+            }
+        }
+    }
+
+    fn still_holds(&self, caller: &Caller) -> bool {
+        let again = caller.bearer.as_ref().map(|token| self.bearer(token));
+        again.is_none_or(|again| {
+            again.is_ok_and(|again| {
+                again.principal == caller.principal && again.scopes == caller.scopes && again.reach == caller.reach
+            })
+        })
+    }
+
+    /// Reads the files again. Blocking.
+    fn refresh(&self) {
+        let tokens = self.tokens.as_ref().is_some_and(Kept::refresh);
+        let keys = self.jwt.as_ref().is_some_and(|jwt| jwt.keys.refresh());
+        if tokens || keys {
+            self.generation.send_modify(|generation| *generation += 1);
+        }
+    }
+}
+
+impl Jwt {
+    fn load(settings: JwtSettings) -> Result<Self, AuthError> {
+        let algorithms = jwt::algorithms(&settings.algorithms).map_err(AuthError::Algorithms)?;
+        let path = settings.jwks_file.clone();
+        let source = Source {
+            path: path.clone(),
+            readers: Readers::Anybody,
+        };
+        let keys = Kept::load(vec![source], move |contents| {
+            Keys::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
+        })?;
+        Ok(Self {
+            settings,
+            algorithms,
+            keys,
+        })
+    }
+}
+
+/// Says whether the Unix socket is a user's own: that of the one that the service runs as, and root's.
+fn is_trusted(user: u32, owner: u32) -> bool {
+    user == owner || user == 0
+}
+
+fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
+    let malformed = || status::unauthenticated("BAD_CREDENTIALS", "write `authorization: Bearer TOKEN`, once");
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(malformed());
+    }
+    let text = value.to_str().map_err(|_| malformed())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(malformed)?;
+    let token = token.trim();
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(malformed());
+    }
+    Ok(Some(Secret(token.into())))
+}
+
+/// Reads changed files again, every [`REFRESH`] and on SIGHUP, until `stop`.
+///
+/// # Errors
+/// The signal cannot be listened to.
+pub async fn keep_fresh(
+    authenticator: Arc<Authenticator>,
+    tls: Option<Arc<Tls>>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    if tls.is_none() && authenticator.tokens.is_none() && authenticator.jwt.is_none() {
+        return Ok(());
+    }
+    let mut hangup = signal(SignalKind::hangup())?;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            _ = hangup.recv() => {}
+            () = tokio::time::sleep(REFRESH) => {}
+        }
+        let (authenticator, tls) = (authenticator.clone(), tls.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            authenticator.refresh();
+            if let Some(tls) = tls {
+                tls.refresh();
+            }
+        });
+        if let Err(error) = read.await {
+            tracing::error!(%error, "the files that say who may call could not be read again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_contract::Scope;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_is_for_its_owner() {
+        assert!(is_trusted(1000, 1000));
+        assert!(is_trusted(0, 1000));
+        assert!(!is_trusted(1001, 1000));
+        assert!(!is_trusted(1000, 0));
+    }
+
+    #[test]
+    fn others_come_in_by_their_group_only() {
+        let check = |scopes: Option<&[&str]>, user: Option<u32>, expected: Option<(&str, bool, bool)>| {
+            let settings = AuthSettings {
+                member_scopes: scopes.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
+                ..AuthSettings::default()
+            };
+            let authenticator = Authenticator {
+                owner: 1000,
+                ..Arc::into_inner(Authenticator::load(settings).unwrap()).unwrap()
+            };
+            assert_eq!(authenticator.is_configured(), scopes.is_some());
+            let found = authenticator.user(user).ok();
+            let found = found.map(|caller| {
+                let has = |scope| caller.scopes.has(scope);
+                (caller.principal.id(), has(Scope::CallsRead), has(Scope::PromptsReply))
+            });
+            let found = found
+                .as_ref()
+                .map(|(id, reads, replies)| (id.as_str(), *reads, *replies));
+            assert_eq!(found, expected, "{scopes:?} {user:?}");
+        };
+        for scopes in [None, Some(["calls.read"].as_slice())] {
+            check(scopes, Some(1000), Some(("unix:1000", true, true)));
+            check(scopes, Some(0), Some(("unix:0", true, true)));
+            check(scopes, None, None);
+        }
+        check(None, Some(1001), None);
+        check(Some(&["calls.read"]), Some(1001), Some(("user:1001", true, false)));
+        let wrong = AuthSettings {
+            member_scopes: Some(vec!["everything".to_owned()]),
+            ..AuthSettings::default()
+        };
+        assert!(matches!(Authenticator::load(wrong), Err(AuthError::Group(_))));
+    }
+
+    #[test]
+    fn a_token_comes_once_and_with_its_scheme() {
+        let check = |values: &[&str], expected: Result<Option<&str>, ()>| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
+            let found = bearer(&headers).map(|token| token.map(|token| token.0.to_string()));
+            assert_eq!(
+                found.map_err(drop),
+                expected.map(|token| token.map(str::to_owned)),
+                "{values:?}"
+            );
+        };
+        check(&[], Ok(None));
+        check(&["Bearer abc"], Ok(Some("abc")));
+        check(&["bearer  abc "], Ok(Some("abc")));
+        check(&["Basic abc"], Err(()));
+        check(&["Bearer"], Err(()));
+        check(&["Bearer "], Err(()));
+        check(&["Bearer abc", "Bearer abc"], Err(()));
+    }
+}

@@ -1,0 +1,244 @@
+//! Signed tokens (JWT) against a file of public keys (JWKS).
+//!
+//! *Invariant:* only asymmetric algorithms, and only with a key of their own kind: a public key is never taken for a
+//! shared secret. Issuer, audience and expiry are required; nothing a token says is looked at before its signature is
+//! right, but for the name of its key.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+use toolgate_model::{Principal, PrincipalKind};
+
+use super::AuthError;
+use super::caller::{Caller, Reach, Scopes};
+use super::files::wrong;
+
+/// What is accepted and where it says what.
+#[derive(Clone, Debug)]
+pub struct JwtSettings {
+    /// The file of public keys.
+    pub jwks_file: std::path::PathBuf,
+    /// The only issuer.
+    pub issuer: String,
+    /// The audience that a token must name.
+    pub audience: String,
+    /// The algorithms by their names.
+    pub algorithms: Vec<String>,
+    /// The claim with the principal's name.
+    pub name_claim: String,
+    /// The claim with the scopes: a list, or words in one text.
+    pub scope_claim: String,
+    /// The claim with the workspaces, of the same form; none if tokens are for all.
+    pub workspace_claim: Option<String>,
+    /// By how much clocks may differ.
+    pub leeway: Duration,
+}
+
+/// A stream lasts no longer than this, whatever its token says.
+const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// The public keys of a file.
+pub(super) struct Keys(Vec<Key>);
+
+struct Key {
+    id: Option<String>,
+    /// What it is good for.
+    algorithms: Vec<Algorithm>,
+    key: DecodingKey,
+}
+
+impl Keys {
+    /// Reads the content of a file.
+    pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Self, AuthError> {
+        let set: Value = serde_json::from_slice(content).map_err(|_| wrong(path, "it is not JSON"))?;
+        let set: JwkSet = serde_json::from_value(set).map_err(|_| wrong(path, "it is no JSON Web Key Set"))?;
+        let keys: Vec<Key> = set.keys.iter().filter_map(public_key).collect();
+        if keys.is_empty() {
+            return Err(wrong(path, "it has no public key that verifies signatures"));
+        }
+        Ok(Self(keys))
+    }
+
+    fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
+        let mut fitting = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
+        match id {
+            Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
+            // Without a name there must be no choice.
+            None => fitting.next().filter(|_| self.0.len() == 1),
+        }
+    }
+}
+
+#[allow(clippy::wildcard_enum_match_arm)] // the library's list is open
+fn public_key(jwk: &Jwk) -> Option<Key> {
+    if matches!(jwk.common.public_key_use, Some(PublicKeyUse::Encryption)) {
+        return None;
+    }
+    let kind: &[Algorithm] = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => &[
+            Algorithm::RS256,
+            Algorithm::RS384,
+            Algorithm::RS512,
+            Algorithm::PS256,
+            Algorithm::PS384,
+            Algorithm::PS512,
+        ],
+        AlgorithmParameters::EllipticCurve(curve) if curve.curve == EllipticCurve::P256 => &[Algorithm::ES256],
+        AlgorithmParameters::EllipticCurve(curve) if curve.curve == EllipticCurve::P384 => &[Algorithm::ES384],
+        AlgorithmParameters::OctetKeyPair(curve) if curve.curve == EllipticCurve::Ed25519 => &[Algorithm::EdDSA],
+        // Shared secrets above all.
+        _ => return None,
+    };
+    let algorithms: Vec<Algorithm> = match jwk.common.key_algorithm {
+        None => kind.to_vec(),
+        Some(only) => kind.iter().copied().filter(|one| is_named(*one, only)).collect(),
+    };
+    Some(Key {
+        id: jwk.common.key_id.clone(),
+        algorithms,
+        key: DecodingKey::from_jwk(jwk).ok()?,
+    })
+}
+
+fn is_named(algorithm: Algorithm, name: KeyAlgorithm) -> bool {
+    format!("{algorithm:?}") == format!("{name:?}")
+}
+
+/// Reads names of algorithms.
+///
+/// # Errors
+/// One is not known, or works with a shared secret.
+pub(super) fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, String> {
+    let read = |name: &String| match name.parse::<Algorithm>() {
+        Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => Err(format!(
+            "{name} works with a shared secret; only public keys are accepted"
+        )),
+        Ok(algorithm) => Ok(algorithm),
+        Err(_) => Err(format!(
+            "there is no algorithm {name:?}; write RS256, PS256, ES256, ES384 or EdDSA, say"
+        )),
+    };
+    names.iter().map(read).collect()
+}
+
+/// Says whether a text has the form of a signed token.
+pub(super) fn looks_like_one(token: &str) -> bool {
+    token.split('.').count() == 3 && header(token).is_some()
+}
+
+fn header(token: &str) -> Option<Map<String, Value>> {
+    let first = token.split('.').next()?;
+    let json = URL_SAFE_NO_PAD.decode(first).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// Checks a token and returns whose it is.
+///
+/// # Errors
+/// It is not accepted; the text says why, for its owner.
+pub(super) fn check(
+    token: &str,
+    keys: &Keys,
+    allowed: &[Algorithm],
+    settings: &JwtSettings,
+) -> Result<Caller, Rejected> {
+    let header = header(token).ok_or(Rejected::Bad("it is no signed token"))?;
+    // Extensions that must be understood, and none is.
+    if header.contains_key("crit") {
+        return Err(Rejected::Bad("it needs extensions that are not known here"));
+    }
+    let algorithm = header
+        .get("alg")
+        .and_then(Value::as_str)
+        .and_then(|name| name.parse::<Algorithm>().ok());
+    let algorithm = algorithm
+        .filter(|algorithm| allowed.contains(algorithm))
+        .ok_or(Rejected::Bad("its algorithm is not accepted"))?;
+    let id = match header.get("kid") {
+        None => None,
+        Some(Value::String(id)) => Some(id.as_str()),
+        Some(_) => return Err(Rejected::Bad("the name of its key is no text")),
+    };
+    let key = keys.find(id, algorithm).ok_or(Rejected::Bad("its key is not known"))?;
+    let mut validation = Validation::new(algorithm);
+    validation.leeway = settings.leeway.as_secs();
+    validation.validate_nbf = true;
+    validation.set_audience(&[&settings.audience]);
+    validation.set_issuer(&[&settings.issuer]);
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    let claims = decode::<Map<String, Value>>(token, &key.key, &validation)
+        .map_err(|error| rejected(error.kind()))?
+        .claims;
+    // The library takes a list in which the issuer is one of several; a token has one (RFC 7519, 4.1.1).
+    if claims.get("iss").and_then(Value::as_str) != Some(settings.issuer.as_str()) {
+        return Err(Rejected::Bad("its issuer is not accepted"));
+    }
+    caller(&claims, settings)
+}
+
+/// Why a token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rejected {
+    /// It was good once.
+    Expired,
+    /// Something about it.
+    Bad(&'static str),
+}
+
+fn rejected(kind: &ErrorKind) -> Rejected {
+    #[allow(clippy::wildcard_enum_match_arm)] // the library's list is open
+    match kind {
+        ErrorKind::ExpiredSignature => Rejected::Expired,
+        ErrorKind::ImmatureSignature => Rejected::Bad("it is not valid yet"),
+        ErrorKind::InvalidIssuer => Rejected::Bad("its issuer is not accepted"),
+        ErrorKind::InvalidAudience => Rejected::Bad("it is meant for somebody else"),
+        ErrorKind::MissingRequiredClaim(_) => Rejected::Bad("it must say exp, iss and aud"),
+        ErrorKind::InvalidSignature => Rejected::Bad("its signature is wrong"),
+        _ => Rejected::Bad("it is malformed"),
+    }
+}
+
+fn caller(claims: &Map<String, Value>, settings: &JwtSettings) -> Result<Caller, Rejected> {
+    let name = claims
+        .get(&settings.name_claim)
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if name.is_empty() || name.len() > 256 || name.chars().any(char::is_control) {
+        return Err(Rejected::Bad("it does not say whose it is"));
+    }
+    let scopes = words(claims.get(&settings.scope_claim));
+    let reach = match &settings.workspace_claim {
+        None => Reach::All,
+        Some(claim) => Reach::of(Some(words(claims.get(claim)))).map_err(|_| Rejected::Bad("it names no workspace"))?,
+    };
+    let principal = Principal::new(PrincipalKind::Jwt, name);
+    let scopes = Scopes::among(scopes.iter().map(String::as_str));
+    let expires = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
+    Ok(Caller {
+        expires: Some(Instant::now() + left(expires, settings.leeway)),
+        ..Caller::new(principal, scopes, reach)
+    })
+}
+
+/// Returns how long a token is still good.
+fn left(expires: f64, leeway: Duration) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let until = Duration::try_from_secs_f64(expires).unwrap_or(Duration::MAX);
+    until.saturating_add(leeway).saturating_sub(now).min(FAR)
+}
+
+/// Returns the words of a claim: a list, or one text.
+fn words(claim: Option<&Value>) -> Vec<String> {
+    match claim {
+        Some(Value::String(text)) => text.split_whitespace().map(str::to_owned).collect(),
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => Vec::new(),
+    }
+}

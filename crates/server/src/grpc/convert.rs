@@ -1,0 +1,539 @@
+//! Between the wire's types and the core's: `TryFrom` in, [`FromCore`] out, and errors that name the proto field.
+
+mod prompts;
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tonic::Status;
+use toolgate_contract as proto;
+use toolgate_model as call;
+use toolgate_store::OutputInfo;
+
+use super::status::bad_field;
+pub(crate) use super::values::{
+    duration, from_struct, int, int32, non_empty, page_size, timestamp, to_struct, unsigned,
+};
+pub(crate) use prompts::{outcome_state, waits_for};
+
+/// Makes a type of the contract of one of the core. `From` cannot be had, since both belong to other crates.
+pub(crate) trait FromCore<T> {
+    /// Converts; what the contract cannot say is left out.
+    fn from_core(core: T) -> Self;
+}
+
+/// The other direction of [`FromCore`], for chains of calls.
+pub(crate) trait IntoProto<P> {
+    /// Converts; what the contract cannot say is left out.
+    fn into_proto(self) -> P;
+}
+
+impl<C, P: FromCore<C>> IntoProto<P> for C {
+    fn into_proto(self) -> P {
+        P::from_core(self)
+    }
+}
+
+/// The agent of a call that names none.
+pub(crate) const DEFAULT_AGENT: &str = "build";
+
+/// The longest id, name or token that a request may carry, in bytes.
+const MAX_NAME: usize = 256;
+
+/// Names that the clients of a call may give themselves.
+const MAX_CLIENTS: usize = 8;
+
+/// The longest time that a request may allow a tool.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+// --------------------------------------------------------------------------------------------------------- requests
+
+/// Reads a call id: 1 to 128 letters, digits and `-_.:`.
+pub(crate) fn call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if id.is_empty() || id.len() > 128 || !id.bytes().all(allowed) {
+        return Err(bad_field(
+            field,
+            "a call id is 1 to 128 letters, digits, or any of -_.:",
+        ));
+    }
+    Ok(call::CallId::from(id))
+}
+
+/// Reads the id of a call that is there; `~` and a workspace after it tell calls of the same id apart.
+pub(crate) fn known_call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
+    match id.split_once('~') {
+        None => call_id(field, id),
+        Some((id, workspace)) => Ok(call_id(field, id)?.within(workspace)),
+    }
+}
+
+/// Reads a short text that names something.
+pub(crate) fn name(field: &str, text: String) -> Result<String, Status> {
+    if text.len() > MAX_NAME {
+        return Err(bad_field(field, format!("longer than {MAX_NAME} bytes")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(bad_field(field, "contains a control character"));
+    }
+    Ok(text)
+}
+
+pub(crate) fn session_id(field: &str, text: String) -> Result<call::SessionId, Status> {
+    let text = name(field, text)?;
+    if text.is_empty() {
+        return Err(bad_field(field, "a session id is needed"));
+    }
+    Ok(call::SessionId::new(text))
+}
+
+/// The fields that ExecuteTool, RunTool and RevertCall share.
+pub(crate) struct WireCall {
+    pub(crate) context: Option<proto::CallContext>,
+    /// The name of the field that holds the id.
+    pub(crate) id_field: &'static str,
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
+    pub(crate) input: call::RawInput,
+    pub(crate) timeout: Option<prost_types::Duration>,
+    pub(crate) on_disconnect: i32,
+}
+
+fn no_arguments() -> call::RawInput {
+    call::RawInput::Json(String::new())
+}
+
+impl From<proto::ExecuteToolRequest> for WireCall {
+    fn from(request: proto::ExecuteToolRequest) -> Self {
+        use proto::execute_tool_request::Arguments;
+        let input = match request.arguments {
+            None => no_arguments(),
+            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
+            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
+        };
+        Self {
+            context: request.context,
+            id_field: "call_id",
+            call_id: request.call_id,
+            tool: request.tool,
+            input,
+            timeout: request.timeout,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl From<proto::RunToolRequest> for WireCall {
+    fn from(request: proto::RunToolRequest) -> Self {
+        use proto::run_tool_request::Arguments;
+        let input = match request.arguments {
+            None => no_arguments(),
+            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
+            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
+        };
+        Self {
+            context: request.context,
+            id_field: "call_id",
+            call_id: request.call_id,
+            tool: request.tool,
+            input,
+            timeout: request.timeout,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl From<proto::RevertCallRequest> for WireCall {
+    fn from(request: proto::RevertCallRequest) -> Self {
+        let input = serde_json::json!({"callId": request.call_id, "merge": request.merge});
+        Self {
+            context: request.context,
+            id_field: "revert_call_id",
+            call_id: request.revert_call_id,
+            tool: "revert".to_owned(),
+            input: call::RawInput::Value(input),
+            timeout: None,
+            on_disconnect: request.on_disconnect,
+        }
+    }
+}
+
+impl WireCall {
+    /// Checks the request and fills in the defaults: the workspace and the kind of client that an empty one means.
+    pub(crate) fn into_call(self, default_workspace: &str, default_client: &str) -> Result<call::ToolCall, Status> {
+        let id = match self.call_id.as_str() {
+            "" => call::CallId::generate(),
+            id => call_id(self.id_field, id)?,
+        };
+        let tool = name("tool", self.tool)?;
+        if tool.is_empty() {
+            return Err(bad_field("tool", "name the tool to execute; ListTools has the names"));
+        }
+        let on_disconnect = match proto::OnDisconnect::try_from(self.on_disconnect) {
+            Ok(proto::OnDisconnect::Unspecified | proto::OnDisconnect::Cancel) => call::OnDisconnect::Cancel,
+            Ok(proto::OnDisconnect::Keep) => call::OnDisconnect::Keep,
+            Err(_) => return Err(bad_field("on_disconnect", "not a value that this service knows")),
+        };
+        let timeout = self.timeout.map(|timeout| read_timeout(&timeout)).transpose()?;
+        let origin = origin(self.context.unwrap_or_default(), &id, default_workspace, default_client)?;
+        Ok(call::ToolCall {
+            id,
+            origin,
+            tool,
+            input: self.input,
+            timeout,
+            on_disconnect,
+        })
+    }
+}
+
+fn read_timeout(timeout: &prost_types::Duration) -> Result<Duration, Status> {
+    let problem = || bad_field("timeout", "must be more than zero and at most 24 hours");
+    let seconds = u64::try_from(timeout.seconds).map_err(|_| problem())?;
+    let nanos = u32::try_from(timeout.nanos)
+        .ok()
+        .filter(|nanos| *nanos < 1_000_000_000)
+        .ok_or_else(problem)?;
+    let timeout = Duration::new(seconds, nanos);
+    if timeout.is_zero() || timeout > MAX_TIMEOUT {
+        return Err(problem());
+    }
+    Ok(timeout)
+}
+
+fn origin(
+    context: proto::CallContext,
+    id: &call::CallId,
+    default_workspace: &str,
+    default_client: &str,
+) -> Result<call::Origin, Status> {
+    let session = match context.session_id.as_str() {
+        // Made from the call's id, so that a repeated start is the same start.
+        "" => call::SessionId::new(format!("ses_{id}")),
+        _ => session_id("context.session_id", context.session_id)?,
+    };
+    let parent = match context.parent_call_id.as_str() {
+        "" => None,
+        parent => Some(call_id("context.parent_call_id", parent)?),
+    };
+    let or = |text: String, default: &str| non_empty(text).unwrap_or_else(|| default.to_owned());
+    Ok(call::Origin {
+        workspace: or(name("context.workspace", context.workspace)?, default_workspace),
+        session,
+        message_id: name("context.message_id", context.message_id)?,
+        agent: or(name("context.agent", context.agent)?, DEFAULT_AGENT),
+        model: model(context.model)?,
+        client: or(name("context.client", context.client)?, default_client),
+        parent,
+        requester: String::new(),
+        on_behalf_of: Vec::new(),
+        clients: client_ids("context.client_ids", context.client_ids)?,
+        extra: context.extra.map(from_struct).unwrap_or_default(),
+    })
+}
+
+/// Checks the names that clients give themselves.
+pub(crate) fn client_ids(field: &str, ids: Vec<String>) -> Result<Vec<String>, Status> {
+    if ids.len() > MAX_CLIENTS {
+        return Err(bad_field(field, format!("more than {MAX_CLIENTS}")));
+    }
+    ids.into_iter()
+        .map(|id| match id.as_str() {
+            "" => Err(bad_field(field, "an id of a client is not empty")),
+            _ => name(field, id),
+        })
+        .collect()
+}
+
+pub(crate) fn model(model: Option<proto::ModelRef>) -> Result<call::Model, Status> {
+    let model = model.unwrap_or_default();
+    Ok(call::Model {
+        provider_id: name("model.provider_id", model.provider_id)?,
+        model_id: name("model.model_id", model.model_id)?,
+        package: name("model.package", model.package)?,
+    })
+}
+
+pub(crate) fn call_state(field: &str, state: i32) -> Result<call::CallState, Status> {
+    match proto::CallState::try_from(state) {
+        Ok(proto::CallState::Pending) => Ok(call::CallState::Pending),
+        Ok(proto::CallState::Running) => Ok(call::CallState::Running),
+        Ok(proto::CallState::Waiting) => Ok(call::CallState::Waiting),
+        Ok(proto::CallState::Completed) => Ok(call::CallState::Completed),
+        Ok(proto::CallState::Failed) => Ok(call::CallState::Failed),
+        Ok(proto::CallState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
+    }
+}
+
+pub(crate) fn prompt_state(field: &str, state: i32) -> Result<call::PromptState, Status> {
+    match proto::PromptState::try_from(state) {
+        Ok(proto::PromptState::Open) => Ok(call::PromptState::Open),
+        Ok(proto::PromptState::Resolved) => Ok(call::PromptState::Resolved),
+        Ok(proto::PromptState::Expired) => Ok(call::PromptState::Expired),
+        Ok(proto::PromptState::Withdrawn) => Ok(call::PromptState::Withdrawn),
+        Ok(proto::PromptState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ tools
+
+impl FromCore<call::Definition> for proto::ToolDefinition {
+    fn from_core(definition: call::Definition) -> Self {
+        let source = match definition.source {
+            call::Source::Builtin => proto::ToolSource::Builtin,
+            call::Source::Custom => proto::ToolSource::Custom,
+            call::Source::Plugin => proto::ToolSource::Plugin,
+            call::Source::Mcp => proto::ToolSource::Mcp,
+            call::Source::Hosted => proto::ToolSource::Hosted,
+        };
+        let effect = |effect: &call::Effect| match effect {
+            call::Effect::Reads => proto::ToolEffect::Reads,
+            call::Effect::Writes => proto::ToolEffect::Writes,
+            call::Effect::RunsPrograms => proto::ToolEffect::RunsPrograms,
+            call::Effect::Network => proto::ToolEffect::Network,
+            call::Effect::AsksUser => proto::ToolEffect::AsksUser,
+        };
+        Self {
+            name: definition.name,
+            description: definition.description,
+            input_schema_json: definition.input_schema.to_string(),
+            source: source.into(),
+            effects: definition.effects.iter().map(|each| effect(each).into()).collect(),
+            permissions: definition.permissions,
+            experimental: definition.experimental,
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ calls
+
+impl FromCore<call::CallState> for proto::CallState {
+    fn from_core(state: call::CallState) -> Self {
+        match state {
+            call::CallState::Pending => Self::Pending,
+            call::CallState::Running => Self::Running,
+            call::CallState::Waiting => Self::Waiting,
+            call::CallState::Completed => Self::Completed,
+            call::CallState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl FromCore<call::EndReason> for proto::FailureReason {
+    fn from_core(reason: call::EndReason) -> Self {
+        match reason {
+            call::EndReason::InvalidArguments => Self::InvalidArguments,
+            call::EndReason::Denied => Self::Denied,
+            call::EndReason::Rejected => Self::Rejected,
+            call::EndReason::PromptExpired => Self::PromptExpired,
+            call::EndReason::Cancelled => Self::Cancelled,
+            call::EndReason::TimedOut => Self::TimedOut,
+            call::EndReason::ToolError => Self::ToolError,
+            call::EndReason::DoomLoop => Self::DoomLoop,
+            call::EndReason::Quota => Self::Quota,
+            call::EndReason::Drained => Self::Drained,
+            call::EndReason::Lost => Self::Lost,
+            call::EndReason::Internal => Self::Internal,
+        }
+    }
+}
+
+impl FromCore<call::Origin> for proto::CallContext {
+    fn from_core(origin: call::Origin) -> Self {
+        Self {
+            workspace: origin.workspace,
+            session_id: origin.session.to_string(),
+            message_id: origin.message_id,
+            agent: origin.agent,
+            model: Some(proto::ModelRef {
+                provider_id: origin.model.provider_id,
+                model_id: origin.model.model_id,
+                package: origin.model.package,
+            }),
+            client: origin.client,
+            client_ids: origin.clients,
+            parent_call_id: origin.parent.map(|parent| parent.to_string()).unwrap_or_default(),
+            extra: (!origin.extra.is_empty()).then(|| to_struct(origin.extra)),
+        }
+    }
+}
+
+impl FromCore<call::CallRecord> for proto::Call {
+    fn from_core(record: call::CallRecord) -> Self {
+        let is_invalid = record.is_invalid();
+        let ending = record.ending.map(|ending| match to_end(ending, is_invalid) {
+            End::Completed(completed) => proto::call::Ending::Completed(completed),
+            End::Failed(failed) => proto::call::Ending::Failed(failed),
+        });
+        Self {
+            call_id: record.id.to_string(),
+            requester: record.origin.requester.clone(),
+            context: Some(record.origin.into_proto()),
+            tool: record.tool,
+            requested_tool: record.requested_tool,
+            input_json: record.input_json,
+            input_digest: record.input_digest,
+            original_input_json: record
+                .original
+                .as_ref()
+                .map(|it| it.input_json.clone())
+                .unwrap_or_default(),
+            original_input_digest: record.original.map(|it| it.input_digest).unwrap_or_default(),
+            state: proto::CallState::from_core(record.state).into(),
+            create_time: Some(timestamp(record.created)),
+            start_time: record.started.map(timestamp),
+            end_time: record.ended.map(timestamp),
+            last_sequence: int(record.last_sequence),
+            title: record.title,
+            waiting_prompt_id: record.waiting_on.map(|prompt| prompt.to_string()).unwrap_or_default(),
+            ending,
+            // Stored apart from the record; only some answers carry them.
+            changes: Vec::new(),
+            accepts_input: false,
+            next_input_offset: 0,
+            background_processes: Vec::new(),
+            waiting_for: String::new(),
+        }
+    }
+}
+
+impl FromCore<call::BackgroundProcess> for proto::BackgroundProcess {
+    fn from_core(process: call::BackgroundProcess) -> Self {
+        Self {
+            pid: process.pid.into(),
+            command: process.command,
+        }
+    }
+}
+
+impl FromCore<call::FileChange> for proto::FileChange {
+    fn from_core(change: call::FileChange) -> Self {
+        Self {
+            path: change.shown.to_string_lossy().into_owned(),
+            before: change.before.map(proto::FileVersion::from_core),
+            after: change.after.map(proto::FileVersion::from_core),
+        }
+    }
+}
+
+impl FromCore<call::FileVersion> for proto::FileVersion {
+    fn from_core(version: call::FileVersion) -> Self {
+        Self {
+            sha256: version.sha256,
+            size_bytes: int(version.bytes),
+            mode: version.mode,
+        }
+    }
+}
+
+/// Converts a call for a list: without its input, and of its result only what is short.
+pub(crate) fn summary(mut record: call::CallRecord) -> proto::Call {
+    record.input_json.clear();
+    if let Some(original) = &mut record.original {
+        original.input_json.clear();
+    }
+    record.origin.extra.clear();
+    if let Some(ending) = &mut record.ending {
+        ending.metadata.clear();
+        ending.attachments.clear();
+        if let call::Outcome::Completed { output } = &mut ending.outcome {
+            output.clear();
+        }
+    }
+    record.into_proto()
+}
+
+/// The two forms of a terminal event.
+pub(crate) enum End {
+    Completed(proto::CallCompleted),
+    Failed(proto::CallFailed),
+}
+
+/// Converts the end of a call; `invalid` says whether the call was not understood ([`call::CallRecord::is_invalid`]).
+pub(crate) fn to_end(ending: call::Ending, invalid: bool) -> End {
+    let metadata = Some(to_struct(ending.metadata));
+    let attachments = ending
+        .attachments
+        .into_iter()
+        .map(proto::Attachment::from_core)
+        .collect();
+    let truncation = Some(ending.truncation.into_proto());
+    let timing = Some(ending.timing.into_proto());
+    match ending.outcome {
+        call::Outcome::Completed { output } => End::Completed(proto::CallCompleted {
+            title: ending.title,
+            output,
+            metadata,
+            attachments,
+            truncation,
+            timing,
+            invalid,
+        }),
+        call::Outcome::Failed { reason, error } => End::Failed(proto::CallFailed {
+            reason: proto::FailureReason::from_core(reason).into(),
+            error,
+            title: ending.title,
+            metadata,
+            attachments,
+            truncation,
+            timing,
+        }),
+    }
+}
+
+impl FromCore<call::Attachment> for proto::Attachment {
+    fn from_core(attachment: call::Attachment) -> Self {
+        use proto::attachment::Content;
+        let content = match attachment.content {
+            call::AttachmentContent::Bytes(bytes) => Content::Data(bytes),
+            call::AttachmentContent::Url(url) => Content::Url(url),
+        };
+        Self {
+            attachment_id: attachment.id,
+            mime: attachment.mime,
+            filename: attachment.filename.unwrap_or_default(),
+            content: Some(content),
+        }
+    }
+}
+
+impl FromCore<call::Truncation> for proto::Truncation {
+    fn from_core(truncation: call::Truncation) -> Self {
+        Self {
+            truncated: truncation.truncated,
+            output_id: truncation.output.map(|output| output.to_string()).unwrap_or_default(),
+            path: truncation.path.unwrap_or_default(),
+            total_bytes: int(truncation.bytes),
+            total_lines: int(truncation.lines),
+        }
+    }
+}
+
+impl FromCore<call::Timing> for proto::Timing {
+    fn from_core(timing: call::Timing) -> Self {
+        Self {
+            queued: Some(duration(timing.queued)),
+            waited: Some(duration(timing.waited)),
+            ran: Some(duration(timing.ran)),
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- outputs
+
+/// Converts an output; `retention` says how long it is kept after it was begun.
+pub(crate) fn output(info: OutputInfo, retention: Duration) -> proto::Output {
+    proto::Output {
+        output_id: info.id.to_string(),
+        call_id: info.owner.call.to_string(),
+        session_id: info.owner.session.to_string(),
+        workspace: info.owner.workspace,
+        path: info.path,
+        total_bytes: int(info.bytes),
+        total_lines: int(info.lines),
+        sha256: info.sha256,
+        complete: info.complete,
+        create_time: Some(timestamp(info.created)),
+        expire_time: Some(timestamp(info.created.after(retention))),
+    }
+}

@@ -1,0 +1,168 @@
+//! `InfoService`: what the service is and what it allows.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+use toolgate_contract::info_service_server::InfoService;
+use toolgate_contract::*;
+use toolgate_engine::{Place, Rank, SourceInfo};
+use toolgate_model::SourceState;
+
+use super::auth::Caller;
+use super::convert::{duration, int, int32, timestamp};
+use super::{LanguageServerFacts, SandboxFacts, Shared, status};
+
+/// The service.
+pub(crate) struct Info(pub(crate) Arc<Shared>);
+
+#[tonic::async_trait]
+impl InfoService for Info {
+    async fn get_server_info(
+        &self,
+        request: Request<GetServerInfoRequest>,
+    ) -> Result<Response<GetServerInfoResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let engine = &self.0.engine;
+        let places = engine.places().iter();
+        let places = places.filter(|place| caller.sees(place.workspace.name()));
+        let mut workspaces: Vec<WorkspaceInfo> = places.map(workspace).collect();
+        let languages = self.0.languages.clone();
+        let look = move || {
+            for workspace in &mut workspaces {
+                let found = languages.of(&workspace.name).into_iter();
+                workspace.language_servers = found.map(language_server).collect();
+            }
+            workspaces
+        };
+        let workspaces = tokio::task::spawn_blocking(look)
+            .await
+            .map_err(|error| status::internal("looking for language servers", &error))?;
+        let allowed = engine.limits();
+        let truncation = engine
+            .places()
+            .first()
+            .map(|place| place.now().truncation)
+            .unwrap_or_default();
+        let (traffic, prompts) = (self.0.traffic.limits(), engine.broker().policy());
+        let wide = |count: u32| int32(count as usize);
+        let limits = Limits {
+            max_running_calls: int32(allowed.running.max_running),
+            max_running_calls_per_workspace: allowed.running.max_per_workspace.map(int32),
+            max_running_calls_per_session: allowed.running.max_per_session.map(int32),
+            max_running_calls_per_principal: allowed.running.max_per_principal.map(int32),
+            max_queued_calls: int32(allowed.running.max_queued),
+            max_queued_bytes: int(allowed.running.max_queued_bytes as u64),
+            max_requests_per_second: traffic.requests_per_second.map(wide),
+            max_request_burst: traffic.request_burst.map(wide),
+            max_streams: int32(traffic.streams),
+            max_streams_per_principal: traffic.streams_per_principal.map(int32),
+            max_streams_per_connection: wide(traffic.streams_per_connection),
+            max_open_prompts: int32(prompts.max_open),
+            max_open_prompts_per_session: prompts.max_open_per_session.map(int32),
+            max_input_bytes: int(allowed.max_input_bytes as u64),
+            max_output_bytes: int(allowed.max_output_bytes),
+            max_message_bytes: int(self.0.max_message_bytes as u64),
+            truncate_lines: int32(truncation.max_lines),
+            truncate_bytes: int32(truncation.max_bytes),
+            heartbeat: Some(duration(self.0.heartbeat)),
+            prompt_timeout: prompts.timeout.map(duration),
+            output_retention: Some(duration(self.0.output_retention)),
+            call_retention: Some(duration(self.0.call_retention)),
+        };
+        Ok(Response::new(GetServerInfoResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance_id: engine.instance().to_string(),
+            start_time: Some(timestamp(self.0.started)),
+            limits: Some(limits),
+            workspaces,
+            sandbox: in_force(&self.0.sandbox).into(),
+            sandbox_info: Some(sandbox_info(&self.0.sandbox)),
+            running_calls: int32(engine.running()),
+            queued_calls: int32(engine.queued()),
+            warnings: self.0.warnings.clone(),
+        }))
+    }
+}
+
+fn in_force(facts: &SandboxFacts) -> Sandbox {
+    if facts.is_on { available(facts) } else { Sandbox::None }
+}
+
+fn available(facts: &SandboxFacts) -> Sandbox {
+    match (facts.landlock, facts.seccomp) {
+        (0, false) => Sandbox::None,
+        (0, true) => Sandbox::Seccomp,
+        (_, false) => Sandbox::Landlock,
+        (_, true) => Sandbox::LandlockSeccomp,
+    }
+}
+
+fn sandbox_info(facts: &SandboxFacts) -> SandboxInfo {
+    SandboxInfo {
+        available: available(facts).into(),
+        landlock_version: int32(facts.landlock as usize),
+        missing: facts.missing.clone(),
+        mode: facts.mode.to_owned(),
+        network: facts.network.to_owned(),
+        required: facts.required,
+    }
+}
+
+fn workspace(place: &Place) -> WorkspaceInfo {
+    let agent = |agent: &toolgate_permission::agents::Agent| AgentInfo {
+        name: agent.name.clone(),
+        description: agent.description.clone().unwrap_or_default(),
+        mode: agent.mode.as_str().to_owned(),
+    };
+    let now = place.now();
+    WorkspaceInfo {
+        name: place.workspace.name().to_owned(),
+        directory: place.workspace.directory().to_string_lossy().into_owned(),
+        worktree: place.workspace.worktree().to_string_lossy().into_owned(),
+        agents: now.agents.iter().filter(|agent| !agent.hidden).map(agent).collect(),
+        trusted: place.trusted,
+        tool_sources: place.tools.sources().into_iter().map(tool_source).collect(),
+        language_servers: Vec::new(),
+        warnings: now.warnings.clone(),
+        problem: now.broken.clone().unwrap_or_default(),
+    }
+}
+
+fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
+    let (program, problem) = match facts.program {
+        Ok(program) => (program.to_string_lossy().into_owned(), String::new()),
+        Err(problem) => (String::new(), problem),
+    };
+    LanguageServerInfo {
+        id: facts.id,
+        program,
+        problem,
+        running: int32(facts.running),
+    }
+}
+
+fn tool_source(source: SourceInfo) -> ToolSourceInfo {
+    let kind = match source.rank {
+        Rank::Builtin => ToolSource::Builtin,
+        Rank::Custom => ToolSource::Custom,
+        Rank::Plugin => ToolSource::Plugin,
+        Rank::Hosted => ToolSource::Hosted,
+        Rank::Mcp => ToolSource::Mcp,
+    };
+    let state = match source.state {
+        SourceState::Connecting => ToolSourceState::Connecting,
+        SourceState::Ready => ToolSourceState::Ready,
+        SourceState::Disabled => ToolSourceState::Disabled,
+        SourceState::Failed => ToolSourceState::Failed,
+        SourceState::NeedsAuth => ToolSourceState::NeedsAuth,
+        SourceState::NeedsClientRegistration => ToolSourceState::NeedsClientRegistration,
+        SourceState::Untrusted => ToolSourceState::Untrusted,
+    };
+    ToolSourceInfo {
+        source: kind.into(),
+        name: source.name,
+        state: state.into(),
+        problem: source.problem,
+        tools: int32(source.tools),
+    }
+}

@@ -1,0 +1,168 @@
+//! Around every RPC: its time, its status, its trace.
+//!
+//! *Invariant:* looks at the path, at headers and at the status, never at a message; what it follows it hands on unchanged.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{HeaderMap, Request, Response};
+use toolgate_contract as proto;
+use toolgate_telemetry::{self as telemetry, Rpc, Rpcs, Telemetry};
+use tower::{Layer, Service};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Puts [`Measure`] around a service.
+#[derive(Clone)]
+pub(super) struct MeasureLayer(Arc<Rpcs>);
+
+impl MeasureLayer {
+    /// Follows the RPCs of the contract and of the services that come with it; only the former are traced.
+    pub(super) fn new(telemetry: &Telemetry) -> Self {
+        let ours = names(proto::DESCRIPTORS)
+            .into_iter()
+            .map(|(name, streams)| (name, streams, true));
+        let standard = [
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ];
+        let standard = standard
+            .into_iter()
+            .flat_map(names)
+            .map(|(name, streams)| (name, streams, false));
+        let (metrics, traces) = (telemetry.metrics.clone(), telemetry.traces.clone());
+        Self(Arc::new(Rpcs::new(metrics, traces, ours.chain(standard))))
+    }
+}
+
+/// Returns the RPCs of encoded descriptors, and whether they stream. What cannot be read has none: then all are `other`.
+pub(super) fn names(descriptors: &[u8]) -> BTreeSet<(String, bool)> {
+    let files = FileDescriptorSet::decode(descriptors).unwrap_or_default().file;
+    let methods = files.into_iter().flat_map(|file| {
+        let package = file.package().to_owned();
+        file.service.into_iter().flat_map(move |service| {
+            let name = format!("{package}.{}", service.name());
+            let full = move |method: prost_types::MethodDescriptorProto| {
+                let streams = method.server_streaming() || method.client_streaming();
+                (format!("{name}/{}", method.name()), streams)
+            };
+            service.method.into_iter().map(full)
+        })
+    });
+    methods.collect()
+}
+
+impl<S> Layer<S> for MeasureLayer {
+    type Service = Measure<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Measure {
+            rpcs: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+/// Follows what passes.
+#[derive(Clone)]
+pub(super) struct Measure<S> {
+    rpcs: Arc<Rpcs>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Measure<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let mut rpc = self.rpcs.begin(request.uri().path(), request.headers());
+        let answer = telemetry::below(rpc.context(), self.inner.call(request));
+        Box::pin(async move {
+            let response = answer.await?;
+            // An RPC that fails at once has its status here.
+            let at_once = note(&mut rpc, response.headers());
+            Ok(response.map(|body| match at_once {
+                true => body,
+                false => Body::new(Measured { body, rpc: Some(rpc) }),
+            }))
+        })
+    }
+}
+
+fn note(rpc: &mut Rpc, headers: &HeaderMap) -> bool {
+    let status = headers.get("grpc-status");
+    status.is_some_and(|status| {
+        rpc.status(status.as_bytes());
+        true
+    })
+}
+
+/// A body whose trailers say how the RPC ended.
+struct Measured {
+    body: Body,
+    /// None when it is over.
+    rpc: Option<Rpc>,
+}
+
+impl http_body::Body for Measured {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+            && let Some(mut rpc) = self.rpc.take()
+        {
+            note(&mut rpc, trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contract_is_known() {
+        let ours = names(proto::DESCRIPTORS);
+        for (name, streams) in [
+            ("toolgate.v1.ToolService/ExecuteTool", true),
+            ("toolgate.v1.ToolService/RunTool", false),
+            ("toolgate.v1.PermissionService/Channel", true),
+        ] {
+            assert!(ours.contains(&(name.to_owned(), streams)), "{name} is not in {ours:?}");
+        }
+        let health = names(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        assert!(health.contains(&("grpc.health.v1.Health/Watch".to_owned(), true)));
+        assert_eq!(names(b"\xff").len(), 0);
+    }
+}

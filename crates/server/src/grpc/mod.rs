@@ -1,0 +1,378 @@
+//! The service on the wire: gRPC, gRPC-Web, health, reflection, MCP and the console on one port.
+//!
+//! *Invariant:* the rim. Core types are converted here and nowhere else; nothing here knows a tool, a program or a file.
+
+pub mod arrival;
+mod audit_service;
+pub mod auth;
+mod authority;
+mod burst;
+mod console;
+mod convert;
+mod events;
+mod host_service;
+mod info_service;
+mod mcp;
+mod measure;
+mod output_service;
+mod permission_service;
+mod session_service;
+mod status;
+mod tool_service;
+pub mod traffic;
+mod values;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use tokio::net::{TcpListener, UnixListener};
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::http::header::{HeaderName, ORIGIN};
+use tonic::codegen::http::{Method, Request, Response, StatusCode};
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Code, Status};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+use toolgate_contract as proto;
+use toolgate_contract::audit_service_server::AuditServiceServer;
+use toolgate_contract::host_service_server::HostServiceServer;
+use toolgate_contract::info_service_server::InfoServiceServer;
+use toolgate_contract::output_service_server::OutputServiceServer;
+use toolgate_contract::permission_service_server::PermissionServiceServer;
+use toolgate_contract::session_service_server::SessionServiceServer;
+use toolgate_contract::tool_service_server::ToolServiceServer;
+use toolgate_engine::Engine;
+use toolgate_extensions::hosted::Hosts;
+use toolgate_model::{CallId, Timestamp};
+use toolgate_telemetry::Telemetry;
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
+use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
+
+use self::arrival::{Tracer, Untraced, traced};
+use self::auth::{Authenticator, Caller, GateLayer, Tls};
+use self::authority::AnyAuthority;
+use self::burst::Bursts;
+use self::console::{ConsoleLayer, is_own_origin};
+use self::mcp::McpLayer;
+use self::measure::MeasureLayer;
+use self::traffic::Traffic;
+
+/// The longest silence on a stream.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Flow-control windows: over a distance one window travels per round trip.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// A peer that does not answer a ping in this time is gone, and its calls with it.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What every service of one server shares.
+pub struct Shared {
+    /// Runs the calls.
+    pub engine: Arc<Engine>,
+    /// The front ends that lend tools.
+    pub hosts: Arc<Hosts>,
+    /// The longest silence on a stream.
+    pub heartbeat: Duration,
+    /// How long outputs are kept.
+    pub output_retention: Duration,
+    /// How long records of ended calls are kept.
+    pub call_retention: Duration,
+    /// The largest message that is accepted.
+    pub max_message_bytes: usize,
+    /// The kind of client where a request names none.
+    pub client: String,
+    /// The origins of the web pages that may call.
+    pub origins: Arc<[String]>,
+    /// Whether the console is served, which then may call as well.
+    pub console: bool,
+    /// Knows who may call.
+    pub authenticator: Arc<Authenticator>,
+    /// Knows how much may come from whom.
+    pub traffic: Arc<Traffic>,
+    /// When this run began.
+    pub started: Timestamp,
+    /// What a person should know of the service's own configuration.
+    pub warnings: Vec<String>,
+    /// What confines programs.
+    pub sandbox: SandboxFacts,
+    /// Knows the language servers of each workspace.
+    pub languages: Arc<dyn Languages>,
+    /// Ends the streams that have no end of their own.
+    pub closing: CancellationToken,
+    /// What is told of RPCs.
+    pub telemetry: Telemetry,
+}
+
+impl Shared {
+    /// Finds a call that a caller names; one that it may not see is not there.
+    async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
+        let is_only_one = self.engine.places().len() == 1 && id.workspace().is_none();
+        if is_only_one && !caller.is_limited() {
+            return Ok(id.clone());
+        }
+        let named = self.engine.named(id, |workspace| caller.sees(workspace)).await;
+        let mut named = named.map_err(status::store)?.into_iter();
+        match (named.next(), named.next()) {
+            (Some(id), None) => Ok(id),
+            (None, _) => Err(status::not_found("call", id.name())),
+            (Some(_), Some(_)) => Err(status::ambiguous_call(id.name())),
+        }
+    }
+
+    /// Finds a call to filter by; one that is not there has nothing.
+    async fn filtered_call(&self, caller: &Caller, id: String) -> Result<Option<CallId>, Status> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let id = convert::known_call_id("call_id", &id)?;
+        match self.call(caller, &id).await {
+            Err(status) if status.code() == Code::NotFound => Ok(Some(id)),
+            found => found.map(Some),
+        }
+    }
+}
+
+/// What the service tells of a language server.
+#[derive(Clone, Debug)]
+pub struct LanguageServerFacts {
+    /// Its id.
+    pub id: String,
+    /// Its program, or why it cannot be used.
+    pub program: Result<PathBuf, String>,
+    /// For how many projects it runs.
+    pub running: usize,
+}
+
+/// Knows the language servers of each workspace.
+pub trait Languages: Send + Sync + 'static {
+    /// Returns those of a workspace. Blocking: it looks for programs.
+    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts>;
+}
+
+/// What the service tells of its sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxFacts {
+    /// The version of Landlock's interface, 0 without it.
+    pub landlock: u32,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Whether any program is confined.
+    pub is_on: bool,
+    /// The configured mode, of agents that have none of their own.
+    pub mode: &'static str,
+    /// The configured use of the network, likewise.
+    pub network: &'static str,
+    /// Whether the service refuses to start without it.
+    pub required: bool,
+    /// What the kernel lacks for all of it.
+    pub missing: Vec<String>,
+}
+
+/// Where a server listens.
+pub enum Listener {
+    /// TCP, with `TCP_NODELAY`.
+    Tcp(TcpIncoming),
+    /// TCP, encrypted.
+    Tls(TcpListener, Arc<Tls>),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// Why a server ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The connections.
+    #[error("the gRPC server failed")]
+    Transport(#[from] tonic::transport::Error),
+    /// The signal that asks to read files again.
+    #[error("cannot listen to SIGHUP")]
+    Signal(#[from] std::io::Error),
+}
+
+/// Everything that is served, and the switch of its health.
+#[derive(Clone)]
+pub struct Services {
+    routes: Routes,
+    mcp: McpLayer,
+    measure: MeasureLayer,
+    health: HealthReporter,
+    origins: Arc<[String]>,
+    console: bool,
+    authenticator: Arc<Authenticator>,
+    tracer: Arc<dyn Tracer>,
+    traffic: Arc<Traffic>,
+}
+
+impl Services {
+    /// Makes the services.
+    ///
+    /// # Errors
+    /// The descriptors that the build wrote cannot be read.
+    pub async fn new(shared: Arc<Shared>) -> Result<Self, tonic_reflection::server::Error> {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        let services = Self {
+            origins: shared.origins.clone(),
+            console: shared.console,
+            authenticator: shared.authenticator.clone(),
+            traffic: shared.traffic.clone(),
+            tracer: Arc::new(Untraced),
+            mcp: McpLayer::new(shared.clone()),
+            measure: MeasureLayer::new(&shared.telemetry),
+            routes: routes(shared, health_service)?,
+            health,
+        };
+        services.report(ServingStatus::Serving).await;
+        Ok(services)
+    }
+
+    /// Sets who finds out who is behind a connection. Without, nobody does, as befits a service that starts no program.
+    #[must_use]
+    pub fn tracing(self, tracer: Arc<dyn Tracer>) -> Self {
+        Self { tracer, ..self }
+    }
+
+    /// Tells every health client that no more calls are taken.
+    pub async fn stop_serving(&self) {
+        self.report(ServingStatus::NotServing).await;
+    }
+
+    async fn report(&self, status: ServingStatus) {
+        let names = [
+            "",
+            <ToolServiceServer<tool_service::Tools> as tonic::server::NamedService>::NAME,
+            <PermissionServiceServer<permission_service::Permissions> as tonic::server::NamedService>::NAME,
+            <OutputServiceServer<output_service::StoredOutputs> as tonic::server::NamedService>::NAME,
+            <SessionServiceServer<session_service::Sessions> as tonic::server::NamedService>::NAME,
+            <AuditServiceServer<audit_service::Audits> as tonic::server::NamedService>::NAME,
+            <HostServiceServer<host_service::HostedTools> as tonic::server::NamedService>::NAME,
+            <InfoServiceServer<info_service::Info> as tonic::server::NamedService>::NAME,
+        ];
+        for name in names {
+            self.health.set_service_status(name, status).await;
+        }
+    }
+
+    /// Serves until `shutdown`, then finishes the streams that are open.
+    ///
+    /// # Errors
+    /// The listener failed.
+    pub async fn serve(self, listener: Listener, shutdown: CancellationToken) -> Result<(), ServeError> {
+        let only_origins = ValidateRequestHeaderLayer::custom(OnlyOrigins(self.origins.clone()));
+        let (tracer, open) = (self.tracer, !self.authenticator.is_configured());
+        let router = server(self.traffic.limits().streams_per_connection)
+            .layer(only_origins)
+            .layer(cors(&self.origins))
+            // Before gRPC-Web, which takes whatever comes over HTTP/1.1 for its own.
+            .layer(ConsoleLayer::new(self.console))
+            .layer(self.mcp.clone())
+            .layer(tonic_web::GrpcWebLayer::new())
+            .layer(self.measure)
+            .layer(GateLayer::new(self.authenticator, self.traffic))
+            .add_routes(self.routes);
+        let signal = shutdown.cancelled_owned();
+        match listener {
+            Listener::Tcp(incoming) => {
+                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
+            }
+            Listener::Tls(listener, tls) => {
+                let incoming = Box::pin(auth::incoming(listener, tls));
+                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
+            }
+            Listener::Unix(listener) => {
+                let incoming = UnixListenerStream::new(listener);
+                let incoming = traced(incoming, tracer, open)
+                    .map_ok(AnyAuthority::new)
+                    .map_ok(Bursts::new);
+                router.serve_with_incoming_shutdown(incoming, signal).await?;
+            }
+        }
+        self.mcp.finish().await;
+        Ok(())
+    }
+}
+
+fn server(streams_per_connection: u32) -> Server {
+    Server::builder()
+        .max_concurrent_streams(streams_per_connection)
+        .accept_http1(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .tcp_keepalive(Some(Duration::from_secs(60)))
+}
+
+/// Answers the preflight requests of web pages from the configured origins.
+fn cors(origins: &[String]) -> CorsLayer {
+    let grpc = ["grpc-status", "grpc-message", "grpc-status-details-bin"].map(HeaderName::from_static);
+    let allowed = origins.iter().filter_map(|origin| origin.parse().ok());
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(allowed))
+        // gRPC-Web only posts; MCP listens with GET and ends its session with DELETE.
+        .allow_methods([Method::POST, Method::GET, Method::DELETE])
+        // Listed by name, since the star does not stand for `authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(grpc.into_iter().chain([mcp::SESSION]).collect::<Vec<_>>())
+}
+
+/// Refuses requests of web pages from other origins than those listed. CORS alone would not do: a page whose name is made to
+/// lead to this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin, or that of the
+/// service that they call.
+#[derive(Clone)]
+struct OnlyOrigins(Arc<[String]>);
+
+impl<B> ValidateRequest<B> for OnlyOrigins {
+    type ResponseBody = tonic::body::Body;
+
+    fn validate(&mut self, request: &mut Request<B>) -> Result<(), Response<Self::ResponseBody>> {
+        let Some(origin) = request.headers().get(ORIGIN) else {
+            return Ok(());
+        };
+        let is_listed = self.0.iter().any(|allowed| origin == allowed.as_str());
+        if is_listed || is_own_origin(origin, request) {
+            return Ok(());
+        }
+        let text = "this web page may not call: its origin is not among listen.origins\n";
+        let mut response = Response::new(tonic::body::Body::new(text.to_owned()));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        Err(response)
+    }
+}
+
+fn routes(
+    shared: Arc<Shared>,
+    health: tonic_health::pb::health_server::HealthServer<impl tonic_health::pb::health_server::Health>,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            // What error details are made of: tools such as grpcurl print as text what they find a description of.
+            .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
+    };
+    let limit = shared.max_message_bytes;
+    let routes = Routes::default()
+        .add_service(health)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .add_service(ToolServiceServer::new(tool_service::Tools(shared.clone())).max_decoding_message_size(limit))
+        .add_service(HostServiceServer::new(host_service::HostedTools(shared.clone())).max_decoding_message_size(limit))
+        .add_service(PermissionServiceServer::new(permission_service::Permissions(
+            shared.clone(),
+        )))
+        .add_service(OutputServiceServer::new(output_service::StoredOutputs(shared.clone())))
+        .add_service(SessionServiceServer::new(session_service::Sessions(shared.clone())))
+        .add_service(AuditServiceServer::new(audit_service::Audits(shared.clone())))
+        .add_service(InfoServiceServer::new(info_service::Info(shared)));
+    Ok(routes.prepare())
+}

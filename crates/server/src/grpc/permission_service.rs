@@ -1,0 +1,464 @@
+//! `PermissionService`: shows prompts to approvers and takes their replies.
+
+mod replies;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use prost::Message as _;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+use toolgate_contract::permission_service_server::PermissionService;
+use toolgate_contract::{self as proto, *};
+use toolgate_engine::DrainNotice;
+use toolgate_engine::prompts::broker::{Change, Interest, Listener, Replied};
+use toolgate_model::{Action, Prompt, PromptId, PromptState, Rule, Timestamp};
+use toolgate_permission::Rights;
+use toolgate_permission::rules;
+use toolgate_store::PromptFilter as StoredFilter;
+
+use self::replies::{Approver, answer, given_reply, too_late, unlisted, wrong_kind};
+use super::auth::Caller;
+use super::convert::{self, int32, non_empty, page_size, timestamp};
+use super::events::ResponseStream;
+use super::status::bad_field;
+use super::{Shared, status};
+use crate::grpc::convert::{FromCore as _, IntoProto as _};
+
+/// The service.
+pub(crate) struct Permissions(pub(crate) Arc<Shared>);
+
+const MAX_PROMPTS: usize = 1000;
+
+/// Bytes of a page of prompts; clients take 4 MiB in one message unless they are told otherwise.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// What a listener is told, before it is put in either stream's words.
+enum Told {
+    Opened(ChannelOpened),
+    Added(PromptAdded),
+    Updated(PromptUpdated),
+    SnapshotEnd(SnapshotEnd),
+    Resolved(PromptResolved),
+    Heartbeat(ChannelHeartbeat),
+    Replied(Box<PromptReplyResult>),
+}
+
+struct Watcher {
+    listener: Listener,
+    interest: Interest,
+    first: VecDeque<Told>,
+    heartbeat: std::time::Duration,
+    draining: DrainNotice,
+    closing: CancellationToken,
+}
+
+impl Watcher {
+    async fn open(shared: &Shared, interest: Interest) -> Self {
+        let broker = shared.engine.broker();
+        let listener = broker.listen(interest.clone()).await;
+        let opened = ChannelOpened {
+            instance_id: broker.instance().to_string(),
+        };
+        let prompts = int32(listener.snapshot.len());
+        let added = |prompt: &Arc<Prompt>| {
+            Told::Added(PromptAdded {
+                prompt: Some((**prompt).clone().into_proto()),
+            })
+        };
+        let mut first = VecDeque::from([Told::Opened(opened)]);
+        first.extend(listener.snapshot.iter().map(added));
+        first.push_back(Told::SnapshotEnd(SnapshotEnd { prompts }));
+        Self {
+            listener,
+            interest,
+            first,
+            heartbeat: shared.heartbeat,
+            draining: shared.engine.drain_notice(),
+            closing: shared.closing.clone(),
+        }
+    }
+
+    fn heartbeat(&mut self) -> Told {
+        Told::Heartbeat(ChannelHeartbeat {
+            time: Some(timestamp(Timestamp::now())),
+            draining: self.draining.tell(),
+        })
+    }
+
+    async fn next(&mut self) -> Result<Told, Status> {
+        if let Some(told) = self.first.pop_front() {
+            return Ok(told);
+        }
+        let silence = tokio::time::sleep(self.heartbeat);
+        tokio::pin!(silence);
+        loop {
+            let change = tokio::select! {
+                biased;
+                () = self.draining.due() => return Ok(self.heartbeat()),
+                change = self.listener.changes.recv() => change,
+                () = &mut silence => return Ok(self.heartbeat()),
+                () = self.closing.cancelled() => return Err(status::draining()),
+            };
+            match change {
+                Ok(change) if !self.interest.covers(change.prompt()) => {}
+                Ok(Change::Added(prompt)) => {
+                    return Ok(Told::Added(PromptAdded {
+                        prompt: Some((*prompt).clone().into_proto()),
+                    }));
+                }
+                Ok(Change::Approved(prompt)) => {
+                    return Ok(Told::Updated(PromptUpdated {
+                        prompt: Some((*prompt).clone().into_proto()),
+                    }));
+                }
+                Ok(Change::Resolved(prompt)) => {
+                    return Ok(Told::Resolved(PromptResolved {
+                        prompt: Some((*prompt).clone().into_proto()),
+                    }));
+                }
+                Err(RecvError::Lagged(_)) => return Err(status::missed_changes()),
+                Err(RecvError::Closed) => return Err(status::draining()),
+            }
+        }
+    }
+}
+
+/// Streams what a watcher is told until it fails.
+fn told(watcher: Watcher) -> impl stream::Stream<Item = Result<Told, Status>> + Send {
+    stream::unfold(Some(watcher), |watcher| async {
+        let mut watcher = watcher?;
+        let told = watcher.next().await;
+        let rest = told.is_ok().then_some(watcher);
+        Some((told, rest))
+    })
+}
+
+#[tonic::async_trait]
+impl PermissionService for Permissions {
+    type ChannelStream = ResponseStream<ChannelResponse>;
+
+    async fn channel(
+        &self,
+        request: Request<Streaming<ChannelRequest>>,
+    ) -> Result<Response<Self::ChannelStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let mut requests = request.into_inner();
+        let first = tokio::select! {
+            first = requests.message() => first?,
+            () = self.0.closing.cancelled() => return Err(status::draining()),
+        };
+        let Some(channel_request::Message::Open(open)) = first.and_then(|request| request.message) else {
+            return Err(bad_field("message", "the first message of a channel is `open`"));
+        };
+        let name = convert::name("open.name", open.name)?;
+        let watcher = Watcher::open(&self.0, interest(&caller, "open.filter", open.filter)?).await;
+        let engine = self.0.engine.clone();
+        let approver = Approver { caller, name };
+        let replies = stream::unfold(
+            (requests, engine, approver, false),
+            |(mut requests, engine, approver, failed)| async move {
+                if failed {
+                    return None;
+                }
+                let request = match requests.message().await {
+                    Ok(Some(request)) => request,
+                    // The client has nothing more to say, or is gone: the other half shows which.
+                    Ok(None) | Err(_) => return None,
+                };
+                let result = match request.message {
+                    Some(channel_request::Message::Reply(reply)) => answer(&engine, reply, &approver)
+                        .await
+                        .map(|result| Told::Replied(Box::new(result))),
+                    Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
+                    None => Err(bad_field("message", "an empty message")),
+                };
+                let failed = result.is_err();
+                Some((result, (requests, engine, approver, failed)))
+            },
+        );
+        // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
+        let stream = stream::select(told(watcher), replies).scan(false, |failed, item| {
+            let goes_on = !*failed;
+            *failed = item.is_err();
+            std::future::ready(goes_on.then_some(item))
+        });
+        Ok(Response::new(Box::pin(stream.map(|told| told.map(channel_response)))))
+    }
+
+    type WatchPromptsStream = ResponseStream<WatchPromptsResponse>;
+
+    async fn watch_prompts(
+        &self,
+        request: Request<WatchPromptsRequest>,
+    ) -> Result<Response<Self::WatchPromptsStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let interest = interest(&caller, "filter", request.into_inner().filter)?;
+        let watcher = Watcher::open(&self.0, interest).await;
+        Ok(Response::new(Box::pin(
+            told(watcher).map(|told| told.map(watch_response)),
+        )))
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Request<ListPromptsRequest>,
+    ) -> Result<Response<ListPromptsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let interest = interest(&caller, "filter", request.filter)?;
+        let states = request
+            .states
+            .iter()
+            .map(|&state| convert::prompt_state("states", state));
+        let mut states = states.collect::<Result<Vec<_>, _>>()?;
+        if states.is_empty() {
+            states.push(PromptState::Open);
+        }
+        let call = self.0.filtered_call(&caller, request.call_id).await?;
+        let filter = StoredFilter {
+            owner: None,
+            workspace: interest.workspace,
+            workspaces: interest.workspaces,
+            sessions: interest.sessions,
+            call,
+            states,
+            after: non_empty(request.page_token).map(PromptId::new),
+        };
+        let limit = page_size(request.page_size, 100, MAX_PROMPTS)?;
+        let prompts = self
+            .0
+            .engine
+            .broker()
+            .list(&filter, limit + 1)
+            .await
+            .map_err(status::store)?;
+        let more = prompts.len();
+        let prompts = one_page(prompts, limit);
+        let last = prompts.last().map(|prompt| prompt.prompt_id.clone());
+        let next_page_token = last.filter(|_| prompts.len() < more).unwrap_or_default();
+        Ok(Response::new(ListPromptsResponse {
+            prompts,
+            next_page_token,
+        }))
+    }
+
+    async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let id = prompt_id(request.into_inner().prompt_id)?;
+        let prompt = self.0.engine.broker().get(&id).await.map_err(status::store)?;
+        let prompt = prompt.filter(|prompt| caller.sees(&prompt.workspace));
+        let prompt = prompt.ok_or_else(|| status::not_found("prompt", id.as_str()))?;
+        Ok(Response::new(GetPromptResponse {
+            prompt: Some(prompt.into_proto()),
+        }))
+    }
+
+    async fn reply_prompt(
+        &self,
+        request: Request<ReplyPromptRequest>,
+    ) -> Result<Response<ReplyPromptResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
+        let name = convert::name("name", request.name)?;
+        let approver = Approver { caller, name };
+        let given = given_reply(reply, &approver).map_err(|(field, problem)| bad_field(&field, problem))?;
+        let id = given.prompt.clone();
+        let replied = approver.reply(&self.0.engine, given).await?;
+        let (result, prompt) = match replied {
+            Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
+            Replied::Elsewhere(prompt) => {
+                let problem = format!(
+                    "another instance of the service ({}) waits for the prompt {id}",
+                    prompt.owner
+                );
+                return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
+            }
+            Replied::WrongKind(prompt) => {
+                return Err(bad_field("reply.decision", wrong_kind(&prompt)));
+            }
+            Replied::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
+            Replied::Unlisted { pattern, .. } => {
+                return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
+            }
+            Replied::DigestMismatch(_) => {
+                let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
+                return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
+            }
+            Replied::NotAllowed(_) => return Err(status::self_approval()),
+            Replied::Recorded(prompt) => (ReplyResult::SecondApprovalNeeded, prompt),
+            Replied::Accepted(prompt) => (ReplyResult::Accepted, prompt),
+            Replied::Before(prompt) => (too_late(&prompt), prompt),
+        };
+        let prompt = Some((*prompt).clone().into_proto());
+        Ok(Response::new(ReplyPromptResponse {
+            result: result.into(),
+            prompt,
+        }))
+    }
+
+    async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let workspace = non_empty(request.into_inner().workspace);
+        let mut grants = self.0.engine.broker().grants(workspace.as_deref());
+        grants.retain(|grant| caller.sees(&grant.workspace));
+        Ok(Response::new(ListGrantsResponse {
+            grants: grants.into_iter().map(Grant::from_core).collect(),
+        }))
+    }
+
+    async fn revoke_grant(
+        &self,
+        request: Request<RevokeGrantRequest>,
+    ) -> Result<Response<RevokeGrantResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
+        let standing = self.0.engine.broker().grants(None);
+        if standing
+            .iter()
+            .any(|grant| grant.id == id && !caller.sees(&grant.workspace))
+        {
+            return Err(status::not_found("grant", id.as_str()));
+        }
+        let by = caller.principal().id();
+        let revoked = self.0.engine.broker().revoke(&id, &by).await;
+        let grant = revoked.map_err(status::store)?;
+        let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
+        Ok(Response::new(RevokeGrantResponse {
+            grant: Some(grant.into_proto()),
+        }))
+    }
+
+    async fn evaluate_permission(
+        &self,
+        request: Request<EvaluatePermissionRequest>,
+    ) -> Result<Response<EvaluatePermissionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        if request.permission.is_empty() {
+            return Err(bad_field("permission", "name the permission to evaluate"));
+        }
+        let engine = &self.0.engine;
+        let place = caller.place(engine, &request.workspace)?;
+        let agent_name = non_empty(request.agent).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
+        place.usable().map_err(status::admit)?;
+        let agent = place
+            .agent(&agent_name)
+            .ok_or_else(|| bad_field("agent", format!("there is no agent named {agent_name:?}")))?;
+        let rights = Rights {
+            requesters: [caller.principal().id()].into(),
+            ..place.rights(&agent)
+        };
+        let patterns = if request.patterns.is_empty() {
+            vec!["*".to_owned()]
+        } else {
+            request.patterns
+        };
+        let verdict = |pattern: String| {
+            let (action, rule) = rules::evaluate_in(&rights.worktree, &request.permission, &pattern, &[&rights.rules]);
+            let workspace = place.workspace.name();
+            let grant = (action == Action::Ask)
+                .then(|| {
+                    engine
+                        .broker()
+                        .grant_for(workspace, &rights, &request.permission, &pattern)
+                })
+                .flatten();
+            to_verdict(pattern, action, rule.cloned(), grant)
+        };
+        let verdicts: Vec<PatternVerdict> = patterns.into_iter().map(verdict).collect();
+        let worst = [PermissionAction::Deny, PermissionAction::Ask]
+            .into_iter()
+            .find(|&action| verdicts.iter().any(|verdict| verdict.action() == action));
+        let action = worst.unwrap_or(PermissionAction::Allow);
+        Ok(Response::new(EvaluatePermissionResponse {
+            action: action.into(),
+            verdicts,
+        }))
+    }
+}
+
+/// Takes prompts for one page: at most `limit`, and after the first only as long as a message stays of a size that
+/// every client takes. Diffs may be large.
+fn one_page(stored: Vec<Prompt>, limit: usize) -> Vec<proto::Prompt> {
+    let mut bytes = 0;
+    let mut page: Vec<proto::Prompt> = Vec::new();
+    for prompt in stored.into_iter().take(limit).map(proto::Prompt::from_core) {
+        bytes += prompt.encoded_len();
+        if !page.is_empty() && bytes > PAGE_BYTES {
+            break;
+        }
+        page.push(prompt);
+    }
+    page
+}
+
+fn to_verdict(
+    pattern: String,
+    action: Action,
+    rule: Option<Rule>,
+    grant: Option<toolgate_model::Grant>,
+) -> PatternVerdict {
+    let action = if grant.is_some() { Action::Allow } else { action };
+    PatternVerdict {
+        pattern,
+        action: PermissionAction::from_core(action).into(),
+        rule: rule.map(PermissionRule::from_core),
+        grant_id: grant.map(|grant| grant.id.to_string()).unwrap_or_default(),
+    }
+}
+
+fn prompt_id(id: String) -> Result<PromptId, Status> {
+    let id = convert::name("prompt_id", id)?;
+    if id.is_empty() {
+        return Err(bad_field("prompt_id", "name a prompt"));
+    }
+    Ok(PromptId::new(id))
+}
+
+fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Result<Interest, Status> {
+    let filter = filter.unwrap_or_default();
+    let sessions = filter
+        .session_ids
+        .into_iter()
+        .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
+    Ok(Interest {
+        workspace: non_empty(filter.workspace),
+        workspaces: caller.workspaces(),
+        sessions: sessions.collect::<Result<_, _>>()?,
+        forms: false,
+        clients: convert::client_ids(&format!("{field}.client_ids"), filter.client_ids)?,
+    })
+}
+
+fn channel_response(told: Told) -> ChannelResponse {
+    use channel_response::Message;
+    let message = match told {
+        Told::Opened(opened) => Message::Opened(opened),
+        Told::Added(added) => Message::PromptAdded(added),
+        Told::SnapshotEnd(end) => Message::SnapshotEnd(end),
+        Told::Updated(updated) => Message::PromptUpdated(updated),
+        Told::Resolved(resolved) => Message::PromptResolved(resolved),
+        Told::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat),
+        Told::Replied(result) => Message::ReplyResult(*result),
+    };
+    ChannelResponse { message: Some(message) }
+}
+
+fn watch_response(told: Told) -> WatchPromptsResponse {
+    use watch_prompts_response::Message;
+    let message = match told {
+        Told::Opened(opened) => Some(Message::Opened(opened)),
+        Told::Added(added) => Some(Message::PromptAdded(added)),
+        Told::SnapshotEnd(end) => Some(Message::SnapshotEnd(end)),
+        Told::Updated(updated) => Some(Message::PromptUpdated(updated)),
+        Told::Resolved(resolved) => Some(Message::PromptResolved(resolved)),
+        Told::Heartbeat(heartbeat) => Some(Message::Heartbeat(heartbeat)),
+        // Nobody replies on this stream.
+        Told::Replied(_) => None,
+    };
+    WatchPromptsResponse { message }
+}

@@ -1,0 +1,278 @@
+//! `SessionService`: shows sessions, ends them, streams what happens.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::stream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+use toolgate_contract::event::Event as Kind;
+use toolgate_contract::session_service_server::SessionService;
+use toolgate_contract::*;
+use toolgate_engine::DrainNotice;
+use toolgate_model::{self as call, ServiceEvent, ServiceEventKind, SessionKey, Timestamp};
+use toolgate_store::{CallFilter, PageRequest, PromptFilter};
+
+use super::auth::Caller;
+use super::convert::{self, int, int32, non_empty, timestamp, unsigned};
+use super::events::ResponseStream;
+use super::values::to_struct;
+use super::{Shared, status};
+use crate::grpc::convert::FromCore as _;
+
+/// The service.
+pub(crate) struct Sessions(pub(crate) Arc<Shared>);
+
+const RECENT_CALLS: usize = 20;
+const OPEN_PROMPTS: usize = 1000;
+/// How many events are read at once; each may carry a list of tasks.
+const BATCH: usize = 64;
+
+struct EventReader {
+    shared: Arc<Shared>,
+    caller: Arc<Caller>,
+    last: watch::Receiver<u64>,
+    workspace: Option<String>,
+    session: Option<String>,
+    after: u64,
+    batch: VecDeque<(u64, ServiceEvent)>,
+    draining: DrainNotice,
+    done: bool,
+}
+
+impl EventReader {
+    async fn next(&mut self) -> Result<Event, Status> {
+        // To the client, events that it did not ask for are silence too.
+        let heartbeat_due = Instant::now() + self.shared.heartbeat;
+        loop {
+            if self.draining.is_due() {
+                return Ok(self.heartbeat());
+            }
+            if let Some((sequence, event)) = self.batch.pop_front() {
+                self.after = sequence;
+                if self.covers(&event) {
+                    return Ok(to_event(sequence, event));
+                }
+                if Instant::now() >= heartbeat_due {
+                    return Ok(self.heartbeat());
+                }
+                continue;
+            }
+            let store = self.shared.engine.store();
+            self.batch = store.since(self.after, BATCH).await.map_err(status::store)?.into();
+            if !self.batch.is_empty() {
+                continue;
+            }
+            let after = self.after;
+            let is_silent = tokio::select! {
+                more = self.last.wait_for(|last| *last > after) => {
+                    more.map_err(|_| status::draining())?;
+                    false
+                }
+                () = tokio::time::sleep_until(heartbeat_due) => true,
+                () = self.draining.due() => false,
+                () = self.shared.closing.cancelled() => return Err(status::draining()),
+            };
+            if is_silent {
+                return Ok(self.heartbeat());
+            }
+        }
+    }
+
+    fn heartbeat(&mut self) -> Event {
+        Event {
+            sequence: int(self.after),
+            time: Some(timestamp(Timestamp::now())),
+            workspace: String::new(),
+            session_id: String::new(),
+            event: Some(Kind::Heartbeat(EventHeartbeat {
+                draining: self.draining.tell(),
+            })),
+        }
+    }
+
+    fn covers(&self, event: &ServiceEvent) -> bool {
+        let same_session = |wanted: &String| event.session.as_ref().is_some_and(|session| session.as_str() == wanted);
+        self.caller.sees(&event.workspace)
+            && self
+                .workspace
+                .as_ref()
+                .is_none_or(|workspace| *workspace == event.workspace)
+            && self.session.as_ref().is_none_or(same_session)
+    }
+}
+
+fn to_event(sequence: u64, event: ServiceEvent) -> Event {
+    let kind = match event.kind {
+        ServiceEventKind::Call { call, tool, state } => Kind::CallStateChanged(CallStateChanged {
+            call_id: call.to_string(),
+            tool,
+            state: CallState::from_core(state).into(),
+        }),
+        ServiceEventKind::FileEdited { path, call } => Kind::FileEdited(FileEdited {
+            path,
+            call_id: call.to_string(),
+        }),
+        ServiceEventKind::Metadata {
+            call,
+            tool,
+            sequence,
+            patch,
+        } => Kind::CallMetadataChanged(CallMetadataChanged {
+            call_id: call.to_string(),
+            tool,
+            sequence: int(sequence),
+            metadata: Some(to_struct(patch)),
+        }),
+        ServiceEventKind::PromptAdded { prompt, call } => Kind::PromptOpened(PromptOpened {
+            prompt_id: prompt.to_string(),
+            call_id: call.to_string(),
+        }),
+        ServiceEventKind::PromptResolved { prompt, call, state } => Kind::PromptEnded(PromptEnded {
+            prompt_id: prompt.to_string(),
+            call_id: call.to_string(),
+            state: PromptState::from_core(state).into(),
+        }),
+        ServiceEventKind::TodosUpdated { todos, call } => Kind::TodosUpdated(TodosUpdated {
+            todos: todos.into_iter().map(Todo::from_core).collect(),
+            call_id: call.to_string(),
+        }),
+        ServiceEventKind::ToolsChanged {
+            added,
+            removed,
+            changed,
+        } => Kind::ToolsChanged(ToolsChanged {
+            added,
+            removed,
+            changed,
+        }),
+        ServiceEventKind::SessionEnded => Kind::SessionEnded(SessionEnded {}),
+    };
+    Event {
+        sequence: int(sequence),
+        time: Some(timestamp(event.time)),
+        workspace: event.workspace,
+        session_id: event.session.map(|session| session.to_string()).unwrap_or_default(),
+        event: Some(kind),
+    }
+}
+
+impl Sessions {
+    /// Returns the workspaces of a request: the one that it names, or all that its caller may see.
+    fn workspaces(&self, caller: &Caller, named: &str) -> Result<Vec<String>, Status> {
+        if !named.is_empty() {
+            return Ok(vec![caller.place(&self.0.engine, named)?.workspace.name().to_owned()]);
+        }
+        let names = self.0.engine.places().iter().map(|place| place.workspace.name());
+        Ok(names.filter(|name| caller.sees(name)).map(str::to_owned).collect())
+    }
+}
+
+#[tonic::async_trait]
+impl SessionService for Sessions {
+    async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let id = convert::session_id("session_id", request.session_id)?;
+        let workspaces = self.workspaces(&caller, &request.workspace)?;
+        let engine = &self.0.engine;
+        let filter = CallFilter {
+            session: Some(id.clone()),
+            workspaces: workspaces.clone(),
+            ..Default::default()
+        };
+        let page = PageRequest {
+            size: RECENT_CALLS,
+            after: None,
+        };
+        let calls = engine.list(&filter, &page).await.map_err(status::store)?.items;
+        let filter = PromptFilter {
+            sessions: vec![id.clone()],
+            workspaces: workspaces.clone(),
+            states: vec![call::PromptState::Open],
+            ..Default::default()
+        };
+        let prompts = engine
+            .broker()
+            .list(&filter, OPEN_PROMPTS)
+            .await
+            .map_err(status::store)?;
+        let in_use = |grant: &call::Grant| calls.iter().any(|call| call.origin.workspace == grant.workspace);
+        let grants = engine
+            .broker()
+            .grants(None)
+            .into_iter()
+            .filter(in_use)
+            .map(Grant::from_core)
+            .collect();
+        let newest = calls.first().map(|call| &call.origin.workspace);
+        let todos = match newest.or(workspaces.first()) {
+            Some(workspace) => engine.todos(&SessionKey::new(workspace, &id)).await,
+            None => Ok(Vec::new()),
+        };
+        let todos = todos.map_err(status::store)?;
+        let session = Session {
+            session_id: id.to_string(),
+            open_prompts: prompts.into_iter().map(Prompt::from_core).collect(),
+            grants,
+            recent_calls: calls.into_iter().map(convert::summary).collect(),
+            todos: todos.into_iter().map(Todo::from_core).collect(),
+        };
+        Ok(Response::new(GetSessionResponse { session: Some(session) }))
+    }
+
+    async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let id = convert::session_id("session_id", request.session_id)?;
+        let mut cancelled = 0;
+        for workspace in self.workspaces(&caller, &request.workspace)? {
+            let key = SessionKey::new(&workspace, &id);
+            cancelled += self.0.engine.end_session(&key).await.map_err(status::store)?;
+        }
+        Ok(Response::new(EndSessionResponse {
+            cancelled_calls: int32(cancelled),
+        }))
+    }
+
+    type WatchEventsStream = ResponseStream<WatchEventsResponse>;
+
+    async fn watch_events(
+        &self,
+        request: Request<WatchEventsRequest>,
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let last = self.0.engine.store().last();
+        let newest = *last.borrow();
+        let after = match request.after_sequence {
+            None => newest,
+            Some(after) => unsigned("after_sequence", after)?,
+        };
+        if after > newest {
+            let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
+            return Err(status::out_of_range("after_sequence", problem));
+        }
+        let reader = EventReader {
+            shared: self.0.clone(),
+            caller,
+            last,
+            workspace: non_empty(request.workspace),
+            session: non_empty(request.session_id),
+            after,
+            batch: VecDeque::new(),
+            draining: self.0.engine.drain_notice(),
+            done: false,
+        };
+        let events = stream::unfold(reader, |mut reader| async {
+            if reader.done {
+                return None;
+            }
+            let event = reader.next().await;
+            reader.done = event.is_err();
+            Some((event.map(|event| WatchEventsResponse { event: Some(event) }), reader))
+        });
+        Ok(Response::new(Box::pin(events)))
+    }
+}

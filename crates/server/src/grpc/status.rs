@@ -1,0 +1,280 @@
+//! Every gRPC error that the service gives, with its `google.rpc` details.
+//!
+//! *Invariant:* statuses are made here only. Each carries an `ErrorInfo` of domain `toolgate` whose reason is stable;
+//! what the operator must know goes to the log, not to the caller.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use toolgate_engine::{AdmitError, InputError, WatchError};
+use toolgate_extensions::hosted::HostError;
+use toolgate_store::StoreError;
+
+const DOMAIN: &str = "toolgate";
+
+/// After how long to look again for room that a call, a stream or a prompt may leave at any moment.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// The text for whoever answers a prompt of a call in its own name.
+pub(crate) const SELF_APPROVAL: &str =
+    "this call is made in your own name, so somebody else has to answer (permission.self_approval)";
+
+fn details(reason: &str) -> ErrorDetails {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(reason, DOMAIN, HashMap::new());
+    details
+}
+
+/// A field of the request is wrong. `field` is its name in the proto.
+pub(crate) fn bad_field(field: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details("INVALID_FIELD");
+    details.add_bad_request_violation(field, problem.clone());
+    Status::with_error_details(Code::InvalidArgument, format!("{field}: {problem}"), details)
+}
+
+/// Something that the request names does not exist.
+pub(crate) fn not_found(kind: &str, name: &str) -> Status {
+    let mut details = details("NOT_FOUND");
+    details.set_resource_info(kind, name, "", "it does not exist, or its retention has ended");
+    Status::with_error_details(Code::NotFound, format!("there is no {kind} {name}"), details)
+}
+
+/// The state of something does not allow the request.
+pub(crate) fn precondition(reason: &str, subject: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details(reason);
+    details.add_precondition_failure_violation(reason, subject, problem.clone());
+    Status::with_error_details(Code::FailedPrecondition, problem, details)
+}
+
+/// Details of a refusal for a limit; `key` is its name in the configuration.
+fn quota(reason: &str, key: &str, limit: u64, problem: &str) -> ErrorDetails {
+    let mut details = ErrorDetails::new();
+    let metadata = [("limit", key.to_owned()), ("value", limit.to_string())];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+    details.set_error_info(reason, DOMAIN, HashMap::from(metadata));
+    details.add_quota_failure_violation(key, problem);
+    details
+}
+
+/// A limit is reached that has room again after some time.
+pub(crate) fn exhausted(reason: &str, key: &str, limit: u64, retry: Duration, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = quota(reason, key, limit, &problem);
+    details.set_retry_info(Some(retry));
+    Status::with_error_details(Code::ResourceExhausted, problem, details)
+}
+
+/// The service is stopping.
+pub(crate) fn draining() -> Status {
+    let mut details = details("DRAINING");
+    details.set_retry_info(Some(Duration::from_secs(1)));
+    Status::with_error_details(
+        Code::Unavailable,
+        "the service is stopping; try again when it is back",
+        details,
+    )
+}
+
+/// The client read too slowly and missed changes.
+pub(crate) fn missed_changes() -> Status {
+    let mut details = details("MISSED_CHANGES");
+    details.set_retry_info(Some(Duration::ZERO));
+    Status::with_error_details(
+        Code::Aborted,
+        "this client read too slowly and missed changes; open again",
+        details,
+    )
+}
+
+/// Another stream has taken the place of this one.
+pub(crate) fn replaced() -> Status {
+    Status::with_error_details(Code::Aborted, HostError::Gone.to_string(), details("REPLACED"))
+}
+
+/// A host gets no seat, or has lost its own.
+pub(crate) fn host(error: &HostError) -> Status {
+    match error {
+        HostError::TooMany { .. } => {
+            let mut details = details("TOO_MANY_HOSTS");
+            details.set_retry_info(Some(Duration::from_secs(10)));
+            details.add_quota_failure_violation("hosts", error.to_string());
+            Status::with_error_details(Code::ResourceExhausted, error.to_string(), details)
+        }
+        HostError::Gone => replaced(),
+        HostError::Fault(_) => internal("a host could not be taken in", error),
+    }
+}
+
+/// The client's deadline is over; a call is treated as after a lost client.
+pub(crate) fn deadline() -> Status {
+    let text = "the deadline of the request is over";
+    Status::with_error_details(Code::DeadlineExceeded, text, details("DEADLINE"))
+}
+
+/// The client's deadline is over while a person is asked: what waited is told, since nothing was told before.
+pub(crate) fn waited(call: &str, prompt: &str, what: &str) -> Status {
+    let text = format!(
+        "the deadline of the request is over, and the call {call} still waits for a person to answer: {what}, prompt \
+         {prompt}; answer with `toolgate approve`, or with ReplyPrompt"
+    );
+    let mut details = ErrorDetails::new();
+    let metadata = [("call_id", call), ("prompt_id", prompt)];
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    details.set_error_info("WAITS_FOR_PERSON", DOMAIN, HashMap::from(metadata));
+    Status::with_error_details(Code::DeadlineExceeded, text, details)
+}
+
+/// Who calls is not known.
+pub(crate) fn unauthenticated(reason: &str, problem: impl Into<String>) -> Status {
+    Status::with_error_details(Code::Unauthenticated, problem, details(reason))
+}
+
+/// The caller's credentials were good once.
+pub(crate) fn expired() -> Status {
+    unauthenticated("CREDENTIALS_EXPIRED", "the token has expired: get a new one")
+}
+
+/// A request came to a service past the gate.
+pub(crate) fn no_caller() -> Status {
+    tracing::error!("a request came to a service past the gate");
+    unauthenticated("NO_CREDENTIALS", "who calls is not known")
+}
+
+/// The caller has not the scope that an RPC needs.
+pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::new();
+    let metadata = HashMap::from([("scope".to_owned(), scope.to_owned())]);
+    details.set_error_info("SCOPE_MISSING", DOMAIN, metadata);
+    Status::with_error_details(Code::PermissionDenied, problem, details)
+}
+
+/// A request was sent to a name that is not this machine's.
+pub(crate) fn foreign_host() -> Status {
+    let text = "this service answers only as localhost: use http://127.0.0.1 or http://localhost";
+    Status::with_error_details(Code::PermissionDenied, text, details("FOREIGN_HOST"))
+}
+
+/// The process of a call asks for what no such process may do, or its call's maker may not.
+pub(crate) fn of_a_call(name: &str) -> Status {
+    let text = format!(
+        "this needs the scope {name}, which a process that was started for a call has not: do it from a terminal of your own"
+    );
+    scope_missing(name, text)
+}
+
+/// What is about all workspaces is not for a caller who may see only some.
+pub(crate) fn limited(problem: &str) -> Status {
+    let problem = format!("{problem}, and the caller is limited to some");
+    Status::with_error_details(Code::PermissionDenied, problem, details("WORKSPACES_LIMITED"))
+}
+
+/// Calls of several workspaces have the id.
+pub(crate) fn ambiguous_call(id: &str) -> Status {
+    let problem = format!("calls of several workspaces have the id {id}; write {id}~ and the name of the workspace");
+    precondition("AMBIGUOUS_CALL_ID", id, problem)
+}
+
+/// Whoever asked does not answer.
+pub(crate) fn self_approval() -> Status {
+    Status::with_error_details(Code::PermissionDenied, SELF_APPROVAL, details("SELF_APPROVAL"))
+}
+
+/// A sequence number that does not exist yet.
+pub(crate) fn out_of_range(field: &str, problem: impl Into<String>) -> Status {
+    let problem = problem.into();
+    let mut details = details("SEQUENCE_OUT_OF_RANGE");
+    details.add_bad_request_violation(field, problem.clone());
+    Status::with_error_details(Code::OutOfRange, format!("{field}: {problem}"), details)
+}
+
+/// A fault of the service. The cause goes to the log.
+pub(crate) fn internal(what: &str, cause: &(dyn std::error::Error + 'static)) -> Status {
+    tracing::error!(error = cause, "{what}");
+    Status::with_error_details(Code::Internal, format!("internal error: {what}"), details("INTERNAL"))
+}
+
+/// The store could not do what a request needs.
+pub(crate) fn store(error: StoreError) -> Status {
+    match error {
+        StoreError::BadPage(problem) => bad_field("page_token", problem),
+        StoreError::NotFound(name) => not_found("resource", &name),
+        StoreError::Conflict(problem) => precondition("CONFLICT", "resource", problem),
+        StoreError::Full(problem) => {
+            let text = format!("no space left: {problem}");
+            let mut details = details("STORAGE_FULL");
+            details.add_quota_failure_violation("storage", problem);
+            Status::with_error_details(Code::ResourceExhausted, text, details)
+        }
+        StoreError::Failed { .. } => internal("the store failed", &error),
+    }
+}
+
+/// A call was not admitted.
+pub(crate) fn admit(error: AdmitError) -> Status {
+    let message = error.to_string();
+    match error {
+        AdmitError::Draining => draining(),
+        AdmitError::UnknownWorkspace { name, .. } => {
+            let mut details = details("UNKNOWN_WORKSPACE");
+            details.set_resource_info("workspace", name, "", message.clone());
+            Status::with_error_details(Code::NotFound, message, details)
+        }
+        AdmitError::BrokenWorkspace { name, .. } => precondition("WORKSPACE_BROKEN", &name, message),
+        AdmitError::UnknownAgent { .. } => bad_field("context.agent", message),
+        AdmitError::UnknownParent(id) => not_found("call", id.as_str()),
+        AdmitError::TaskEnded(id) => precondition("TASK_ENDED", id.as_str(), message),
+        AdmitError::IdTaken(id) => {
+            let mut details = details("CALL_ID_TAKEN");
+            details.set_resource_info("call", id.as_str(), "", message.clone());
+            Status::with_error_details(Code::AlreadyExists, message, details)
+        }
+        AdmitError::InputTooLarge { limit, .. } => {
+            let mut details = quota("INPUT_TOO_LARGE", "limits.max_input_bytes", limit as u64, &message);
+            details.add_bad_request_violation("input_json", message.clone());
+            Status::with_error_details(Code::ResourceExhausted, message, details)
+        }
+        AdmitError::TooManyCalls { key, limit, .. } => exhausted("TOO_MANY_CALLS", key, limit as u64, SOON, message),
+        AdmitError::Store(error) => store(error),
+    }
+}
+
+/// Input for a call was not accepted.
+pub(crate) fn input(error: InputError) -> Status {
+    let message = error.to_string();
+    match error {
+        InputError::NotFound(id) => not_found("call", id.as_str()),
+        InputError::NotTaken { call, .. } => precondition("NO_INPUT", call.as_str(), message),
+        InputError::Ended(call) => precondition("CALL_ENDED", call.as_str(), message),
+        InputError::Elsewhere { call, .. } => precondition("OTHER_INSTANCE", call.as_str(), message),
+        InputError::Closed { .. } => precondition("INPUT_CLOSED", "input", message),
+        InputError::Ahead { next_offset } => {
+            let mut details = ErrorDetails::new();
+            let metadata = HashMap::from([("next_offset".to_owned(), next_offset.to_string())]);
+            details.set_error_info("INPUT_OFFSET", DOMAIN, metadata);
+            details.add_bad_request_violation("offset", message.clone());
+            Status::with_error_details(Code::OutOfRange, format!("offset: {message}"), details)
+        }
+        InputError::Full { .. } => {
+            let mut details = details("INPUT_NOT_READ");
+            details.set_retry_info(Some(Duration::from_secs(1)));
+            details.add_quota_failure_violation("input", message.clone());
+            Status::with_error_details(Code::ResourceExhausted, message, details)
+        }
+        InputError::Store(error) => store(error),
+    }
+}
+
+/// A call cannot be watched.
+pub(crate) fn watch(error: WatchError) -> Status {
+    match error {
+        WatchError::NotFound(id) => not_found("call", id.as_str()),
+        WatchError::OutOfRange { .. } => out_of_range("after_sequence", error.to_string()),
+        WatchError::Store(error) => store(error),
+        WatchError::Draining => draining(),
+        WatchError::Abandoned => internal("the log of the call ends without a terminal event", &error),
+    }
+}

@@ -1,0 +1,421 @@
+//! `ToolService`: lists tools, starts calls, lets clients watch and cancel them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+use toolgate_contract::tool_service_server::ToolService;
+use toolgate_contract::{self as proto, *};
+use toolgate_engine::{AdmitError, Attached, Cursor, Item, MAX_WAITING_INPUT, OutputMode, Started, digest_of};
+use toolgate_model::{CallId, CallRecord, Definition, EventKind, PromptId, ToolCall};
+use toolgate_store::{CallFilter, PageRequest};
+use toolgate_tool::{Offer, dialect};
+
+use super::auth::Caller;
+use super::convert::{self, WireCall, int, non_empty, page_size, unsigned};
+use super::events::{ResponseStream, deadline, stream_events};
+use super::status::bad_field;
+use super::{Shared, status};
+use crate::grpc::convert::{FromCore as _, IntoProto as _};
+
+/// The service.
+pub(crate) struct Tools(pub(crate) Arc<Shared>);
+
+const MAX_TOOLS: usize = 1000;
+const MAX_CALLS: usize = 500;
+
+/// How long before its deadline a client is told what its call waits for.
+const TELL_BEFORE: Duration = Duration::from_millis(250);
+
+impl Tools {
+    async fn begin(
+        &self,
+        caller: &Caller,
+        request: WireCall,
+        mode: OutputMode,
+    ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
+        let places = &mut self.0.engine.places().iter().map(|place| place.workspace.name());
+        let default = places.find(|name| caller.sees(name)).unwrap_or_default();
+        self.begin_in(caller, default, request, mode).await
+    }
+
+    /// Starts a call; a request without a workspace means `default`.
+    async fn begin_in(
+        &self,
+        caller: &Caller,
+        default: &str,
+        request: WireCall,
+        mode: OutputMode,
+    ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
+        let engine = &self.0.engine;
+        let mut call = request.into_call(default, &self.0.client)?;
+        caller.sign(&mut call.origin);
+        if !caller.sees(&call.origin.workspace) {
+            return Err(status::not_found("workspace", &call.origin.workspace));
+        }
+        if let Some(parent) = &call.origin.parent {
+            call.origin.parent = Some(self.0.call(caller, parent).await?);
+        }
+        let started = self.start(caller, call).await?;
+        let cursor = engine
+            .watch(&started.id, 0, mode, self.0.heartbeat)
+            .await
+            .map_err(status::watch)?;
+        Ok((started.id, cursor, started.attached))
+    }
+
+    /// Starts a call. Who does not see the workspace of another call of the same id is not told of it, nor hindered.
+    async fn start(&self, caller: &Caller, mut call: ToolCall) -> Result<Started, Status> {
+        let engine = &self.0.engine;
+        if !caller.is_limited() {
+            return engine.start(call).await.map_err(status::admit);
+        }
+        if self.is_taken_out_of_sight(caller, &call.id).await? {
+            call.id = call.id.within(&call.origin.workspace);
+        }
+        let again = ToolCall {
+            id: call.id.within(&call.origin.workspace),
+            ..call.clone()
+        };
+        let id = call.id.clone();
+        match engine.start(call).await {
+            // Somebody else was quicker.
+            Err(AdmitError::IdTaken(_)) if self.is_taken_out_of_sight(caller, &id).await? => {
+                engine.start(again).await.map_err(status::admit)
+            }
+            started => started.map_err(status::admit),
+        }
+    }
+
+    async fn is_taken_out_of_sight(&self, caller: &Caller, id: &CallId) -> Result<bool, Status> {
+        let workspace = self.0.engine.workspace_of(id).await.map_err(status::store)?;
+        Ok(workspace.is_some_and(|workspace| !caller.sees(&workspace)))
+    }
+
+    async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
+        let place = caller.place(&self.0.engine, &request.workspace)?;
+        let agent_name = non_empty(request.agent.clone()).unwrap_or_else(|| convert::DEFAULT_AGENT.to_owned());
+        place.usable().map_err(status::admit)?;
+        let now = place.now();
+        let agent = now.agents.get(&agent_name).ok_or_else(|| {
+            let known: Vec<&str> = now.agents.iter().map(|agent| agent.name.as_str()).collect();
+            bad_field(
+                "agent",
+                format!("there is no agent named {agent_name:?}; there are {known:?}"),
+            )
+        })?;
+        let mut model = convert::model(request.model.clone())?;
+        dialect::complete(&mut model, &now.packages);
+        let client = non_empty(request.client.clone()).unwrap_or_else(|| self.0.client.clone());
+        let offer = Offer {
+            workspace: &place.workspace,
+            agent: &agent_name,
+            model: &model,
+            client: &client,
+            rights: None,
+        };
+        let parent = match request.parent_call_id.as_str() {
+            _ if caller.within().is_some() => caller.within().cloned(),
+            "" => None,
+            id => {
+                let id = convert::known_call_id("parent_call_id", id)?;
+                Some(self.0.call(caller, &id).await?)
+            }
+        };
+        let engine = &self.0.engine;
+        let rights = engine.rights_below(place, agent, parent.as_ref()).await;
+        let rights = rights.map_err(status::store)?;
+        let rights = rights.ok_or_else(|| status::not_found("call", &request.parent_call_id))?;
+        Ok(place.offered(&offer, &rights).await)
+    }
+}
+
+#[tonic::async_trait]
+impl ToolService for Tools {
+    async fn list_tools(&self, request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
+        let definitions = self.definitions(&caller, &request).await?;
+        let etag = digest_of(&json!(definitions))[..32].to_owned();
+        if request.if_none_match == etag {
+            return Ok(Response::new(ListToolsResponse {
+                etag,
+                not_modified: true,
+                ..Default::default()
+            }));
+        }
+        let first: usize = match request.page_token.split_once('.') {
+            None if request.page_token.is_empty() => 0,
+            Some((of, first)) if of == etag => first
+                .parse()
+                .map_err(|_| bad_field("page_token", "not a token of this service"))?,
+            Some(_) => {
+                return Err(bad_field(
+                    "page_token",
+                    "the list has changed since; begin again without a token",
+                ));
+            }
+            None => return Err(bad_field("page_token", "not a token of this service")),
+        };
+        let next = size.saturating_add(first);
+        let next_page_token = if next < definitions.len() {
+            format!("{etag}.{next}")
+        } else {
+            String::new()
+        };
+        let tools = definitions
+            .into_iter()
+            .skip(first)
+            .take(size)
+            .map(ToolDefinition::from_core)
+            .collect();
+        Ok(Response::new(ListToolsResponse {
+            tools,
+            etag,
+            next_page_token,
+            not_modified: false,
+        }))
+    }
+
+    type ExecuteToolStream = ResponseStream<ExecuteToolResponse>;
+
+    async fn execute_tool(
+        &self,
+        request: Request<ExecuteToolRequest>,
+    ) -> Result<Response<Self::ExecuteToolStream>, Status> {
+        let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let mode = output_mode(request.output)?;
+        let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
+        let broker = self.0.engine.broker().clone();
+        let wrap = |event| ExecuteToolResponse { event: Some(event) };
+        Ok(Response::new(stream_events(
+            id, cursor, broker, attached, deadline, wrap,
+        )))
+    }
+
+    async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
+        let deadline = deadline(request.metadata()).map(early);
+        let caller = Caller::of(request.extensions())?;
+        // When the client goes away this future is dropped, and `attached` with it.
+        let request = request.into_inner().into();
+        let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
+        let mut waits: Option<(PromptId, String)> = None;
+        loop {
+            let over = async {
+                match deadline {
+                    Some(deadline) if waits.is_some() => tokio::time::sleep_until(deadline).await,
+                    Some(_) | None => std::future::pending().await,
+                }
+            };
+            let item = tokio::select! {
+                item = cursor.next() => item.map_err(status::watch)?,
+                () = over => {
+                    let Some((prompt, what)) = &waits else { continue };
+                    return Err(status::waited(id.as_str(), prompt.as_str(), what));
+                }
+            };
+            match item {
+                None => break,
+                Some(Item::Event(event, _)) => match &event.kind {
+                    EventKind::Waiting { prompt } => {
+                        let what = convert::waits_for(prompt);
+                        tracing::info!(call = %id, prompt = %prompt.id, "a call of RunTool waits for a person: {what}");
+                        waits = Some((prompt.id.clone(), what));
+                    }
+                    EventKind::Resumed { .. } => waits = None,
+                    EventKind::Pending { .. }
+                    | EventKind::Running { .. }
+                    | EventKind::Metadata { .. }
+                    | EventKind::Output { .. }
+                    | EventKind::Child { .. }
+                    | EventKind::Warning { .. }
+                    | EventKind::Ended(_) => {}
+                },
+                Some(Item::Gap { .. } | Item::Heartbeat { .. }) => {}
+            }
+        }
+        drop(attached);
+        let call = self.find(&id).await?;
+        Ok(Response::new(RunToolResponse { call: Some(call) }))
+    }
+
+    type WatchCallStream = ResponseStream<WatchCallResponse>;
+
+    async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
+        let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let id = convert::known_call_id("call_id", &request.call_id)?;
+        let id = self.0.call(&caller, &id).await?;
+        let mode = output_mode(request.output)?;
+        let after = unsigned("after_sequence", request.after_sequence)?;
+        let engine = &self.0.engine;
+        let cursor = engine
+            .watch(&id, after, mode, self.0.heartbeat)
+            .await
+            .map_err(status::watch)?;
+        let wrap = |event| WatchCallResponse { event: Some(event) };
+        Ok(Response::new(stream_events(
+            id,
+            cursor,
+            engine.broker().clone(),
+            None,
+            deadline,
+            wrap,
+        )))
+    }
+
+    async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
+        let id = self.0.call(&caller, &id).await?;
+        let mut call = self.find(&id).await?;
+        call.waiting_for = self.waiting_for(&call.waiting_prompt_id).await?;
+        if let Some(input) = self.0.engine.input_state(&id) {
+            call.accepts_input = call.ending.is_none() && !input.closed;
+            call.next_input_offset = int(input.next_offset);
+        }
+        Ok(Response::new(GetCallResponse { call: Some(call) }))
+    }
+
+    async fn list_calls(&self, request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let states = request.states.iter().map(|&state| convert::call_state("states", state));
+        let filter = CallFilter {
+            workspace: non_empty(request.workspace),
+            workspaces: caller.workspaces(),
+            session: non_empty(request.session_id).map(toolgate_model::SessionId::new),
+            states: states.collect::<Result<_, _>>()?,
+            tools: request.tools,
+        };
+        let page = PageRequest {
+            size: page_size(request.page_size, 50, MAX_CALLS)?,
+            after: non_empty(request.page_token),
+        };
+        let page = self.0.engine.list(&filter, &page).await.map_err(status::store)?;
+        let mut calls = Vec::with_capacity(page.items.len());
+        for record in page.items {
+            let background_processes = self.left_by(&record.id).await;
+            let waiting_on = record.waiting_on.as_ref().map(ToString::to_string);
+            calls.push(Call {
+                background_processes,
+                waiting_for: self.waiting_for(&waiting_on.unwrap_or_default()).await?,
+                ..convert::summary(record)
+            });
+        }
+        Ok(Response::new(ListCallsResponse {
+            calls,
+            next_page_token: page.next.unwrap_or_default(),
+        }))
+    }
+
+    async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
+        let id = self.0.call(&caller, &id).await?;
+        let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
+        let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
+        if !record.state.is_terminal() && self.0.engine.is_draining() {
+            return Err(status::draining());
+        }
+        if !record.state.is_terminal() {
+            let problem = format!("another instance of the service ({}) runs the call {id}", record.owner);
+            return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
+        }
+        Ok(Response::new(CancelCallResponse {
+            call: Some(record.into_proto()),
+        }))
+    }
+
+    async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let id = convert::known_call_id("call_id", &request.call_id)?;
+        let id = self.0.call(&caller, &id).await?;
+        let offset = unsigned("offset", request.offset)?;
+        if request.data.len() > MAX_WAITING_INPUT {
+            return Err(bad_field("data", format!("more than {MAX_WAITING_INPUT} bytes")));
+        }
+        let engine = &self.0.engine;
+        let sent = engine.send_input(&id, offset, request.data, request.close).await;
+        let state = sent.map_err(status::input)?;
+        Ok(Response::new(SendInputResponse {
+            next_offset: int(state.next_offset),
+            closed: state.closed,
+        }))
+    }
+
+    type RevertCallStream = ResponseStream<RevertCallResponse>;
+
+    async fn revert_call(
+        &self,
+        request: Request<RevertCallRequest>,
+    ) -> Result<Response<Self::RevertCallStream>, Status> {
+        let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.extensions())?;
+        let request = request.into_inner();
+        let reverted = convert::known_call_id("call_id", &request.call_id)?;
+        let reverted = self.0.call(&caller, &reverted).await?;
+        let workspace = self.record(&reverted).await?.origin.workspace;
+        let call = WireCall::from(request);
+        let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
+        let broker = self.0.engine.broker().clone();
+        let wrap = |event| RevertCallResponse { event: Some(event) };
+        Ok(Response::new(stream_events(
+            id, cursor, broker, attached, deadline, wrap,
+        )))
+    }
+}
+
+/// Returns when to tell a client what its call waits for: shortly before it stops listening.
+fn early(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline.checked_sub((left / 10).min(TELL_BEFORE)).unwrap_or(deadline)
+}
+
+impl Tools {
+    /// Says what a call waits for at a prompt; empty for none.
+    async fn waiting_for(&self, prompt: &str) -> Result<String, Status> {
+        if prompt.is_empty() {
+            return Ok(String::new());
+        }
+        let found = self.0.engine.broker().get(&PromptId::from(prompt)).await;
+        let found = found.map_err(status::store)?;
+        Ok(found.as_ref().map(convert::waits_for).unwrap_or_default())
+    }
+
+    async fn find(&self, id: &CallId) -> Result<Call, Status> {
+        let record = self.record(id).await?;
+        let changes = self.0.engine.store().changes(id).await.map_err(status::store)?;
+        Ok(Call {
+            changes: changes.into_iter().map(FileChange::from_core).collect(),
+            background_processes: self.left_by(id).await,
+            ..Call::from_core(record)
+        })
+    }
+
+    async fn left_by(&self, id: &CallId) -> Vec<BackgroundProcess> {
+        let left = self.0.engine.left_by(id).await;
+        left.into_iter().map(BackgroundProcess::from_core).collect()
+    }
+
+    async fn record(&self, id: &CallId) -> Result<CallRecord, Status> {
+        let record = self.0.engine.get(id).await.map_err(status::store)?;
+        record.ok_or_else(|| status::not_found("call", id.as_str()))
+    }
+}
+
+fn output_mode(mode: i32) -> Result<OutputMode, Status> {
+    match proto::OutputMode::try_from(mode) {
+        Ok(proto::OutputMode::Unspecified | proto::OutputMode::Full) => Ok(OutputMode::Full),
+        Ok(proto::OutputMode::Tail) => Ok(OutputMode::Tail),
+        Ok(proto::OutputMode::None) => Ok(OutputMode::None),
+        Err(_) => Err(bad_field("output", "not a value that this service knows")),
+    }
+}

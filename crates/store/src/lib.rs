@@ -1,0 +1,411 @@
+//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal, changes of files, the
+//! audit.
+//!
+//! *Invariant:* imports `call` and `audit` only. Each trait is plain data behind a few methods, so that one machine (SQLite and
+//! files, [`local`]) and several (a message store) can both carry it; the generic suite in `tests/it/store.rs` runs on
+//! every implementation. A method that returns `Ok` has made its change durable against the death of the process.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
+
+pub mod audit;
+pub mod local;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use toolgate_model::{
+    Approval, CallEvent, CallId, CallRecord, CallState, Decision, Facts, FileChange, Grant, GrantId, InstanceId,
+    OutputId, Prompt, PromptId, PromptState, ServiceEvent, SessionId, SessionKey, Timestamp,
+};
+
+use crate::audit::{Fact, Head};
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Two writers: what was to be changed is not what it was when it was read.
+    #[error("conflict: {0}")]
+    Conflict(String),
+    /// What was to be changed is not there.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// A page token that the store did not give out.
+    #[error("bad page token: {0}")]
+    BadPage(String),
+    /// No space left, or a quota.
+    #[error("no space left: {0}")]
+    Full(String),
+    /// The store itself failed.
+    #[error("{context}")]
+    Failed {
+        /// What was attempted.
+        context: String,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// A part of a listing. Items are in the order of creation, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageRequest {
+    /// How many items at most; at least 1.
+    pub size: usize,
+    /// The `next` of the page before, or none for the first.
+    pub after: Option<String>,
+}
+
+/// One page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// Which calls to list. Empty lists and `None` match all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallFilter {
+    /// The workspace.
+    pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// Any of these states.
+    pub states: Vec<CallState>,
+    /// Any of these tools.
+    pub tools: Vec<String>,
+}
+
+/// What became of an attempt to create a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Created {
+    /// The call is new.
+    New,
+    /// The id is taken by this call, unchanged.
+    Taken(Box<CallRecord>),
+}
+
+/// The records of calls and their append-only logs.
+#[async_trait]
+pub trait CallLog: Send + Sync + 'static {
+    /// Stores a new call with its first events, in one transaction.
+    async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError>;
+
+    /// Appends events and replaces the record, in one transaction. `record.last_sequence` is the number of the last
+    /// event. With no events only the record is replaced. An end among the events tells what `record.ending` does.
+    ///
+    /// # Errors
+    /// `Conflict` if the stored log does not end just before the first event, or belongs to another owner.
+    async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError>;
+
+    /// Returns the record of a call.
+    async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError>;
+
+    /// Returns the calls that have a name within a workspace, because a call of another one had it first: see
+    /// [`CallId::within`].
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError>;
+
+    /// Returns at most `limit` events with a number above `after`, in order.
+    async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError>;
+
+    /// Lists calls, newest first.
+    async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError>;
+
+    /// Takes over the unfinished calls whose owner is dead, and their open prompts: sets their owner to `new_owner` and
+    /// returns them. Two services that start at once never get the same call.
+    async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError>;
+
+    /// Deletes finished calls that ended before `before`, with their logs, their prompts and their changes; contents
+    /// that no change refers to any more go with them, now or at a later call. Returns how many calls went.
+    async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError>;
+}
+
+/// To whom a stored output belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputOwner {
+    /// The call that writes it.
+    pub call: CallId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its workspace.
+    pub workspace: String,
+}
+
+/// What is known of a stored output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputInfo {
+    /// The output's id; the name of its file.
+    pub id: OutputId,
+    /// To whom it belongs.
+    pub owner: OutputOwner,
+    /// Where the service's own tools can read it.
+    pub path: String,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Lines: line feeds plus one, so the piece after a final newline counts. 0 while the output is being written.
+    pub lines: u64,
+    /// SHA-256, hexadecimal; empty while the output is being written, and until the first [`Outputs::stat`] after that:
+    /// to compute it takes longer than to write the output.
+    pub sha256: String,
+    /// Whether the writer finished.
+    pub complete: bool,
+    /// When it was begun.
+    pub created: Timestamp,
+}
+
+/// Which outputs to list. `None` matches all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputFilter {
+    /// The workspace.
+    pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The call.
+    pub call: Option<CallId>,
+}
+
+/// What a clean-up keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRetention {
+    /// Outputs last written before this moment go.
+    pub before: Timestamp,
+    /// Beyond this total the oldest go.
+    pub max_total_bytes: u64,
+}
+
+/// The truncation store: whole outputs, readable by range while and after they are written.
+#[async_trait]
+pub trait Outputs: Send + Sync + 'static {
+    /// Begins an output.
+    async fn create_output(&self, owner: OutputOwner) -> Result<Box<dyn OutputWriter>, StoreError>;
+
+    /// Returns what is known of an output without reading it: of a complete one, what would have to be counted first may
+    /// be 0 or empty.
+    async fn look(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
+
+    /// Returns what is known of an output; for a complete one that is everything. The first time takes as long as it takes
+    /// to read the output.
+    async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError>;
+
+    /// Returns at most `max` bytes from `offset` on; possibly fewer, and empty only at the end.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such output.
+    async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError>;
+
+    /// Lists outputs, newest first; what would have to be counted first may be 0 or empty.
+    async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError>;
+
+    /// Deletes an output; `false` if there is none. An output being written is a `Conflict`.
+    async fn delete(&self, id: &OutputId) -> Result<bool, StoreError>;
+
+    /// Deletes what `keep` does not keep; outputs being written stay, and so do files that are not outputs. Returns how many went.
+    async fn sweep_outputs(&self, keep: OutputRetention) -> Result<usize, StoreError>;
+}
+
+/// The one writer of an output. Dropped without `finish`, what was written stays readable and becomes complete.
+#[async_trait]
+pub trait OutputWriter: Send + Sync {
+    /// Returns the output's id.
+    fn id(&self) -> &OutputId;
+
+    /// Returns where the service's own tools can read it.
+    fn path(&self) -> &str;
+
+    /// Appends bytes; when it returns they are readable at the offset that was the length before.
+    ///
+    /// # Errors
+    /// `Full` if there is no space left. What was there before stays, and a shorter piece may still have room.
+    async fn append(&mut self, bytes: Bytes) -> Result<(), StoreError>;
+
+    /// Ends the output and returns what is known of it.
+    async fn finish(self: Box<Self>) -> Result<OutputInfo, StoreError>;
+}
+
+/// Which prompts to list. Empty lists and `None` match all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptFilter {
+    /// The run of the service that waits.
+    pub owner: Option<InstanceId>,
+    /// The workspace.
+    pub workspace: Option<String>,
+    /// Any of these workspaces, besides.
+    pub workspaces: Vec<String>,
+    /// Any of these sessions.
+    pub sessions: Vec<SessionId>,
+    /// The call.
+    pub call: Option<CallId>,
+    /// Any of these states.
+    pub states: Vec<PromptState>,
+    /// Only those that came after this one; all if there is no such prompt.
+    pub after: Option<PromptId>,
+}
+
+/// What became of an attempt to settle a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Settled {
+    /// This attempt decided: the settled prompts (the named one first, then those settled with it) and the new grants.
+    Now {
+        /// The prompts as they are now.
+        prompts: Vec<Prompt>,
+    },
+    /// It was decided before; this is the prompt with its decision.
+    Before(Box<Prompt>),
+    /// There is no such prompt.
+    Unknown,
+}
+
+/// The end of one prompt, with its new state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settlement {
+    /// Which prompt.
+    pub prompt: PromptId,
+    /// The state it gets; never `Open`.
+    pub state: PromptState,
+    /// The decision.
+    pub decision: Decision,
+    /// The grants of which it takes one use each: where one is gone, a prompt that was to be settled too stays open.
+    pub uses: Vec<GrantId>,
+}
+
+/// Prompts, their decisions, and the grants that `always` leaves behind.
+#[async_trait]
+pub trait Prompts: Send + Sync + 'static {
+    /// Stores a new open prompt.
+    async fn open(&self, prompt: Prompt) -> Result<(), StoreError>;
+
+    /// Returns a prompt.
+    async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError>;
+
+    /// Lists prompts in the order of their arrival, at most `limit`.
+    async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError>;
+
+    /// Adds an approval to a prompt and returns the prompt, or `None` if it is not open or there is none. A second
+    /// approval of the same principal changes nothing.
+    async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError>;
+
+    /// Settles a prompt and, if it was still open, stores the grants and settles those of `also` that still are open and
+    /// whose grants are there: all in one transaction. The first one wins; later ones get its decision.
+    async fn settle(&self, first: Settlement, also: Vec<Settlement>, grants: Vec<Grant>)
+    -> Result<Settled, StoreError>;
+
+    /// Counts a use of each grant at `now`, or of none: returns those that are not there or have ended, none if the uses
+    /// are counted. A grant whose last use it was is deleted. Two who use a grant at once never get more of it than there is.
+    async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError>;
+
+    /// Lists the grants that hold for a run of the service, its own and those that outlast any run, oldest first; some
+    /// may have ended by time.
+    async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError>;
+
+    /// Deletes a grant, which `by` takes back; returns it, or `None` if there is none. `by` may be empty.
+    async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError>;
+}
+
+/// Facts of sessions that outlive a call. A session of the same id in another workspace has its own.
+#[async_trait]
+pub trait SessionFacts: Send + Sync + 'static {
+    /// Returns one fact.
+    async fn fact(&self, session: &SessionKey, key: &str) -> Result<Option<Value>, StoreError>;
+
+    /// Returns every fact of a session.
+    async fn facts(&self, session: &SessionKey) -> Result<Facts, StoreError>;
+
+    /// Queues a fact for storing: it replaces the one of the same key, is seen by every `fact` that begins after this
+    /// returns, and is durable before any `CallLog::append` that begins after this returns.
+    fn remember(&self, session: &SessionKey, key: &str, value: Value);
+
+    /// Deletes the facts of a session. Returns how many.
+    async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError>;
+}
+
+/// The journal of what happened in all workspaces, numbered from 1 without gaps within the store.
+#[async_trait]
+pub trait Journal: Send + Sync + 'static {
+    /// Queues an event; it is numbered and stored in the order of the calls to this function, and before any
+    /// `CallLog::append` that begins after this returns.
+    fn record(&self, event: ServiceEvent);
+
+    /// Returns at most `limit` events with a number above `after`, in order.
+    async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError>;
+
+    /// Returns the number of the last stored event, 0 if there is none; the receiver sees every later value.
+    fn last(&self) -> tokio::sync::watch::Receiver<u64>;
+
+    /// Deletes events from before `before`. Their numbers are not used again. Returns how many.
+    async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError>;
+}
+
+/// What calls changed in files, and the contents before and after, so that a change can be taken back.
+#[async_trait]
+pub trait Changes: Send + Sync + 'static {
+    /// Keeps a content and returns its SHA-256, hexadecimal. What is kept already is not stored twice. A content that no
+    /// change refers to is kept for at least an hour.
+    ///
+    /// # Errors
+    /// `Full` if there is no space left.
+    async fn put_blob(&self, bytes: Bytes) -> Result<String, StoreError>;
+
+    /// Returns a content, or `None` if it is not kept, or no longer.
+    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// Adds to the changes of a call, in order. Put the contents that they refer to first: they are kept as long as the
+    /// call is.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such call.
+    async fn record_changes(&self, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError>;
+
+    /// Returns the changes of a call in the order in which they were recorded; none for an unknown call.
+    async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError>;
+}
+
+/// The end of the audit, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEnd {
+    /// The last record.
+    pub head: Head,
+    /// The last record that was removed; 0 if all are there.
+    pub removed: u64,
+}
+
+/// One record of the audit, as it is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditLine {
+    /// Its number.
+    pub sequence: u64,
+    /// Canonical JSON without a line feed.
+    pub json: String,
+}
+
+/// The audit: one chain for all that share the store. It records by itself what it is asked to store: the admission of a
+/// call with [`CallLog::create_call`], its end with [`CallLog::append`], prompts, decisions and revoked grants with
+/// [`Prompts`], each in the transaction of the thing itself and once.
+#[async_trait]
+pub trait Audit: Send + Sync + 'static {
+    /// Queues a fact that is no change of anything stored; it is recorded before any `CallLog::append` that begins after
+    /// this returns.
+    fn audit(&self, fact: Fact);
+
+    /// Returns the end of the chain. A chain has at least its first record.
+    async fn audit_end(&self) -> Result<AuditEnd, StoreError>;
+
+    /// Returns at most `limit` records with a number of `from` or above, in order.
+    async fn audit_lines(&self, from: u64, limit: usize) -> Result<Vec<AuditLine>, StoreError>;
+
+    /// Returns the number of the first record that was made at or after a moment; of the next one if there is none.
+    async fn audit_since(&self, time: Timestamp) -> Result<u64, StoreError>;
+
+    /// Removes records from before `before`, the oldest first and perhaps not all at once, and leaves a checkpoint from
+    /// which the rest can be verified. Returns how many went; 0 when there is nothing more to remove.
+    async fn sweep_audit(&self, before: Timestamp) -> Result<usize, StoreError>;
+}
+
+/// Every store together, as one implementation gives them.
+pub trait Store: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit {}
+
+impl<T: CallLog + Outputs + Prompts + SessionFacts + Journal + Changes + Audit> Store for T {}

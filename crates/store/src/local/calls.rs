@@ -1,0 +1,428 @@
+//! Calls and their logs in the database.
+//!
+//! *Invariant:* the columns beside a record's JSON repeat what is in it, and are written in the same statement. How a call
+//! ended is stored once, in the record: the text of that event is empty, and it is made from the record when it is read;
+//! should the record change after the end, the event is written out first.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use toolgate_model::{CallEvent, CallId, CallRecord, EventKind, InstanceId, Timestamp};
+
+use super::error::{Doing, decode, encode, failed, limit, signed, unsigned};
+use super::instances::Instances;
+use super::prompts;
+use super::query::Query;
+use super::{LocalStore, audit};
+use crate::audit::{Fact, Recorder};
+use crate::{CallFilter, CallLog, Created, Page, PageRequest, StoreError};
+
+/// So many calls are changed in one transaction: all that there are would be more than the log may have.
+const AT_A_TIME: i64 = 64;
+
+/// A record and events as they are stored; made before the writer is bothered.
+struct Entry {
+    record: CallRecord,
+    json: String,
+    events: Vec<(i64, String)>,
+    /// The number of the event that must be the last one now.
+    follows: u64,
+    /// Whether the end is among the events.
+    ends: bool,
+}
+
+impl Entry {
+    fn new(record: CallRecord, events: &[CallEvent]) -> Result<Self, StoreError> {
+        let follows = match events.first() {
+            Some(first) => first.sequence.checked_sub(1),
+            None => Some(record.last_sequence),
+        };
+        let last = events.last().map_or(record.last_sequence, |last| last.sequence);
+        let consecutive = events
+            .windows(2)
+            .all(|pair| pair[0].sequence.checked_add(1) == Some(pair[1].sequence));
+        let Some(follows) = follows.filter(|_| consecutive && last == record.last_sequence) else {
+            return Err(StoreError::Conflict(format!(
+                "the new events of call {} are not consecutive",
+                record.id
+            )));
+        };
+        let json = encode("a call", &record)?;
+        let ends = events.iter().any(|event| matches!(event.kind, EventKind::Ended(_)));
+        let events = events.iter().map(text_of).collect::<Result<_, StoreError>>()?;
+        Ok(Self {
+            record,
+            json,
+            events,
+            follows,
+            ends,
+        })
+    }
+
+    /// The moment of the end: null exactly while the call is unfinished.
+    fn ended(&self) -> Option<i64> {
+        let record = &self.record;
+        record
+            .state
+            .is_terminal()
+            .then(|| record.ended.unwrap_or(record.created).millis())
+    }
+
+    fn create(&self, db: &Connection, recorder: &Recorder) -> Result<Created, StoreError> {
+        let CallRecord {
+            id,
+            owner,
+            origin,
+            tool,
+            state,
+            created,
+            last_sequence,
+            ..
+        } = &self.record;
+        let added = db
+            .prepare_cached(
+                "INSERT INTO calls (id, owner, workspace, session, tool, state, created, ended, last_sequence, record)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+            )
+            .and_then(|mut statement| {
+                statement.execute(params![
+                    id.as_str(),
+                    owner.as_str(),
+                    origin.workspace,
+                    origin.session.as_str(),
+                    tool,
+                    state.as_str(),
+                    created.millis(),
+                    self.ended(),
+                    signed(*last_sequence),
+                    self.json,
+                ])
+            })
+            .doing(db, "create a call")?;
+        if added == 0 {
+            let taken = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
+            return Ok(Created::Taken(Box::new(taken)));
+        }
+        self.store_events(db, db.last_insert_rowid())?;
+        let end = self.ends.then(|| Fact::ended(&self.record));
+        audit::append(db, recorder, [Fact::admitted(&self.record)].into_iter().chain(end))?;
+        Ok(Created::New)
+    }
+
+    fn append(&self, db: &Connection, recorder: &Recorder) -> Result<(), StoreError> {
+        let CallRecord {
+            id,
+            owner,
+            tool,
+            state,
+            last_sequence,
+            ..
+        } = &self.record;
+        if state.is_terminal() && !self.ends {
+            keep_end(db, id)?;
+        }
+        let number: Option<i64> = db
+            .prepare_cached(
+                "UPDATE calls SET tool = ?, state = ?, ended = ?, last_sequence = ?, record = ?
+                 WHERE id = ? AND owner = ? AND last_sequence = ? RETURNING number",
+            )
+            .and_then(|mut statement| {
+                let values = params![
+                    tool,
+                    state.as_str(),
+                    self.ended(),
+                    signed(*last_sequence),
+                    self.json,
+                    id.as_str(),
+                    owner.as_str(),
+                    signed(self.follows),
+                ];
+                statement.query_row(values, |row| row.get(0)).optional()
+            })
+            .doing(db, "append to a call")?;
+        match number {
+            Some(number) => {
+                self.store_events(db, number)?;
+                audit::append(db, recorder, self.ends.then(|| Fact::ended(&self.record)))
+            }
+            None => Err(self.why_not(db)),
+        }
+    }
+
+    fn store_events(&self, db: &Connection, call: i64) -> Result<(), StoreError> {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        let what = "store an event";
+        let mut statement = db
+            .prepare_cached("INSERT INTO events (call, sequence, event) VALUES (?, ?, ?)")
+            .doing(db, what)?;
+        for (sequence, event) in &self.events {
+            statement.execute(params![call, sequence, event]).doing(db, what)?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes are written.
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|(_, event)| event.len()).sum();
+        self.json.len() + events
+    }
+
+    /// Says why a call could not be appended to.
+    fn why_not(&self, db: &Connection) -> StoreError {
+        let id = &self.record.id;
+        match get(db, id) {
+            Err(error) => error,
+            Ok(None) => StoreError::NotFound(format!("call {id}")),
+            Ok(Some(stored)) if stored.owner != self.record.owner => {
+                StoreError::Conflict(format!("call {id} belongs to instance {}", stored.owner))
+            }
+            Ok(Some(stored)) => StoreError::Conflict(format!(
+                "the log of call {id} ends at {}, not {}",
+                stored.last_sequence, self.follows
+            )),
+        }
+    }
+}
+
+/// Returns the number and the stored text of an event.
+fn text_of(event: &CallEvent) -> Result<(i64, String), StoreError> {
+    let text = if matches!(event.kind, EventKind::Ended(_)) {
+        String::new()
+    } else {
+        encode("an event", event)?
+    };
+    Ok((signed(event.sequence), text))
+}
+
+/// Returns the event that tells how a call ended.
+fn end_of(record: CallRecord, sequence: i64) -> Result<CallEvent, StoreError> {
+    let ending = record
+        .ending
+        .ok_or_else(|| failed("read the log of a call", "it has an end that its record does not know"))?;
+    Ok(CallEvent {
+        sequence: unsigned(sequence),
+        time: record.ended.unwrap_or(record.created),
+        kind: EventKind::Ended(Box::new(ending)),
+    })
+}
+
+/// Writes the event of a call's end out, before the record that it is made from changes.
+fn keep_end(db: &Connection, id: &CallId) -> Result<(), StoreError> {
+    let Some(record) = get(db, id)? else { return Ok(()) };
+    let what = "write out the end of a call";
+    let end: Option<(i64, i64)> = db
+        .prepare_cached(
+            "SELECT call, sequence FROM events
+             WHERE call = (SELECT number FROM calls WHERE id = ?) AND event = ''",
+        )
+        .and_then(|mut statement| {
+            statement
+                .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
+        .doing(db, what)?;
+    let Some((call, sequence)) = end else { return Ok(()) };
+    let text = encode("an event", &end_of(record, sequence)?)?;
+    db.prepare_cached("UPDATE events SET event = ? WHERE call = ? AND sequence = ?")
+        .and_then(|mut statement| statement.execute(params![text, call, sequence]))
+        .doing(db, what)?;
+    Ok(())
+}
+
+fn get(db: &Connection, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+    let json: Option<String> = db
+        .prepare_cached("SELECT record FROM calls WHERE id = ?")
+        .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+        .doing(db, "read a call")?;
+    json.map(|json| decode("a call", &json)).transpose()
+}
+
+fn namesakes(db: &Connection, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+    db.prepare_cached("SELECT id FROM calls WHERE id > ? AND id < ?")
+        .and_then(|mut statement| {
+            let (from, to) = id.range_within();
+            let id = |row: &rusqlite::Row<'_>| row.get::<_, String>(0).map(CallId::new);
+            statement.query_map([from, to], id)?.collect()
+        })
+        .doing(db, "look for calls of a name")
+}
+
+fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<CallEvent>, StoreError> {
+    let rows: Vec<(i64, String)> = db
+        .prepare_cached(
+            "SELECT sequence, event FROM events WHERE call = (SELECT number FROM calls WHERE id = ?) AND sequence > ?
+             ORDER BY sequence LIMIT ?",
+        )
+        .and_then(|mut statement| {
+            statement
+                .query_map(params![id.as_str(), signed(after), limit(items)], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
+                .collect()
+        })
+        .doing(db, "read the log of a call")?;
+    let event = |(sequence, json): (i64, String)| {
+        if !json.is_empty() {
+            return decode("an event", &json);
+        }
+        let record = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
+        end_of(record, sequence)
+    };
+    rows.into_iter().map(event).collect()
+}
+
+/// Takes over some calls; none when there are no more. Everything happens in the writer's transaction, which no other
+/// process shares: of two who adopt at once, the second finds the owner changed.
+fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+    let what = "take over calls of a dead instance";
+    let owners: Vec<String> = db
+        .prepare_cached("SELECT DISTINCT owner FROM calls WHERE ended IS NULL")
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .doing(db, what)?;
+    let mut adopted = Vec::new();
+    for owner in owners
+        .iter()
+        .filter(|owner| *owner != new_owner.as_str() && !instances.is_alive(owner))
+    {
+        let rows: Vec<(i64, String)> = db
+            .prepare_cached(
+                "SELECT number, record FROM calls WHERE ended IS NULL AND owner = ? ORDER BY number LIMIT ?",
+            )
+            .and_then(|mut statement| {
+                statement
+                    .query_map(params![owner, AT_A_TIME], |row| Ok((row.get(0)?, row.get(1)?)))?
+                    .collect()
+            })
+            .doing(db, what)?;
+        for (number, json) in rows {
+            let mut record: CallRecord = decode("a call", &json)?;
+            record.owner = new_owner.clone();
+            let json = encode("a call", &record)?;
+            db.prepare_cached("UPDATE calls SET owner = ?, record = ? WHERE number = ?")
+                .and_then(|mut statement| statement.execute(params![new_owner.as_str(), json, number]))
+                .doing(db, what)?;
+            prompts::adopt(db, &record.id, new_owner)?;
+            adopted.push(record);
+        }
+    }
+    Ok(adopted)
+}
+
+/// Deletes the oldest of the calls that ended before a moment: so many that the log has room for them.
+fn sweep(db: &Connection, before: Timestamp) -> Result<usize, StoreError> {
+    let what = "delete old calls";
+    let oldest = "ended < ? ORDER BY ended, number LIMIT ?";
+    let some = params![before.millis(), AT_A_TIME];
+    db.prepare_cached(&format!(
+        "DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE {oldest})"
+    ))
+    .and_then(|mut statement| statement.execute(some))
+    .doing(db, what)?;
+    db.prepare_cached(&format!(
+        "DELETE FROM calls WHERE number IN (SELECT number FROM calls WHERE {oldest})"
+    ))
+    .and_then(|mut statement| statement.execute(some))
+    .doing(db, what)
+}
+
+/// Deletes what belonged to calls that are gone.
+fn sweep_rest(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
+    db.execute("DELETE FROM facts WHERE session NOT IN (SELECT session FROM calls)", [])
+        .doing(db, "delete facts of old sessions")?;
+    prompts::sweep_grants(db, instances).map(drop)
+}
+
+fn select(filter: &CallFilter) -> Query {
+    let query = Query::new("SELECT number, record FROM calls WHERE TRUE")
+        .is("workspace", filter.workspace.as_deref())
+        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+        .is("session", filter.session.as_ref().map(|session| session.as_str()))
+        .one_of("state", filter.states.iter().map(|state| state.as_str()))
+        .one_of("tool", filter.tools.iter().map(String::as_str));
+    let unfinished = !filter.states.is_empty() && !filter.states.iter().any(|state| state.is_terminal());
+    // Says the same once more, in the words of the index over the few calls that still run.
+    if unfinished { query.also("ended IS NULL") } else { query }
+}
+
+#[async_trait]
+impl CallLog for LocalStore {
+    async fn create_call(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<Created, StoreError> {
+        let entry = Entry::new(record, &events)?;
+        if entry.follows != 0 {
+            return Err(StoreError::Conflict(format!(
+                "the log of call {} does not begin at 1",
+                entry.record.id
+            )));
+        }
+        let bytes = entry.bytes();
+        if let Err(full) = self.space.check_records(bytes as u64) {
+            if !self.make_room(bytes as u64).await {
+                return Err(full);
+            }
+            self.space.check_records(bytes as u64)?;
+        }
+        let recorder = self.recorder.clone();
+        self.writer
+            .ask_to_write(bytes, move |db| entry.create(db, &recorder))
+            .await
+    }
+
+    async fn append(&self, record: CallRecord, events: Vec<CallEvent>) -> Result<(), StoreError> {
+        let entry = Entry::new(record, &events)?;
+        let recorder = self.recorder.clone();
+        self.writer
+            .ask_to_write(entry.bytes(), move |db| entry.append(db, &recorder))
+            .await
+    }
+
+    async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| get(db, &id)).await
+    }
+
+    async fn namesakes(&self, id: &CallId) -> Result<Vec<CallId>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| namesakes(db, &id)).await
+    }
+
+    async fn events(&self, id: &CallId, after: u64, limit: usize) -> Result<Vec<CallEvent>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| events(db, &id, after, limit)).await
+    }
+
+    async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        let (filter, page) = (filter.clone(), page.clone());
+        let read = move |db: &Connection| {
+            select(&filter).page(db, &page, |row| row.get::<_, String>(1), |json| decode("a call", &json))
+        };
+        self.readers.read(read).await
+    }
+
+    async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {
+        let mut adopted = Vec::new();
+        loop {
+            let (new_owner, instances) = (new_owner.clone(), self.instances.clone());
+            let some = self.writer.ask(move |db| adopt(db, &instances, &new_owner)).await?;
+            if some.is_empty() {
+                return Ok(adopted);
+            }
+            adopted.extend(some);
+        }
+    }
+
+    async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
+        let mut count = 0;
+        loop {
+            let some = self.writer.ask(move |db| sweep(db, before)).await?;
+            if some == 0 {
+                break;
+            }
+            count += some;
+        }
+        let instances = self.instances.clone();
+        self.writer.ask(move |db| sweep_rest(db, &instances)).await?;
+        self.sweep_blobs().await?;
+        Ok(count)
+    }
+}

@@ -1,0 +1,115 @@
+//! The journal of what happened, numbered by the database.
+//!
+//! *Invariant:* a number is given inside the transaction that stores its event, so one that was rolled back leaves no gap.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use tokio::sync::watch;
+use toolgate_model::{ServiceEvent, Timestamp};
+
+use super::LocalStore;
+use super::error::{Doing, decode, limit, signed, unsigned};
+use super::writer::Operation;
+use crate::{Journal, StoreError};
+
+/// So many events are deleted in one transaction, so that the log has room for it.
+const AT_A_TIME: i64 = 1024;
+
+/// One event on its way.
+struct Recorded {
+    last: Arc<watch::Sender<u64>>,
+    time: Timestamp,
+    json: String,
+    number: u64,
+}
+
+impl Operation for Recorded {
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
+        db.prepare_cached("INSERT INTO journal (time, event) VALUES (?, ?)")
+            .and_then(|mut statement| statement.execute(params![self.time.millis(), self.json]))
+            .doing(db, "write to the journal")?;
+        self.number = unsigned(db.last_insert_rowid());
+        Ok(())
+    }
+
+    fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
+        match outcome {
+            Ok(()) => drop(self.last.send_replace(self.number)),
+            Err(error) => tracing::error!(%error, "an event of the journal is lost"),
+        }
+    }
+
+    fn unattended(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the number of the last event that was ever stored.
+pub(super) fn last(db: &Connection) -> Result<u64, StoreError> {
+    let number: Option<i64> = db
+        .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'", [], |row| {
+            row.get(0)
+        })
+        .optional()
+        .doing(db, "read the end of the journal")?;
+    Ok(number.map_or(0, unsigned))
+}
+
+fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
+    let rows: Vec<(i64, String)> = db
+        .prepare_cached("SELECT number, event FROM journal WHERE number > ? ORDER BY number LIMIT ?")
+        .and_then(|mut statement| {
+            statement
+                .query_map(params![signed(after), limit(items)], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
+                .collect()
+        })
+        .doing(db, "read the journal")?;
+    let event = |(number, json): (i64, String)| Ok((unsigned(number), decode("an event of the journal", &json)?));
+    rows.into_iter().map(event).collect()
+}
+
+#[async_trait]
+impl Journal for LocalStore {
+    fn record(&self, event: ServiceEvent) {
+        match serde_json::to_string(&event) {
+            Ok(json) => {
+                self.writer.note(Recorded {
+                    last: Arc::clone(&self.last),
+                    time: event.time,
+                    json,
+                    number: 0,
+                });
+            }
+            Err(error) => tracing::error!(%error, "an event of the journal is lost"),
+        }
+    }
+
+    async fn since(&self, after: u64, limit: usize) -> Result<Vec<(u64, ServiceEvent)>, StoreError> {
+        self.readers.read(move |db| since(db, after, limit)).await
+    }
+
+    fn last(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+
+    async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {
+        let delete = move |db: &Connection| {
+            let sql = "DELETE FROM journal WHERE number IN
+                       (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
+            db.prepare_cached(sql)
+                .and_then(|mut statement| statement.execute(params![before.millis(), AT_A_TIME]))
+                .doing(db, "delete old events of the journal")
+        };
+        let mut count = 0;
+        loop {
+            match self.writer.ask(delete).await? {
+                0 => return Ok(count),
+                some => count += some,
+            }
+        }
+    }
+}

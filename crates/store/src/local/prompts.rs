@@ -1,0 +1,317 @@
+//! Prompts, decisions and grants in the database.
+//!
+//! *Invariant:* a prompt that is not open is never changed again; the check and the change share one transaction.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use toolgate_model::{
+    Approval, CallId, Grant, GrantId, GrantReach, InstanceId, Prompt, PromptId, PromptState, Timestamp,
+};
+
+use super::error::{Doing, decode, encode, is_duplicate};
+use super::instances::Instances;
+use super::query::Query;
+use super::{LocalStore, audit};
+use crate::audit::{Fact, Recorder};
+use crate::{PromptFilter, Prompts, Settled, Settlement, StoreError};
+
+fn open(db: &Connection, recorder: &Recorder, prompt: &Prompt, json: &str) -> Result<(), StoreError> {
+    let added = db
+        .prepare_cached(
+            "INSERT INTO prompts (id, call, owner, session, workspace, state, prompt) VALUES (?, ?, ?, ?, ?, ?, ?)
+             ON CONFLICT (id) DO NOTHING",
+        )
+        .and_then(|mut statement| {
+            statement.execute(params![
+                prompt.id.as_str(),
+                prompt.call.as_str(),
+                prompt.owner.as_str(),
+                prompt.session.as_str(),
+                prompt.workspace,
+                prompt.state.as_str(),
+                json,
+            ])
+        })
+        .doing(db, "store a prompt")?;
+    match added {
+        0 => Err(StoreError::Conflict(format!("prompt {} exists", prompt.id))),
+        _ => audit::append(db, recorder, [Fact::prompted(prompt)]),
+    }
+}
+
+fn get(db: &Connection, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
+    let json: Option<String> = db
+        .prepare_cached("SELECT prompt FROM prompts WHERE id = ?")
+        .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+        .doing(db, "read a prompt")?;
+    json.map(|json| decode("a prompt", &json)).transpose()
+}
+
+fn replace(db: &Connection, prompt: &Prompt) -> Result<(), StoreError> {
+    let json = encode("a prompt", prompt)?;
+    db.prepare_cached("UPDATE prompts SET owner = ?, state = ?, prompt = ? WHERE id = ?")
+        .and_then(|mut statement| {
+            statement.execute(params![
+                prompt.owner.as_str(),
+                prompt.state.as_str(),
+                json,
+                prompt.id.as_str()
+            ])
+        })
+        .map(drop)
+        .doing(db, "change a prompt")
+}
+
+fn close(db: &Connection, mut prompt: Prompt, settlement: Settlement) -> Result<Prompt, StoreError> {
+    prompt.state = settlement.state;
+    prompt.decision = Some(settlement.decision);
+    replace(db, &prompt)?;
+    Ok(prompt)
+}
+
+fn approve(
+    db: &Connection,
+    recorder: &Recorder,
+    id: &PromptId,
+    approval: Approval,
+) -> Result<Option<Prompt>, StoreError> {
+    let Some(mut prompt) = get(db, id)?.filter(|prompt| prompt.state == PromptState::Open) else {
+        return Ok(None);
+    };
+    let known = |earlier: &Approval| earlier.principal == approval.principal;
+    if !prompt.approvals.iter().any(known) {
+        let fact = Fact::approved(&prompt, &approval);
+        prompt.approvals.push(approval);
+        replace(db, &prompt)?;
+        audit::append(db, recorder, [fact])?;
+    }
+    Ok(Some(prompt))
+}
+
+fn settle(
+    db: &Connection,
+    recorder: &Recorder,
+    first: Settlement,
+    also: Vec<Settlement>,
+    grants: &[(Grant, String)],
+) -> Result<Settled, StoreError> {
+    let Some(prompt) = get(db, &first.prompt)? else {
+        return Ok(Settled::Unknown);
+    };
+    if prompt.state != PromptState::Open {
+        return Ok(Settled::Before(Box::new(prompt)));
+    }
+    let made = grants.iter().map(|(grant, _)| grant.id.clone()).collect();
+    let prompt = close(db, prompt, first)?;
+    let mut facts = vec![Fact::decided(&prompt, made)];
+    let mut prompts = vec![prompt];
+    for (grant, json) in grants {
+        add_grant(db, grant, json)?;
+    }
+    for settlement in also {
+        if let Some(prompt) = get(db, &settlement.prompt)?.filter(|prompt| prompt.state == PromptState::Open)
+            && use_grants(db, &settlement.uses, settlement.decision.time)?.is_empty()
+        {
+            let used = settlement.uses.clone();
+            let prompt = close(db, prompt, settlement)?;
+            facts.push(Fact::decided(&prompt, used));
+            prompts.push(prompt);
+        }
+    }
+    audit::append(db, recorder, facts)?;
+    Ok(Settled::Now { prompts })
+}
+
+/// The owner of the grants that outlast any run.
+const NOBODY: &str = "";
+
+fn add_grant(db: &Connection, grant: &Grant, json: &str) -> Result<(), StoreError> {
+    let owner = if grant.scope.reach.outlasts_the_run() {
+        NOBODY
+    } else {
+        grant.owner.as_str()
+    };
+    let added = db
+        .prepare_cached("INSERT INTO grants (id, owner, content) VALUES (?, ?, ?)")
+        .and_then(|mut statement| statement.execute(params![grant.id.as_str(), owner, json]));
+    match added {
+        Err(error) if is_duplicate(&error) => Err(StoreError::Conflict(format!("grant {} exists", grant.id))),
+        other => other.map(drop).doing(db, "store a grant"),
+    }
+}
+
+/// Counts a use of each grant, or of none; returns those that cannot be used.
+fn use_grants(db: &Connection, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+    let what = "count the use of a grant";
+    let mut gone = Vec::new();
+    let mut used = Vec::with_capacity(ids.len());
+    for id in ids {
+        let json: Option<String> = db
+            .prepare_cached("SELECT content FROM grants WHERE id = ?")
+            .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+            .doing(db, what)?;
+        let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
+        match grant.filter(|grant| !grant.is_over(now)) {
+            Some(grant) => used.push(grant),
+            None => gone.push(id.clone()),
+        }
+    }
+    if !gone.is_empty() {
+        return Ok(gone);
+    }
+    for mut grant in used {
+        grant.count(now);
+        if grant.is_over(now) {
+            delete_grant(db, &grant.id)?;
+            continue;
+        }
+        let json = encode("a grant", &grant)?;
+        db.prepare_cached("UPDATE grants SET content = ? WHERE id = ?")
+            .and_then(|mut statement| statement.execute(params![json, grant.id.as_str()]))
+            .doing(db, what)?;
+    }
+    Ok(gone)
+}
+
+fn delete_grant(db: &Connection, id: &GrantId) -> Result<(), StoreError> {
+    db.prepare_cached("DELETE FROM grants WHERE id = ?")
+        .and_then(|mut statement| statement.execute([id.as_str()]))
+        .map(drop)
+        .doing(db, "delete a grant")
+}
+
+/// Gives the open prompts of an adopted call to the call's new owner.
+pub(super) fn adopt(db: &Connection, call: &CallId, new_owner: &InstanceId) -> Result<(), StoreError> {
+    let open = Query::new("SELECT prompt FROM prompts WHERE state = 'open'").is("call", Some(call.as_str()));
+    for json in open.rows(db, "", usize::MAX, |row| row.get::<_, String>(0))? {
+        let mut prompt: Prompt = decode("a prompt", &json)?;
+        prompt.owner = new_owner.clone();
+        replace(db, &prompt)?;
+    }
+    Ok(())
+}
+
+fn list(db: &Connection, filter: &PromptFilter, items: usize) -> Result<Vec<Prompt>, StoreError> {
+    let query = match filter.states.as_slice() {
+        // A literal, so that the index over the few open prompts is used.
+        [PromptState::Open] => Query::new("SELECT prompt FROM prompts WHERE state = 'open'"),
+        states => Query::new("SELECT prompt FROM prompts WHERE TRUE")
+            .one_of("state", states.iter().map(|state| state.as_str())),
+    };
+    query
+        .is("owner", filter.owner.as_ref().map(|owner| owner.as_str()))
+        .is("workspace", filter.workspace.as_deref())
+        .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+        .is("call", filter.call.as_ref().map(|call| call.as_str()))
+        .one_of("session", filter.sessions.iter().map(|session| session.as_str()))
+        .numbered_after("prompts", filter.after.as_ref().map(|after| after.as_str()))
+        .rows(db, " ORDER BY number", items, |row| row.get::<_, String>(0))?
+        .iter()
+        .map(|json| decode("a prompt", json))
+        .collect()
+}
+
+fn grants(db: &Connection, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
+    Query::new("SELECT content FROM grants WHERE TRUE")
+        .one_of("owner", [NOBODY, owner.as_str()].into_iter())
+        .rows(db, " ORDER BY number", usize::MAX, |row| row.get::<_, String>(0))?
+        .iter()
+        .map(|json| decode("a grant", json))
+        .collect()
+}
+
+/// Deletes the grants that hold for nobody any more: those of dead runs, those that ended by time, and those of sessions of
+/// which no call is left.
+pub(super) fn sweep_grants(db: &Connection, instances: &Instances) -> Result<(), StoreError> {
+    let what = "delete grants that have ended";
+    let owners: Vec<String> = db
+        .prepare_cached("SELECT DISTINCT owner FROM grants WHERE owner <> ''")
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .doing(db, what)?;
+    for owner in owners.iter().filter(|owner| !instances.is_alive(owner)) {
+        db.execute("DELETE FROM grants WHERE owner = ?", [owner])
+            .doing(db, what)?;
+    }
+    let now = Timestamp::now();
+    for json in
+        Query::new("SELECT content FROM grants WHERE TRUE").rows(db, "", usize::MAX, |row| row.get::<_, String>(0))?
+    {
+        let grant: Grant = decode("a grant", &json)?;
+        let lost_its_session = || -> Result<bool, StoreError> {
+            let calls = "SELECT EXISTS (SELECT 1 FROM calls WHERE session = ?)";
+            let is_known: bool = db
+                .query_row(calls, [grant.session.as_str()], |row| row.get(0))
+                .doing(db, what)?;
+            Ok(grant.scope.reach == GrantReach::Session && !is_known)
+        };
+        if grant.is_over(now) || lost_its_session()? {
+            delete_grant(db, &grant.id)?;
+        }
+    }
+    Ok(())
+}
+
+fn revoke(db: &Connection, recorder: &Recorder, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+    let json: Option<String> = db
+        .prepare_cached("DELETE FROM grants WHERE id = ? RETURNING content")
+        .and_then(|mut statement| statement.query_row([id.as_str()], |row| row.get(0)).optional())
+        .doing(db, "delete a grant")?;
+    let grant: Option<Grant> = json.map(|json| decode("a grant", &json)).transpose()?;
+    audit::append(db, recorder, grant.as_ref().map(|grant| Fact::revoked(grant, by)))?;
+    Ok(grant)
+}
+
+#[async_trait]
+impl Prompts for LocalStore {
+    async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
+        let json = encode("a prompt", &prompt)?;
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| open(db, &recorder, &prompt, &json)).await
+    }
+
+    async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |db| get(db, &id)).await
+    }
+
+    async fn prompts(&self, filter: &PromptFilter, limit: usize) -> Result<Vec<Prompt>, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |db| list(db, &filter, limit)).await
+    }
+
+    async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
+        let id = id.clone();
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| approve(db, &recorder, &id, approval)).await
+    }
+
+    async fn settle(
+        &self,
+        first: Settlement,
+        also: Vec<Settlement>,
+        grants: Vec<Grant>,
+    ) -> Result<Settled, StoreError> {
+        let with_json = |grant: Grant| encode("a grant", &grant).map(|json| (grant, json));
+        let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
+        let recorder = self.recorder.clone();
+        self.writer
+            .ask(move |db| settle(db, &recorder, first, also, &grants))
+            .await
+    }
+
+    async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
+        let ids = ids.to_vec();
+        self.writer.ask(move |db| use_grants(db, &ids, now)).await
+    }
+
+    async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
+        let owner = owner.clone();
+        self.readers.read(move |db| grants(db, &owner)).await
+    }
+
+    async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
+        let (id, by) = (id.clone(), by.to_owned());
+        let recorder = self.recorder.clone();
+        self.writer.ask(move |db| revoke(db, &recorder, &id, &by)).await
+    }
+}

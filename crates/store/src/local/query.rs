@@ -1,0 +1,172 @@
+//! Listings: conditions that a filter adds to a statement, and the cursor from page to page.
+//!
+//! *Invariant:* values from outside are bound, never written into the statement. A cursor is the number of the last row that
+//! was listed; rows are numbered as they are stored, so new ones never move a page.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+
+use super::error::{Doing, limit};
+use crate::{Page, PageRequest, StoreError};
+
+const MAX_PAGE: usize = 1000;
+
+/// A page of large rows ends after this much: a listing must not take memory by what calls wrote.
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// A `SELECT` under construction.
+pub(super) struct Query {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Query {
+    /// Begins with a statement that ends in a condition.
+    pub(super) fn new(sql: &str) -> Self {
+        Self {
+            sql: sql.to_owned(),
+            values: Vec::new(),
+        }
+    }
+
+    /// Adds a condition without a value.
+    pub(super) fn also(mut self, condition: &str) -> Self {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self
+    }
+
+    /// Asks for a column's value, if one is given.
+    pub(super) fn is(self, column: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.bind(&format!("{column} = ?"), Value::Text(value.to_owned())),
+            None => self,
+        }
+    }
+
+    /// Asks for rows that were numbered after the one of an id, if one is given; for all if there is no such row.
+    pub(super) fn numbered_after(self, table: &str, id: Option<&str>) -> Self {
+        let condition = format!("number > coalesce((SELECT number FROM {table} WHERE id = ?), 0)");
+        match id {
+            Some(id) => self.bind(&condition, Value::Text(id.to_owned())),
+            None => self,
+        }
+    }
+
+    /// Asks for one of several values of a column; an empty list asks for nothing. The list travels as one JSON value,
+    /// because the number of parameters of a statement is limited.
+    pub(super) fn one_of<'a>(self, column: &str, values: impl Iterator<Item = &'a str>) -> Self {
+        let list: serde_json::Value = values.collect();
+        match list.as_array() {
+            Some(items) if !items.is_empty() => {
+                let condition = format!("{column} IN (SELECT value FROM json_each(?))");
+                self.bind(&condition, Value::Text(list.to_string()))
+            }
+            _ => self,
+        }
+    }
+
+    fn bind(mut self, condition: &str, value: Value) -> Self {
+        self.values.push(value);
+        self.also(condition)
+    }
+
+    /// Runs the statement with an ending and returns its rows.
+    pub(super) fn rows<T>(
+        mut self,
+        db: &Connection,
+        ending: &str,
+        items: usize,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.sql.push_str(ending);
+        self.sql.push_str(" LIMIT ?");
+        self.values.push(Value::Integer(limit(items)));
+        db.prepare_cached(&self.sql)
+            .and_then(|mut statement| statement.query_map(params_from_iter(self.values), read)?.collect())
+            .doing(db, "list")
+    }
+
+    /// Returns the newest rows with their numbers, and whether there are more: at most `size`, and after the first only
+    /// as long as they stay within [`PAGE_BYTES`].
+    fn first_rows<T>(
+        mut self,
+        db: &Connection,
+        size: usize,
+        read: &mut impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<(Vec<(i64, T)>, bool)> {
+        self.sql.push_str(" ORDER BY number DESC LIMIT ?");
+        self.values.push(Value::Integer(limit(size + 1)));
+        let mut statement = db.prepare_cached(&self.sql)?;
+        let mut rows = statement.query(params_from_iter(self.values))?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = rows.next()? {
+            bytes += row.get_ref(1)?.as_bytes_or_null().ok().flatten().map_or(0, <[u8]>::len);
+            if found.len() == size || (bytes > PAGE_BYTES && !found.is_empty()) {
+                return Ok((found, true));
+            }
+            found.push((row.get(0)?, read(row)?));
+        }
+        Ok((found, false))
+    }
+
+    /// Runs the statement for one page, newest first; `read` takes what follows the row's number.
+    pub(super) fn page<T, U>(
+        self,
+        db: &Connection,
+        page: &PageRequest,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        finish: impl FnMut(T) -> Result<U, StoreError>,
+    ) -> Result<Page<U>, StoreError> {
+        let size = page.size.clamp(1, MAX_PAGE);
+        let query = match &page.after {
+            Some(token) => self.bind("number < ?", Value::Integer(parse_token(token)?)),
+            None => self,
+        };
+        let (rows, more) = query.first_rows(db, size, &mut read).doing(db, "list")?;
+        let next = rows.last().filter(|_| more).map(|(number, _)| token(*number));
+        let items = rows
+            .into_iter()
+            .map(|(_, item)| item)
+            .map(finish)
+            .collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
+    }
+}
+
+fn token(number: i64) -> String {
+    format!("p{number:016x}")
+}
+
+fn parse_token(text: &str) -> Result<i64, StoreError> {
+    let digits = text.strip_prefix('p').filter(|digits| digits.len() == 16);
+    let number = digits.and_then(|digits| i64::from_str_radix(digits, 16).ok());
+    // Made again: signs and capitals parse as well, but were never given out.
+    number
+        .filter(|number| token(*number) == text)
+        .ok_or_else(|| StoreError::BadPage("it is not one that was given out".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens() {
+        for number in [1, 15, 16, 4096, i64::MAX] {
+            assert_eq!(parse_token(&token(number)).expect("own token"), number);
+        }
+        for bad in [
+            "",
+            "p",
+            "1",
+            "p1",
+            "p+00000000000000f",
+            "pFFFFFFFFFFFFFFFF",
+            "p000000000000000F",
+            "p\u{e9}00000000000000",
+        ] {
+            assert!(matches!(parse_token(bad), Err(StoreError::BadPage(_))), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What waits to be written, and in which portions it is taken.
+//!
+//! *Invariant:* what was queued first is taken first. A portion is as large as the log may grow at once, unless a single
+//! operation is larger.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::Semaphore;
+
+use crate::StoreError;
+
+const ROOM: usize = 1024;
+const BATCH: usize = 256;
+
+/// What one transaction appends to the log, about, unless one operation alone appends more.
+pub(super) const BATCH_BYTES: u64 = 8 << 20;
+
+/// What an operation appends besides what it says: pages of tables and indexes of which it changes a few bytes.
+const PAGES: u64 = 32 << 10;
+
+/// More than this is not done on the spot.
+const BATCH_ON_THE_SPOT: usize = 16;
+
+const RETRY: Duration = Duration::from_millis(200);
+
+/// How long what nobody waits for lets others join its transaction: a commit of its own would take the processor from
+/// the call that made it.
+const LINGER: Duration = Duration::from_millis(4);
+
+/// The thread looks at the queue by itself for so many times [`LINGER`] after it last found something: waking it for
+/// each note would cost more than the note.
+const LOOKS: u32 = 50;
+
+/// One change, run by the writer.
+pub(super) trait Operation: Send {
+    /// Makes the change, inside a savepoint.
+    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
+
+    /// Hears what became of it, after the commit.
+    fn end(self: Box<Self>, outcome: Result<(), StoreError>);
+
+    /// Says whether nobody waits for it, so that it must be tried again when a commit fails.
+    fn unattended(&self) -> bool {
+        false
+    }
+
+    /// Returns how many bytes it writes, if they are many.
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Returns what operations append to the log, about.
+pub(super) fn log_bytes<'a>(operations: impl IntoIterator<Item = &'a Box<dyn Operation>>) -> u64 {
+    let all = operations.into_iter().map(|operation| log_bytes_of(operation.as_ref()));
+    all.fold(0, u64::saturating_add)
+}
+
+fn log_bytes_of(operation: &dyn Operation) -> u64 {
+    operation.bytes().saturating_mul(2).saturating_add(PAGES)
+}
+
+pub(super) type Batch = Vec<Box<dyn Operation>>;
+
+/// What waits to be written.
+pub(super) struct Queue {
+    state: Mutex<Waiting>,
+    pub(super) filled: Condvar,
+    pub(super) room: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    operations: VecDeque<Box<dyn Operation>>,
+    closed: bool,
+    /// The thread does not look at the queue before it is woken.
+    asleep: bool,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            room: Arc::new(Semaphore::new(ROOM)),
+        }
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues an operation; says whether the thread has to be woken to see it.
+    pub(super) fn push(&self, operation: Box<dyn Operation>) -> Result<bool, Box<dyn Operation>> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(operation);
+        }
+        state.operations.push_back(operation);
+        Ok(state.asleep)
+    }
+
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.room.close();
+        self.filled.notify_all();
+    }
+
+    /// Waits until there may be work; false when the queue is closed and empty.
+    pub(super) fn wait(&self) -> bool {
+        let mut state = self.state();
+        let mut idle_looks = 0;
+        loop {
+            if state.closed {
+                return !state.operations.is_empty();
+            }
+            if !is_unattended(&state) {
+                return true;
+            }
+            let had_some = !state.operations.is_empty();
+            idle_looks = if had_some { 0 } else { idle_looks + 1 };
+            if idle_looks > LOOKS {
+                state = self.sleep(state);
+                idle_looks = 0;
+                continue;
+            }
+            let (later, looked) = self
+                .filled
+                .wait_timeout(state, LINGER)
+                .unwrap_or_else(PoisonError::into_inner);
+            // Somebody else may have done it all meanwhile.
+            if had_some && looked.timed_out() && !later.operations.is_empty() {
+                return true;
+            }
+            state = later;
+        }
+    }
+
+    /// Waits until something is queued.
+    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+        state.asleep = true;
+        let mut state = self
+            .filled
+            .wait_while(state, |state| state.operations.is_empty() && !state.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.asleep = false;
+        state
+    }
+
+    /// Takes the next operations, for whoever holds the connection: at least so many, and no more than [`BATCH_BYTES`].
+    pub(super) fn take(&self, at_least: usize) -> Batch {
+        let mut state = self.state();
+        let mut bytes = 0_u64;
+        let count = state
+            .operations
+            .iter()
+            .take(BATCH)
+            .take_while(|operation| {
+                bytes = bytes.saturating_add(log_bytes_of(operation.as_ref()));
+                bytes <= BATCH_BYTES
+            })
+            .count();
+        let count = count.max(at_least).min(state.operations.len());
+        state.operations.drain(..count).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().operations.is_empty()
+    }
+
+    /// Says whether all that is queued is so little that it is done in no time.
+    pub(super) fn is_little(&self) -> bool {
+        let state = self.state();
+        state.operations.len() <= BATCH_ON_THE_SPOT && log_bytes(&state.operations) <= BATCH_BYTES
+    }
+
+    /// Keeps what nobody waits for, of a batch that failed and of what is queued behind it, in its order. Returns the rest,
+    /// which must hear of the failure now: behind what is tried again and again it would wait for ever. When the queue is
+    /// closed there is no later, and everything comes back.
+    pub(super) fn retreat(&self, batch: Batch) -> Batch {
+        let mut state = self.state();
+        let behind = std::mem::take(&mut state.operations);
+        let all = batch.into_iter().chain(behind);
+        if state.closed {
+            return all.collect();
+        }
+        let (unattended, asked): (VecDeque<_>, VecDeque<_>) = all.partition(|operation| operation.unattended());
+        state.operations = unattended;
+        asked.into()
+    }
+
+    /// Lets some time pass before the next attempt, less if something new is queued.
+    pub(super) fn pause(&self) {
+        let state = self.state();
+        if !state.closed && !state.operations.is_empty() {
+            drop(self.filled.wait_timeout(state, RETRY));
+        }
+    }
+}
+
+/// Says whether nobody waits for anything that is queued. Once there is much, it is not worth waiting with.
+fn is_unattended(state: &Waiting) -> bool {
+    state.operations.len() < BATCH && state.operations.iter().all(|operation| operation.unattended())
+}
+
+/// However the thread ends, nobody may wait for it afterwards.
+pub(super) struct CloseAtEnd<'a>(pub(super) &'a Queue);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.state().operations.clear();
+    }
+}

@@ -1,0 +1,194 @@
+//! The database file: how a connection is opened, and which version of the tables it finds or makes.
+//!
+//! *Invariant:* a migration that was released is never changed, only followed by another; a file that a newer version of
+//! the service has written is refused, not guessed at.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::error::{Doing, failed, io, limit};
+use crate::StoreError;
+
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema.sql"),
+    include_str!("changes.sql"),
+    include_str!("audit.sql"),
+    include_str!("apart.sql"),
+];
+
+/// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
+pub(super) const BUSY: Duration = Duration::from_secs(10);
+
+const STATEMENTS: usize = 64;
+
+/// Opens the connection that writes, and brings the tables up to date.
+pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    // SQLite would create the file readable for everybody; its side files take over the mode of this one.
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| io("open the database", path, error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = connect(path, flags)?;
+    db.pragma_update(None, "journal_mode", "WAL")
+        .and_then(|()| db.pragma_update(None, "synchronous", "NORMAL"))
+        .and_then(|()| db.pragma_update(None, "foreign_keys", true))
+        .and_then(|()| db.pragma_update(None, "cache_size", -4096))
+        .doing(&db, "prepare the database")?;
+    migrate(&mut db, path)?;
+    Ok(db)
+}
+
+/// Opens another connection to what [`open_writer`] has opened, which only writes its log back.
+pub(super) fn open_beside(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = connect(path, flags)?;
+    db.pragma_update(None, "synchronous", "NORMAL")
+        .and_then(|()| db.pragma_update(None, "cache_size", -64))
+        .doing(&db, "prepare the database for writing its log back")?;
+    Ok(db)
+}
+
+/// Opens a connection that can only read.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = connect(path, flags)?;
+    db.pragma_update(None, "cache_size", -1024)
+        .doing(&db, "prepare the database for reading")?;
+    Ok(db)
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+    let db = Connection::open_with_flags(path, flags)
+        .map_err(|error| failed(format!("open the database {}", path.display()), error))?;
+    db.busy_timeout(BUSY).doing(&db, "set the waiting time")?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(db)
+}
+
+fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let what = "bring the tables up to date";
+    let location = path.display().to_string();
+    let sql = |error: rusqlite::Error| failed(format!("{what} in {location}"), error);
+    let transaction = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(sql)?;
+    let version: usize = transaction
+        .query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0))
+        .map(|version| usize::try_from(version).unwrap_or(usize::MAX))
+        .map_err(sql)?;
+    let Some(missing) = MIGRATIONS.get(version..) else {
+        let newest = MIGRATIONS.len();
+        return Err(failed(
+            format!("open the database {location}"),
+            format!(
+                "a newer version of the service wrote it: its tables are version {version}, this one knows {newest}"
+            ),
+        ));
+    };
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for migration in missing {
+        transaction.execute_batch(migration).map_err(sql)?;
+    }
+    transaction
+        .pragma_update(None, "user_version", limit(MIGRATIONS.len()))
+        .map_err(sql)?;
+    transaction.commit().map_err(sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
+    use toolgate_model::{InstanceId, OutputId, SessionId, SessionKey};
+
+    use super::*;
+    use crate::local::{LocalStore, output_folder, workspace_folder};
+    use crate::{Outputs as _, SessionFacts as _};
+
+    /// The version that told sessions apart by their ids only, and kept all outputs in one folder.
+    const SHARED: usize = 3;
+
+    #[tokio::test]
+    async fn what_was_shared_goes_to_its_workspace() {
+        let folder = TempDir::new().expect("a folder");
+        let data = folder.path().canonicalize().expect("a path");
+        let db = Connection::open(data.join("toolgate.db")).expect("a database");
+        for migration in &MIGRATIONS[..SHARED] {
+            db.execute_batch(migration).expect("its tables");
+        }
+        db.pragma_update(None, "user_version", limit(SHARED))
+            .expect("a version");
+        let call =
+            "INSERT INTO calls (id, owner, workspace, session, tool, state, created, last_sequence, record, ended)
+                    VALUES (?, 'i', ?, ?, 't', 'completed', 0, 1, '{}', 0)";
+        for (id, workspace, session) in [("1", "a", "s"), ("2", "b", "s"), ("3", "b", "t")] {
+            db.execute(call, [id, workspace, session]).expect("a call");
+        }
+        let plan = r#"{"created": 7, "slug": "calm-sea"}"#;
+        let fact = "INSERT INTO facts (session, key, value) VALUES (?, ?, ?)";
+        for (session, key, value) in [
+            ("s", "todos", "[1]"),
+            ("t", "todos", "[2]"),
+            ("t", "plan", plan),
+            ("sub", "subagent", r#""b""#),
+            ("sub", "todos", "[3]"),
+            ("nobody's", "todos", "[4]"),
+        ] {
+            db.execute(fact, [session, key, value]).expect("a fact");
+        }
+        let ids = ["tool_000000000001aaaaaaaaaaaaaa", "tool_000000000002bbbbbbbbbbbbbb"];
+        fs::create_dir_all(data.join("tool-output")).expect("the folder of all");
+        fs::create_dir_all(data.join("plans")).expect("the plans of all");
+        fs::write(data.join("plans/7-calm-sea.md"), "plan").expect("a plan");
+        for (id, workspace) in ids.into_iter().zip(["a", "b"]) {
+            let output = "INSERT INTO outputs (id, instance, call, session, workspace, created, complete, bytes)
+                          VALUES (?, 'i', '1', 's', ?, 0, 1, 1)";
+            db.execute(output, [id, workspace]).expect("an output");
+            fs::write(data.join("tool-output").join(id), workspace).expect("its file");
+        }
+        drop(db);
+
+        let store = LocalStore::open(&data, InstanceId::generate()).expect("it opens");
+        let fact = async |workspace: &str, session: &str| {
+            let key = SessionKey::new(workspace, &SessionId::from(session));
+            store.fact(&key, "todos").await.expect("it is read")
+        };
+        let check: [(&str, &str, Option<Value>); 8] = [
+            ("a", "s", Some(json!([1]))),
+            ("b", "s", None),
+            ("b", "t", Some(json!([2]))),
+            ("a", "t", None),
+            ("b", "sub", Some(json!([3]))),
+            ("a", "sub", None),
+            ("a", "nobody's", None),
+            ("b", "nobody's", None),
+        ];
+        for (workspace, session, expected) in check {
+            assert_eq!(fact(workspace, session).await, expected, "{session} in {workspace}");
+        }
+        assert!(!data.join("tool-output").exists());
+        for (id, workspace) in ids.into_iter().zip(["a", "b"]) {
+            let info = store
+                .look(&OutputId::from(id))
+                .await
+                .expect("it is read")
+                .expect("it is there");
+            assert_eq!(info.path, output_folder(&data, workspace).join(id).to_string_lossy());
+            assert_eq!(fs::read_to_string(&info.path).expect("its file"), workspace);
+        }
+        let plan = workspace_folder(&data, "b").join("plans/7-calm-sea.md");
+        assert_eq!(fs::read_to_string(plan).expect("the plan"), "plan");
+        store.close().await.expect("it closes");
+    }
+}

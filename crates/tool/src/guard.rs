@@ -1,0 +1,31 @@
+//! Files that programs obey are asked for by name: a rule for everything does not mean them.
+//!
+//! *Invariant:* nothing here decides; it says what of a request must be named, and the permissions decide.
+
+use toolgate_fs::{ResolvedPath, guarded};
+use toolgate_model::{Ask, AskPart};
+
+/// Returns the part of a request that a change of a file makes, if programs obey the file.
+pub fn guarded_part(path: &ResolvedPath, old: &[u8], new: &[u8]) -> Option<AskPart> {
+    let patterns = path.patterns();
+    let names = [path.relative(), path.real_relative()];
+    let reason = names
+        .into_iter()
+        .find_map(|name| guarded::reason_to_change(name, old, new))?;
+    Some(AskPart {
+        text: format!("{} ({reason})", path.relative()),
+        patterns,
+        guarded: Some(reason.to_owned()),
+        ..AskPart::default()
+    })
+}
+
+/// Adds such parts to a request that has its patterns. What `always` would allow is then these paths and no others.
+pub fn ask_by_name(ask: &mut Ask, parts: Vec<AskPart>) {
+    if parts.is_empty() {
+        return;
+    }
+    let is_literal = ask.patterns.iter().all(|pattern| !pattern.contains(['*', '?']));
+    ask.always = if is_literal { ask.patterns.clone() } else { Vec::new() };
+    ask.parts.extend(parts);
+}

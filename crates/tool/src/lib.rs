@@ -1,0 +1,291 @@
+//! What a tool is: the trait its author writes, the trait the registry holds, and what a running call may reach.
+//!
+//! *Invariant:* imports `call`, `permission` and `workspace` only. A tool sees neither gRPC nor a store nor another
+//! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
+
+mod blocking;
+mod child;
+mod context;
+pub mod dialect;
+mod error;
+mod guard;
+mod hook;
+pub mod plan;
+mod repair;
+mod schema;
+mod subagent;
+pub mod todos;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolgate_fs::Workspace;
+use toolgate_model::{Definition, Effect, Model, Source, ToolOutput};
+use toolgate_permission::Rights;
+use toolgate_permission::judgement;
+
+pub use blocking::blocking;
+pub use child::{Child, ChildCall, ChildPort};
+pub use context::{Afterwards, CallContext, CallPort};
+pub use error::{ToolError, invalid_arguments};
+pub use guard::{ask_by_name, guarded_part};
+pub use hook::{Hook, HookError, HookPoint};
+pub use repair::repair;
+pub use schema::schema_of;
+pub use subagent::{Delegated, SubagentAnswer, SubagentRun, SubagentRunner, Subagents};
+
+pub use toolgate_permission::Refusal;
+
+/// For whom a list of tools is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    /// The workspace.
+    pub workspace: &'a Workspace,
+    /// The agent's name.
+    pub agent: &'a str,
+    /// The model.
+    pub model: &'a Model,
+    /// The kind of client.
+    pub client: &'a str,
+    /// What the agent may do; none where only a name is looked up.
+    pub rights: Option<&'a Rights>,
+}
+
+impl Offer<'_> {
+    /// Says whether a rule denies the agent a permission for one pattern.
+    pub fn denies(&self, permission: &str, pattern: &str) -> bool {
+        self.rights
+            .is_some_and(|rights| judgement::denies(permission, pattern, rights))
+    }
+}
+
+/// One thing that is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputProblem {
+    /// The argument, its place in the input joined by dots; empty for the input itself.
+    pub argument: String,
+    /// The schema's keyword that it breaks.
+    pub keyword: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for InputProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.argument.is_empty() {
+            write!(f, "{}: ", self.argument)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Says whether models of this kind are given `apply_patch`, in the place of `edit` and `write`
+/// (`spec/framework.md` §6).
+pub fn uses_apply_patch(model: &Model) -> bool {
+    let id = &model.model_id;
+    id.contains("gpt-") && !id.contains("oss") && !id.contains("gpt-4")
+}
+
+/// A tool as the registry holds it.
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// Returns the tool's name.
+    fn name(&self) -> &str;
+
+    /// Returns the JSON Schema of the input, as models see it.
+    fn input_schema(&self) -> Value;
+
+    /// Returns what is told about the tool in a list made for `offer`.
+    fn definition(&self, offer: &Offer<'_>) -> Definition;
+
+    /// Looks again at what the tool's definition is made of. Called before a list is made.
+    async fn refresh(&self) {}
+
+    /// Returns what the model reads when an input does not fit the schema.
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        misfit(self.name(), problems)
+    }
+
+    /// Says whether the tool is one for this model and client. One that is not can neither be seen nor called.
+    fn is_offered(&self, _offer: &Offer<'_>) -> bool {
+        true
+    }
+
+    /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
+    fn example(&self) -> &str;
+
+    /// Says that the tool changes nothing before its last question is answered. A call of such a tool that waits for a
+    /// person when the service dies is run again from its frozen input, and finds its prompts as they were.
+    fn is_resumable(&self) -> bool;
+
+    /// Says whether clients may send more input to a running call of the tool: see [`CallContext::next_input`].
+    fn takes_input(&self) -> bool {
+        false
+    }
+
+    /// Says whether a person who is asked may put another input in the place of a call's. The tool must do nothing before
+    /// its questions are answered but those it marks as late, and hand on every refusal.
+    fn is_editable(&self) -> bool {
+        false
+    }
+
+    /// Says that an input is checked where the tool is served, and gets there as the model wrote it
+    /// (`spec/extensions.md` §3.4). Its schema is then for models alone.
+    fn checks_own_input(&self) -> bool {
+        false
+    }
+
+    /// Says that the tool hands its result to the hooks itself, in another form than others: see
+    /// [`CallContext::after_hooks`].
+    fn runs_after_hooks(&self) -> bool {
+        false
+    }
+
+    /// Runs the tool. The input has been validated against the schema, and is frozen.
+    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// The fixed facts of a built-in tool.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The tool's name.
+    pub name: &'static str,
+    /// What it may do.
+    pub effects: &'static [Effect],
+    /// The permissions that it may ask for.
+    pub permissions: &'static [&'static str],
+    /// Whether models are told of it.
+    pub advertised: bool,
+    /// Whether it changes nothing before its last question is answered: see [`Tool::is_resumable`].
+    pub resumable: bool,
+    /// A valid input, as JSON text.
+    pub example: &'static str,
+}
+
+/// A tool as its author writes it: typed input, schema made from the type.
+#[async_trait]
+pub trait TypedTool: Send + Sync + 'static {
+    /// The arguments. An `Option` field is one that may be absent; `null` is never accepted.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// The fixed facts.
+    const ABOUT: About;
+
+    /// Whether it is there only where somebody has switched it on, and may change.
+    const EXPERIMENTAL: bool = false;
+
+    /// Returns the text for the model.
+    fn description(&self, offer: &Offer<'_>) -> String;
+
+    /// Says whether the tool is one for this model and client: see [`Tool::is_offered`].
+    fn is_offered(&self, _offer: &Offer<'_>) -> bool {
+        true
+    }
+
+    /// Says whether clients may send more input to a running call: see [`Tool::takes_input`].
+    fn takes_input(&self) -> bool {
+        false
+    }
+
+    /// Says whether a person may replace the input: see [`Tool::is_editable`].
+    fn is_editable(&self) -> bool {
+        false
+    }
+
+    /// Returns what the model reads when an input does not fit the schema.
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        misfit(Self::ABOUT.name, problems)
+    }
+
+    /// Runs the tool.
+    async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+}
+
+#[async_trait]
+impl<T: TypedTool> Tool for T {
+    fn name(&self) -> &str {
+        T::ABOUT.name
+    }
+
+    fn input_schema(&self) -> Value {
+        schema_of::<T::Input>()
+    }
+
+    fn is_resumable(&self) -> bool {
+        T::ABOUT.resumable
+    }
+
+    fn is_offered(&self, offer: &Offer<'_>) -> bool {
+        TypedTool::is_offered(self, offer)
+    }
+
+    fn misfit(&self, problems: &[InputProblem]) -> String {
+        TypedTool::misfit(self, problems)
+    }
+
+    fn takes_input(&self) -> bool {
+        TypedTool::takes_input(self)
+    }
+
+    fn is_editable(&self) -> bool {
+        TypedTool::is_editable(self)
+    }
+
+    fn definition(&self, offer: &Offer<'_>) -> Definition {
+        Definition {
+            name: T::ABOUT.name.to_owned(),
+            description: self.description(offer),
+            input_schema: self.input_schema(),
+            source: Source::Builtin,
+            effects: T::ABOUT.effects.to_vec(),
+            permissions: T::ABOUT.permissions.iter().map(|&name| name.to_owned()).collect(),
+            experimental: T::EXPERIMENTAL,
+            advertised: T::ABOUT.advertised,
+        }
+    }
+
+    fn example(&self) -> &str {
+        T::ABOUT.example
+    }
+
+    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let input = serde_json::from_value(input).map_err(|error| {
+            // The schema is made from the same type, so only a check that the schema cannot express ends here.
+            ToolError::Failed(invalid_arguments(T::ABOUT.name, &error.to_string()))
+        })?;
+        self.run(input, ctx).await
+    }
+}
+
+fn misfit(tool: &str, problems: &[InputProblem]) -> String {
+    let problems: Vec<String> = problems.iter().map(InputProblem::to_string).collect();
+    invalid_arguments(tool, &problems.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_models_use_apply_patch() {
+        let check = |id: &str, expected: bool| {
+            let model = Model {
+                model_id: id.to_owned(),
+                ..Model::default()
+            };
+            assert_eq!(uses_apply_patch(&model), expected, "{id}");
+        };
+        check("gpt-5", true);
+        check("openai/gpt-5.1-codex", true);
+        check("gpt-oss-120b", false);
+        check("gpt-4o", false);
+        check("gpt5", false);
+        check("claude-sonnet", false);
+        check("", false);
+    }
+}

@@ -1,0 +1,160 @@
+//! `background`: runs one command line beside everything else, for as long as it takes, and reads what clients send.
+//!
+//! It is what `bash` starts when its input says `background`, as a call of its own: listed, watched, read, written to and
+//! cancelled like any other. Front ends may call it themselves; models are not told of it.
+//!
+//! *Invariant:* asks exactly what `bash` asks, and before anything runs. What clients send is held back until then.
+
+use std::convert::Infallible;
+use std::future::pending;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_model::{OutputText, ToolOutput, json_map};
+use toolgate_process::{self as process, Stdin};
+use toolgate_tool::{About, CallContext, ChildCall, Offer, ToolError, TypedTool};
+
+use super::report::Report;
+use super::{Limit, Shell, check_command, follow};
+
+/// The `background` tool.
+pub struct Background {
+    shell: Shell,
+}
+
+impl Background {
+    /// Makes the tool.
+    pub fn new(shell: Shell) -> Self {
+        Self { shell }
+    }
+}
+
+/// The arguments of `background`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Input {
+    /// The command line to run
+    command: String,
+    /// Time limit in milliseconds; without one the command may run for ever
+    timeout: Option<f64>,
+    /// The directory to run the command in, absolute or relative to the default one
+    workdir: Option<String>,
+    /// What the command does, for people, in five to ten words
+    description: String,
+}
+
+#[async_trait]
+impl TypedTool for Background {
+    type Input = Input;
+
+    const ABOUT: About = About {
+        name: "background",
+        advertised: false,
+        // The call that made it is lost with the service, and nobody would know of a command that starts after that.
+        resumable: false,
+        example: r#"{"command": "npm run dev", "description": "Serves the site for development"}"#,
+        ..super::Bash::ABOUT
+    };
+
+    fn description(&self, _offer: &Offer<'_>) -> String {
+        include_str!("background.md").to_owned()
+    }
+
+    fn takes_input(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let ended = self.run_to_its_end(input, ctx).await;
+        ctx.end_input();
+        ended
+    }
+}
+
+impl Background {
+    async fn run_to_its_end(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let limit = input.timeout.map_or(Ok(Limit::NONE), Limit::given)?;
+        check_command(&input.command)?;
+        let input = super::Input {
+            command: input.command,
+            timeout: input.timeout,
+            workdir: input.workdir,
+            description: input.description,
+            background: None,
+        };
+        let mut prepared = self.shell.prepare(&input, Stdin::Pipe, ctx).await?;
+        let path = ctx.open_output().await?;
+        let mut running = prepared.start().await?;
+        let program_input = running.take_input();
+        let facts = json_map([("outputPath", json!(path)), ("pid", json!(running.pid()))]);
+        ctx.progress(None, facts.clone()).await;
+        ctx.launched(facts);
+        let mut report = Report::new(input.description, ctx);
+        let ending = tokio::select! {
+            ending = follow(running, &mut report, limit, ctx) => ending?,
+            never = feed(program_input, ctx) => match never {},
+        };
+        // It has read its input, so it cannot run again when the sandbox was in its way.
+        prepared.finish(report, ending, limit).await
+    }
+}
+
+/// Hands the program what clients send, until it reads no more or nothing follows.
+async fn feed(input: Option<process::Input>, ctx: &CallContext) -> Infallible {
+    if let Some(input) = input {
+        loop {
+            let piece = tokio::select! {
+                piece = ctx.next_input() => piece,
+                () = input.abandoned() => break,
+            };
+            // None: the end of the input, which the program sees when the pipe is dropped.
+            let Some(piece) = piece else { break };
+            if input.write(&piece).await.is_err() {
+                break;
+            }
+        }
+    }
+    ctx.end_input();
+    pending().await
+}
+
+/// Starts a command line as a call of its own, and returns what the model should know when it runs.
+pub(super) async fn start(input: super::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    let mut arguments = json_map([
+        ("command", json!(input.command)),
+        ("description", json!(input.description)),
+    ]);
+    // What is absent must stay absent: the schema takes no null.
+    arguments.extend(input.timeout.map(|timeout| ("timeout".to_owned(), json!(timeout))));
+    arguments.extend(input.workdir.map(|workdir| ("workdir".to_owned(), json!(workdir))));
+    let child = ctx
+        .start_child(ChildCall {
+            tool: Background::ABOUT.name.to_owned(),
+            input: Value::Object(arguments),
+            is_step: false,
+        })
+        .await?;
+    let facts = child.launched().await?;
+    let call = child.detach();
+    let path = facts.get("outputPath").and_then(Value::as_str).unwrap_or_default();
+    let pid = facts.get("pid").and_then(Value::as_i64).unwrap_or_default();
+    let text = format!(
+        "The command was started in the background as call {call}, and goes on by itself.\n\
+         What it prints is written to {path} as it appears; read that file to see how far it is.\n\
+         It ends with the session at the latest. To stop it before that, run: kill -- -{pid}"
+    );
+    let mut metadata = json_map([
+        ("output", json!("")),
+        ("description", json!(input.description)),
+        ("background", json!(true)),
+        ("call", json!(call.as_str())),
+    ]);
+    metadata.extend(facts);
+    Ok(ToolOutput {
+        title: input.description,
+        output: OutputText::Text(text),
+        metadata,
+        attachments: Vec::new(),
+    })
+}

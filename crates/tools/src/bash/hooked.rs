@@ -1,0 +1,96 @@
+//! The variables that hooks set for a command. They are judged as assignments in front of it are: what hooks may, and what a
+//! person has approved, is not to run something else.
+//!
+//! *Invariant:* only ever adds a question.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use toolgate_model::{Ask, AskPart, json_map};
+use toolgate_shell as shell;
+use toolgate_shell::words;
+use toolgate_tool::{CallContext, Refusal};
+
+use super::Input;
+
+/// Asks for the variables that decide what runs.
+pub(super) async fn approve(
+    environment: &BTreeMap<String, String>,
+    input: &Input,
+    ctx: &CallContext,
+) -> Result<(), Refusal> {
+    let parts: Vec<AskPart> = environment.iter().filter_map(unclear).collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<String> = parts.iter().map(|part| part.text.clone()).collect();
+    ctx.ask(Ask {
+        permission: "bash".to_owned(),
+        title: format!("A hook sets for this command: {}", texts.join(" ")),
+        metadata: json_map([
+            ("command", json!(input.command)),
+            ("description", json!(input.description)),
+            ("variables", json!(texts)),
+        ]),
+        patterns: texts,
+        parts,
+        ..Ask::default()
+    })
+    .await?;
+    Ok(())
+}
+
+/// Returns the part of a question that a variable is, if it leaves open what the command does.
+fn unclear((name, value): (&String, &String)) -> Option<AskPart> {
+    let text = format!("{name}={}", words::quote(value));
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let is_name = name.bytes().all(is_letter) && !name.starts_with(|first: char| first.is_ascii_digit());
+    let reason = if is_name {
+        // By itself an assignment is none for a program.
+        let line = shell::parse(&format!("{text} true"));
+        line.unclear
+            .or_else(|| line.commands.into_iter().find_map(|command| command.unclear))
+    } else {
+        // Bash takes functions from variables of such names.
+        Some("it sets a variable of a name that no assignment can have".to_owned())
+    };
+    reason.map(|reason| AskPart {
+        patterns: vec![text.clone()],
+        text,
+        unclear: Some(reason),
+        ..AskPart::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_judged_as_assignments() {
+        let check = |name: &str, value: &str, expected: bool| {
+            let part = unclear((&name.to_owned(), &value.to_owned()));
+            assert_eq!(part.is_some(), expected, "{name}={value}: {part:?}");
+        };
+        for (name, value) in [
+            ("BASH_ENV", "/tmp/x"),
+            ("PATH", "/tmp"),
+            ("LD_PRELOAD", "/tmp/x.so"),
+            ("GIT_SSH_COMMAND", "sh -c id"),
+            ("NODE_OPTIONS", "--require=/tmp/x.js"),
+            ("PROMPT_COMMAND", "id"),
+            ("BASH_FUNC_git%%", "() { id; }"),
+            ("a b", "x"),
+        ] {
+            check(name, value, true);
+        }
+        for (name, value) in [
+            ("AWS_PROFILE", "test"),
+            ("NODE_ENV", "production"),
+            ("GREETING", "it's $HOME `id`"),
+            ("GIT_AUTHOR_NAME", "a"),
+        ] {
+            check(name, value, false);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `codesearch`: asks a search service for examples and documentation of programming (`spec/web-tools.md` §3).
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Number, json};
+use toolgate_model::{Ask, Effect, ToolOutput};
+use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+
+use super::{Query, Service, object, output};
+
+const NAME: &str = "codesearch";
+const NONE: &str = "No code snippets or documentation found. Please try a different query, be more specific about the \
+                    library or programming concept, or check the spelling of framework names.";
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Tokens that the answer may have unless the call says otherwise.
+const TOKENS: u64 = 5000;
+
+/// The tool.
+#[derive(Clone)]
+pub struct CodeSearch(Service);
+
+/// Its arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Input {
+    /// What to search for: a library, an interface or a concept, and what you want to know of it
+    pub query: String,
+    /// How many tokens the answer may have, from 1000 to 50000; more for documentation, fewer for one question
+    #[schemars(range(min = 1000, max = 50000), extend("default" = TOKENS))]
+    pub tokens_num: Option<Number>,
+}
+
+impl CodeSearch {
+    /// Makes the tool for a search service.
+    pub fn new(service: Service) -> Self {
+        Self(service)
+    }
+}
+
+#[async_trait]
+impl TypedTool for CodeSearch {
+    type Input = Input;
+
+    const ABOUT: About = About {
+        name: NAME,
+        effects: &[Effect::Network],
+        permissions: &[NAME],
+        advertised: true,
+        resumable: true,
+        example: r#"{"query": "tonic interceptor with shared state"}"#,
+    };
+
+    fn description(&self, _offer: &Offer<'_>) -> String {
+        include_str!("codesearch.md").trim_end().to_owned()
+    }
+
+    fn is_offered(&self, offer: &Offer<'_>) -> bool {
+        self.0.is_offered(offer)
+    }
+
+    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let Input { query, tokens_num } = input;
+        let arguments = object([
+            ("query", Some(json!(query))),
+            ("tokensNum", Some(json!(tokens_num.unwrap_or_else(|| TOKENS.into())))),
+        ]);
+        let title = format!("Code search: {query}");
+        ctx.ask(Ask {
+            always: vec!["*".to_owned()],
+            title: title.clone(),
+            metadata: arguments.clone(),
+            ..Ask::of(NAME, vec![query])
+        })
+        .await?;
+        let query = Query {
+            name: "Code search",
+            tool: "get_code_context_exa",
+            arguments,
+            limit: LIMIT,
+        };
+        let text = self.0.ask(&query, ctx).await?;
+        Ok(output(title, text, NONE))
+    }
+}

@@ -1,0 +1,69 @@
+//! `todoread`: shows the session's list of tasks.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolgate_model::{Ask, ToolOutput};
+use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, todos};
+
+/// The tool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TodoRead;
+
+/// It takes no arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub struct Input {}
+
+#[async_trait]
+impl TypedTool for TodoRead {
+    type Input = Input;
+
+    const ABOUT: About = About {
+        name: "todoread",
+        effects: &[],
+        permissions: &["todoread"],
+        advertised: true,
+        resumable: true,
+        example: "{}",
+    };
+
+    fn description(&self, _offer: &Offer<'_>) -> String {
+        include_str!("todoread.md").trim_end().to_owned()
+    }
+
+    async fn run(&self, _input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        let everything = vec!["*".to_owned()];
+        ctx.ask(Ask {
+            always: everything.clone(),
+            title: "The todos of the session".to_owned(),
+            ..Ask::of("todoread", everything)
+        })
+        .await?;
+        todos::result(&ctx.todos().await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolgate_model::Todo;
+
+    use super::*;
+    use crate::testing::{Bench, shown};
+
+    #[tokio::test]
+    async fn shows_what_is_stored() {
+        async fn check(fact: serde_json::Value, title: &str, text: &str) {
+            let bench = Bench::new();
+            bench.ctx().remember(Todo::FACT, fact);
+            let output = bench.run(&TodoRead, json!({})).await.unwrap();
+            assert_eq!((output.title.as_str(), shown(&output)), (title, text));
+            assert_eq!(bench.asked(), [("todoread".to_owned(), vec!["*".to_owned()])]);
+        }
+        check(json!(null), "0 todos", "[]").await;
+        check(json!({"not": "a list"}), "0 todos", "[]").await;
+        let stored = json!([{"content": "c", "status": "pending", "priority": "low"}]);
+        let text = serde_json::to_string_pretty(&stored).unwrap();
+        check(stored, "1 todos", &text).await;
+    }
+}
