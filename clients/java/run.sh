@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# What the tests call of this library: setup, generate [--check], check, test, build, driver; `fmt` formats.
+# What the tests call of this library: setup, check, test, build, driver; `fmt` formats. Every build generates the messages
+# and stubs of the contract into target/; `generate` does only that.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(cd "$here/../.." && pwd)
 target=${TOOLGATE_TARGET:-$repository/target}
 tools=$target/clients/java
+contract=$repository/proto
+generated=target/generated-sources/protobuf
 cd "$here" || exit 1
 
 maven() {
     # Maven resets the colour of a terminal that is not there.
     mvn -q -ntp -B -Dstyle.color=never "$@" 2>&1 | sed $'s/\e\\[0*m//g; /^$/d'
     return "${PIPESTATUS[0]}"
-}
-
-property() {
-    sed -n "s|.*<$1>\(.*\)</$1>.*|\1|p" pom.xml
 }
 
 need() {
@@ -31,24 +30,6 @@ need() {
     done
 }
 
-platform() {
-    local system machine
-    system=$(uname -s | sed 's/Darwin/osx/; s/Linux/linux/')
-    machine=$(uname -m | sed 's/aarch64/aarch_64/; s/arm64/aarch_64/')
-    echo "$system-$machine"
-}
-
-# Fetches a program from Maven Central: group:artifact:version and the name it gets.
-program() {
-    local artifact=$1 name=$2 version
-    version=$(echo "$artifact" | cut -d : -f 3)
-    if [ ! -x "$tools/$version/$name" ]; then
-        maven dependency:copy -Dartifact="$artifact:exe:$(platform)" -DoutputDirectory="$tools/$version" || return 1
-        mv "$tools/$version/$(echo "$artifact" | cut -d : -f 2)-$version-$(platform).exe" "$tools/$version/$name" &&
-            chmod +x "$tools/$version/$name"
-    fi
-}
-
 # Changes when anything does that Maven would have to fetch.
 fingerprint() {
     cat pom.xml run.sh | sha256sum | cut -d ' ' -f 1
@@ -59,8 +40,7 @@ setup() {
     mkdir -p "$tools"
     local done=$tools/setup-$(fingerprint)
     [ -e "$done" ] && [ -d "$HOME/.m2/repository/io/grpc" ] && return 0
-    program "com.google.protobuf:protoc:$(property protobuf.version)" protoc || return 1
-    program "io.grpc:protoc-gen-grpc-java:$(property grpc.plugin.version)" protoc-gen-grpc-java || return 1
+    renew_generated
     # Each goal once, so that all it needs is there when there is no network.
     maven test-compile surefire:test spotless:check -Dtest=TargetTest -Dsurefire.failIfNoSpecifiedTests=false || return 1
     class_path || return 1
@@ -72,29 +52,29 @@ class_path() {
     maven dependency:build-classpath -DincludeScope=test -Dmdep.outputFile="$tools/class-path"
 }
 
+# Deletes what an older contract gave: Maven's plugin generates anew, but leaves files of messages that are gone, which do
+# not compile.
+renew_generated() {
+    if [ -n "$(find "$contract" pom.xml -newer "$generated" -print -quit 2>/dev/null)" ]; then
+        rm -rf "$generated" target/protobuf-maven-plugin
+    fi
+}
+
 generate() {
-    local out=src/generated/java
-    if [ "${1:-}" = --check ]; then
-        out=$(mktemp -d)
-        # Now, not at the exit: the variable is local.
-        trap "rm -rf '$out'" EXIT
-    else
-        rm -rf "$out"
-        mkdir -p "$out"
-    fi
-    PATH=$tools/$(property protobuf.version):$tools/$(property grpc.plugin.version):$PATH:$repository/target/tools/bin \
-        buf generate "$repository/proto" --template buf.gen.yaml --output "$out" || return 1
-    if [ "${1:-}" = --check ] && ! diff -r src/generated/java "$out"; then
-        echo "clients/java/src/generated differs from proto/: run clients/java/run.sh generate" >&2
-        return 1
-    fi
+    rm -rf "$generated" target/protobuf-maven-plugin
+    maven -o generate-sources
+}
+
+compile() {
+    renew_generated
+    maven -o test-compile
 }
 
 build() {
     local classes=target/classes/io/toolgate tests=target/test-classes/io/toolgate/driver
     if [ ! -e "$tests/Driver.class" ] || [ ! -d "$classes" ] ||
-        [ -n "$(find src pom.xml -newer "$tests/Driver.class" -type f -print -quit)" ]; then
-        maven -o test-compile || return 1
+        [ -n "$(find src pom.xml "$contract" -newer "$tests/Driver.class" -type f -print -quit)" ]; then
+        compile || return 1
         touch "$tests/Driver.class"
     fi
     [ -e "$tools/class-path" ] || class_path || return 1
@@ -131,14 +111,14 @@ driver() {
 
 case "${1:-}" in
     setup) setup ;;
-    generate) generate "${2:-}" ;;
-    check) maven -o spotless:check && maven -o test-compile ;;
+    generate) generate ;;
+    check) maven -o spotless:check && compile ;;
     fmt) maven -o spotless:apply ;;
-    test) maven -o test ;;
+    test) renew_generated && maven -o test ;;
     build) build ;;
     driver) driver ;;
     *)
-        echo "usage: run.sh setup | generate [--check] | check | fmt | test | build | driver" >&2
+        echo "usage: run.sh setup | generate | check | fmt | test | build | driver" >&2
         exit 2
         ;;
 esac
