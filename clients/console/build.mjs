@@ -1,6 +1,6 @@
-// Builds the page into the folder that the service takes it from.
+// Builds the page into a folder; `run.sh build` names the one that the service takes it from.
 //
-//   node build.mjs [--out FOLDER]
+//   node build.mjs --out FOLDER
 //
 // What it writes is the same for the same sources and the same pinned packages: `run.sh check` compares.
 
@@ -12,7 +12,8 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const { values } = parseArgs({ options: { out: { type: "string" } } });
-const out = resolve(values.out ?? join(here, "../../crates/server/src/grpc/console"));
+if (!values.out) throw new Error("--out names no folder");
+const out = resolve(values.out);
 
 await mkdir(out, { recursive: true });
 await build({
