@@ -17,8 +17,8 @@ fmt: ## Format the sources and the contract
 	cargo fmt
 	cd proto && PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" buf format -w
 
-clients: ## Generate the stubs of every client library anew from the contract
-	@for language in python typescript go java; do \
+clients: ## Generate the stubs that client libraries keep in the repository: Python, TypeScript, Go
+	@for language in python typescript go; do \
 		TOOLGATE_TARGET="$(abspath $(or $(CARGO_TARGET_DIR),target))" \
 		PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" \
 		sh -c "clients/$$language/run.sh setup && clients/$$language/run.sh generate" || exit 1; \

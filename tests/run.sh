@@ -112,7 +112,9 @@ prepared() {
 # client LANGUAGE: what a library has to show by itself; then the service is played through it.
 client() {
     local run="clients/$1/run.sh"
-    "$run" generate --check && "$run" check && "$run" build && "$run" test
+    # Java has no stubs in the repository to compare with the contract: its build generates them.
+    [[ "$1" == java ]] || "$run" generate --check || return 1
+    "$run" check && "$run" build && "$run" test
 }
 
 for name in "$@"; do

@@ -16,9 +16,11 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Compiles and runs the programs of the guides in {@code docs/}, which print what their page says. */
+@EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(300)
 class GuidesTest {
     /** A program, and what the page says that it prints. */

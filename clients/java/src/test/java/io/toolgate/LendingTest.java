@@ -12,8 +12,10 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** Hooks and subagents, lent to the real service. */
+@EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(90)
 class LendingTest {
     private static TestServer server;

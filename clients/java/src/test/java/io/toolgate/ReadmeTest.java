@@ -15,9 +15,11 @@ import java.util.stream.Collectors;
 import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Compiles and runs what the README shows. */
+@EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(120)
 class ReadmeTest {
     private static final Pattern BLOCK = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL);

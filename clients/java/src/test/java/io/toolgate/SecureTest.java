@@ -21,9 +21,11 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Tokens and certificates, shown to the real service over TLS. */
+@EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(90)
 class SecureTest {
     private static final Pattern ADDRESS = Pattern.compile("https://127\\.0\\.0\\.1:\\d+");

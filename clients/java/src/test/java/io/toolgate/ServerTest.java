@@ -35,9 +35,11 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The library against the real service. */
+@EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(90)
 class ServerTest {
     private static TestServer server;
