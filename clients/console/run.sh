@@ -2,7 +2,7 @@
 # The console's own commands, for the tests of the repository and for whoever works on it:
 #
 #   setup  gets the pinned packages, and a Chromium out of one of them
-#   build  builds the page into the folder that the service takes it from
+#   build  builds the page into the folder that the service takes it from; gets the packages if they are missing
 #   check  format, types, and that the built page is that of the sources
 #   test   drives the page in Chromium, against the service $TOOLGATE_BIN
 #
@@ -25,7 +25,7 @@ stubs() {
     diff -rq "$from" "$to" >/dev/null 2>&1 || { rm -rf src/gen && mkdir src/gen && cp -R "$from" "$to"; }
 }
 
-setup() {
+packages() {
     command -v node >/dev/null || cannot node "not found"
     (($(node -p 'process.versions.node.split(".")[0]') >= 20)) || cannot node "$(node --version) is older than 20"
     local stamp="$target/tools/console-packages" wanted
@@ -34,6 +34,10 @@ setup() {
         npm ci --no-audit --no-fund --loglevel=error >&2 || cannot npm "the packages of package-lock.json could not be had"
         mkdir -p "$target/tools" && echo "$wanted" >"$stamp"
     fi
+}
+
+setup() {
+    packages
     stubs || return 1
     node browser.mjs >&2 || cannot chromium "it could not be unpacked, or does not run here"
 }
@@ -54,7 +58,7 @@ check() {
 
 case "${1:-}" in
 setup) setup ;;
-build) stubs && node build.mjs --out "$page" ;;
+build) packages && stubs && node build.mjs --out "$page" ;;
 check) check ;;
 test)
     shift
