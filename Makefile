@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt clients bench load fuzz image
+.PHONY: help run test lint fmt contract clients bench load fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -16,6 +16,9 @@ lint: ## Run the checks that start nothing: format, clippy, buf
 fmt: ## Format the sources and the contract
 	cargo fmt
 	cd proto && PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" buf format -w
+
+contract: ## Make proto/ the landed contract, with which `make lint` compares every later change
+	PATH="$(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin:$$PATH" tests/contract/run.sh renew
 
 clients: ## Generate the stubs that client libraries keep in the repository: Python, TypeScript, Go
 	@for language in python typescript go; do \

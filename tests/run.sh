@@ -67,23 +67,6 @@ component() {
 
 in_proto() { (cd proto && "$@"); }
 
-# Compares the contract with the last release that this clone knows of.
-breaking() {
-    local tag
-    tag="$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null)" || tag=""
-    if [[ -z "$tag" ]]; then
-        echo "There is no release yet: nothing to compare the contract with."
-        return 0
-    fi
-    echo "Comparing with $tag."
-    local before result
-    before="$(mktemp -d)" || return 1
-    git archive "$tag" proto | tar -x -C "$before" && in_proto buf breaking --against "$before/proto"
-    result=$?
-    rm -rf "$before"
-    return $result
-}
-
 # Private items are documented too, so links to them lead somewhere.
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
@@ -144,7 +127,7 @@ fi
 if [[ -z "${missing[buf]:-}" ]]; then
     suite buf-lint in_proto buf lint
     suite buf-format in_proto buf format -d --exit-code
-    suite buf-breaking breaking
+    suite buf-breaking tests/contract/run.sh compare
 else
     for name in buf-lint buf-format buf-breaking; do
         cannot "$name" "buf is ${missing[buf]}"

@@ -101,7 +101,11 @@ fn code() -> BTreeMap<String, Vec<(usize, String)>> {
     let of_tests: Vec<String> = texts
         .iter()
         .flat_map(|(file, text)| {
-            let folder = file.trim_end_matches("/mod.rs").trim_end_matches(".rs");
+            let folder = file
+                .trim_end_matches("/mod.rs")
+                .trim_end_matches("/lib.rs")
+                .trim_end_matches("/main.rs")
+                .trim_end_matches(".rs");
             test_module
                 .captures_iter(text)
                 .map(move |found| format!("{folder}/{}.rs", &found[1]))
