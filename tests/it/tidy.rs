@@ -2,6 +2,8 @@
 //!
 //! *Invariant:* reads the tree only; each finding names file and line and what to do.
 
+mod citations;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
