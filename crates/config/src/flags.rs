@@ -1,4 +1,4 @@
-//! The switches that OpenCode reads from the environment (`spec/extensions.md` §4.8).
+//! The switches that OpenCode reads from the environment (`docs/spec/extensions.md` §4.8).
 
 use std::time::Duration;
 

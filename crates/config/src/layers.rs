@@ -1,4 +1,4 @@
-//! Which files and variables configure the tools, weak to strong (`spec/extensions.md` §4.1).
+//! Which files and variables configure the tools, weak to strong (`docs/spec/extensions.md` §4.1).
 //!
 //! The order is that of OpenCode 1.18, except that an inner `.opencode` folder beats an outer one.
 //!

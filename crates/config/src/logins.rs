@@ -1,4 +1,5 @@
-//! The logins at servers of tools that OpenCode has stored (`spec/extensions.md` §3.6), and keeping renewed ones there.
+//! The logins at servers of tools that OpenCode has stored (`docs/spec/extensions.md` §3.6), and keeping renewed ones
+//! there.
 //!
 //! A server may take a refresh token only once. So a renewed login goes where OpenCode looks for it, or its user would
 //! have to log in again.

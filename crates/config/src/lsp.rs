@@ -1,4 +1,4 @@
-//! The part `lsp` of the tools' configuration: which language servers there are (`spec/skills-and-lsp.md` §B.4).
+//! The part `lsp` of the tools' configuration: which language servers there are (`docs/spec/skills-and-lsp.md` §B.4).
 //!
 //! *Invariant:* pure. What a project that is not trusted says can take servers away and name none.
 

@@ -1,4 +1,4 @@
-//! Agents written as Markdown files: front matter in YAML, the prompt as the body (`spec/extensions.md` §4.6).
+//! Agents written as Markdown files: front matter in YAML, the prompt as the body (`docs/spec/extensions.md` §4.6).
 //!
 //! *Invariant:* a walk visits a bounded number of entries and each folder once, so links that form a loop end.
 

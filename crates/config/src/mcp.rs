@@ -1,4 +1,4 @@
-//! The part `mcp` of the tools' configuration: which servers of tools there are (`spec/extensions.md` §3.1).
+//! The part `mcp` of the tools' configuration: which servers of tools there are (`docs/spec/extensions.md` §3.1).
 //!
 //! *Invariant:* pure. An entry that cannot be used takes no other one with it.
 

@@ -1,4 +1,4 @@
-//! Laying one configuration over another (`spec/extensions.md` §4.1).
+//! Laying one configuration over another (`docs/spec/extensions.md` §4.1).
 //!
 //! *Invariant:* a key keeps the place of its first appearance, because the order of permission rules is their meaning.
 

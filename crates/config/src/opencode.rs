@@ -1,5 +1,5 @@
 //! The tools' configuration: what the `opencode.json` files, the agent files and the environment lead to for one
-//! workspace (`spec/extensions.md` §4).
+//! workspace (`docs/spec/extensions.md` §4).
 //!
 //! *Invariant:* everything here was checked layer by layer before it was merged.
 

@@ -1,4 +1,4 @@
-//! Where skills are looked for (`spec/skills-and-lsp.md` §A.2).
+//! Where skills are looked for (`docs/spec/skills-and-lsp.md` §A.2).
 //!
 //! Four tiers, weak to strong: the folders of other programs (`.claude`, `.agents`), the configuration folders, what
 //! `skills.paths` names, and what was fetched from `skills.urls`. Within the first two an inner folder beats an outer one, and the project beats the home folder.

@@ -1,4 +1,4 @@
-//! `{env:NAME}` and `{file:path}` in the text of a configuration file (`spec/extensions.md` §4.3).
+//! `{env:NAME}` and `{file:path}` in the text of a configuration file (`docs/spec/extensions.md` §4.3).
 //!
 //! *Invariant:* the result is no larger than a file may be, and no more than that is read for it.
 

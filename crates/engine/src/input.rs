@@ -113,7 +113,7 @@ fn is_deeper_than(value: &Value, levels: usize) -> bool {
 }
 
 /// Converts what the schema makes unmistakable: a number or a boolean that was sent as a string
-/// (`spec/framework.md` §16 F2). Anything else is left for the validation to name.
+/// (`docs/spec/framework.md` §16 F2). Anything else is left for the validation to name.
 pub(crate) fn convert(value: &mut Value, schema: &Value) {
     let expects = |name: &str| match schema.get("type") {
         Some(Value::Array(kinds)) => {
@@ -189,8 +189,8 @@ fn shorten(text: &str, limit: usize) -> String {
     }
 }
 
-/// Prepares a tool's schema for checking arguments: unknown keys are ignored (`spec/framework.md` §4), though the schema
-/// that models see is closed.
+/// Prepares a tool's schema for checking arguments: unknown keys are ignored (`docs/spec/framework.md` §4), though the
+/// schema that models see is closed.
 pub(crate) fn open_schema(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(root) = schema.as_object_mut() {

@@ -41,7 +41,7 @@ pub struct SchemaError {
 /// An ordered set of tools. A later tool takes the place of an earlier one of the same name.
 #[derive(Clone)]
 pub struct Registry {
-    /// Always callable, never told of, never hidden (`spec/permission.md` P7).
+    /// Always callable, never told of, never hidden (`docs/spec/permission.md` §13 P7).
     invalid: Entry,
     entries: Vec<Entry>,
     hooks: Hooks,
@@ -159,8 +159,8 @@ impl Registry {
         &self.hooks
     }
 
-    /// Returns what the model of an agent with these rights is told (`spec/framework.md` §7), before hooks see it and with
-    /// the schemas as the tools have them.
+    /// Returns what the model of an agent with these rights is told (`docs/spec/framework.md` §7), before hooks see it
+    /// and with the schemas as the tools have them.
     pub fn offered(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<Definition> {
         let offer = Offer {
             rights: Some(rights),

@@ -1,4 +1,5 @@
-//! The row of a session's calls, in which a call that is made again and again is noticed (`spec/framework.md` §10, F4).
+//! The row of a session's calls, in which a call that is made again and again is noticed (`docs/spec/framework.md` §10
+//! and §16 F4).
 //!
 //! What clients make stands in one row. In another one, a call that hands on calls of the model is replaced by them: the
 //! same command three times is noticed whether it came by itself or in a batch, and so is the same batch. What a batch

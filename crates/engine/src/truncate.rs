@@ -1,4 +1,4 @@
-//! Truncation: how much of an output the model sees (`spec/framework.md` §5).
+//! Truncation: how much of an output the model sees (`docs/spec/framework.md` §5).
 //!
 //! *Invariant:* pure. It is given a window of the output and its totals, and never the whole of a large one.
 

@@ -1,5 +1,5 @@
 //! What a workspace and its user bring: custom tools and plugins in JavaScript, and executables with a manifest
-//! (`spec/extensions.md` §1 and §2).
+//! (`docs/spec/extensions.md` §1 and §2).
 //!
 //! The files of the configuration folders are looked at every second. What has changed is loaded anew, a broken file is a
 //! source that failed with its reason, and calls that run keep what they were admitted with.

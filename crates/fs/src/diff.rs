@@ -1,4 +1,4 @@
-//! Unified diffs for people: what a change would do to a file (`spec/file-tools.md` §1.8).
+//! Unified diffs for people: what a change would do to a file (`docs/spec/file-tools.md` §1.8).
 //!
 //! *Invariant:* pure, and bounded: in time by a deadline after which the rest counts as replaced, in memory by not
 //! comparing texts above a size and not printing diffs above another.

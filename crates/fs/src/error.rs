@@ -1,7 +1,7 @@
 //! Why file work failed.
 //!
 //! *Invariant:* every text but that of an interrupted work is a sentence for the model, and names the path as it was
-//! written; some are fixed by `spec/file-tools.md`.
+//! written; some are fixed by `docs/spec/file-tools.md`.
 
 use std::io;
 use std::path::{Path, PathBuf};

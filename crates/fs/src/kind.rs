@@ -1,6 +1,7 @@
 //! What kind of content a file has: an image or document to attach, text, or something else.
 //!
-//! *Invariant:* pure; looks at the name and the first [`SAMPLE`] bytes only (`spec/file-tools.md` §2, steps 3 and 4).
+//! *Invariant:* pure; looks at the name and the first [`SAMPLE`] bytes only (`docs/spec/file-tools.md` §2, steps 3 and
+//! 4).
 
 use std::path::Path;
 

@@ -56,7 +56,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// Opens the folder `directory` as a workspace. The worktree is the root of the git checkout that holds it, or the
-    /// folder itself where there is none (`spec/file-tools.md` §1.2).
+    /// folder itself where there is none (`docs/spec/file-tools.md` §1.2).
     ///
     /// # Errors
     /// The folder does not exist, is not a folder, or is not an absolute path.

@@ -1,7 +1,8 @@
 //! Read marks: what a session has seen of a file, so that it never overwrites what it has not seen.
 //!
 //! *Invariant:* pure. A mark is taken from the very bytes that were shown or written. A file counts as modified only
-//! if its content differs; times and sizes decide only for files too large to be hashed (`spec/file-tools.md` §1.5).
+//! if its content differs; times and sizes decide only for files too large to be hashed
+//! (`docs/spec/file-tools.md` §1.5).
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -154,7 +154,7 @@ pub fn normalize(path: &Path) -> PathBuf {
 }
 
 /// Says whether `path` is `root` or lies below it; both absolute and normalized. A root of `/` contains nothing
-/// (`spec/file-tools.md` §1.3).
+/// (`docs/spec/file-tools.md` §1.3).
 pub fn is_below(path: &Path, root: &Path) -> bool {
     root.parent().is_some() && path.starts_with(root)
 }

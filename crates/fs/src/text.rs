@@ -1,7 +1,7 @@
 //! Text as the tools' texts define it: UTF-16 units, JavaScript's white space, byte order marks.
 //!
 //! *Invariant:* pure. Limits in "characters" count UTF-16 code units and never cut inside a pair
-//! (`spec/file-tools.md` §1.10).
+//! (`docs/spec/file-tools.md` §1.10).
 
 /// The byte order mark as text.
 pub const BOM: char = '\u{feff}';

@@ -1,7 +1,8 @@
 //! A window of lines of a text, taken from a stream.
 //!
 //! *Invariant:* one pass in constant memory: of a text of any size only the window is kept, and of a line of any length
-//! no more than is shown. Lines end with LF; one CR before it belongs to the ending (`spec/file-tools.md` §2, step 5).
+//! no more than is shown. Lines end with LF; one CR before it belongs to the ending (`docs/spec/file-tools.md` §2, step
+//! 5).
 
 use std::io::{self, Read};
 

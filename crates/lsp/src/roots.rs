@@ -1,4 +1,4 @@
-//! Where the project of a file begins, as its server sees it (`spec/skills-and-lsp.md` §B.3).
+//! Where the project of a file begins, as its server sees it (`docs/spec/skills-and-lsp.md` §B.3).
 //!
 //! *Invariant:* looks at folders between the file and the workspace's only; a Cargo workspace may begin above that, in the same
 //! worktree. Blocking.

@@ -1,5 +1,5 @@
 //! The servers that are known without configuration: for which files, where their root is, how they are started, and how
-//! to get them (`spec/skills-and-lsp.md` §B.3).
+//! to get them (`docs/spec/skills-and-lsp.md` §B.3).
 //!
 //! *Invariant:* data only. Nothing is ever installed; a server is used where its program is found.
 

@@ -69,7 +69,7 @@ text_id! {
     GrantId
 }
 text_id! {
-    /// Names one stored output: `tool_`, 12 hexadecimal digits, 14 letters or digits (`spec/framework.md` §5.3).
+    /// Names one stored output: `tool_`, 12 hexadecimal digits, 14 letters or digits (`docs/spec/framework.md` §5.3).
     OutputId
 }
 text_id! {

@@ -246,7 +246,7 @@ pub enum PromptRequest {
     Questions(Vec<Question>),
 }
 
-/// One question to a person (`spec/interactive-tools.md` §2).
+/// One question to a person (`docs/spec/interactive-tools.md` §2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The whole question.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One task of a session's list (`spec/interactive-tools.md` §1).
+/// One task of a session's list (`docs/spec/interactive-tools.md` §1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
     /// What is to be done.

@@ -1,5 +1,5 @@
 //! Agents: the built-in ones, what the configuration makes of them, and the rules that each one ends up with
-//! (`spec/permission.md` §9).
+//! (`docs/spec/permission.md` §9).
 //!
 //! *Invariant:* pure. An agent's rules are, in this order: the defaults, its own built-in rules, the user's global
 //! block, its configured block, and a last pair that keeps stored output readable.

@@ -1,4 +1,4 @@
-//! What rules and grants say about a request, and about each of its parts (`spec/permission.md` §6, §13).
+//! What rules and grants say about a request, and about each of its parts (`docs/spec/permission.md` §6, §13).
 //!
 //! *Invariant:* pure. A deny wins over everything, whichever ruleset it stands in and whatever was granted. With the
 //! rules of ancestors in play the strictest ruleset decides, so nobody gains a right by delegating.
@@ -40,7 +40,7 @@ impl Judgement {
 }
 
 /// Judges a request. All patterns are looked at before anybody is asked, and a deny among them always wins; grants
-/// answer only where the rules would ask (`spec/permission.md` §13, P1 and P2). Without patterns nothing is asked.
+/// answer only where the rules would ask (`docs/spec/permission.md` §13 P1 and P2). Without patterns nothing is asked.
 pub fn judge(ask: &Ask, rights: &Rights, grants: &[Rule]) -> Judgement {
     let mut asking = None;
     let mut used = Vec::new();

@@ -17,7 +17,7 @@ use toolgate_model::Rule;
 
 pub use rights::Rights;
 
-/// Why a call may not go on. The texts are for the model (`spec/permission.md` §6).
+/// Why a call may not go on. The texts are for the model (`docs/spec/permission.md` §6).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A rule denies it.

@@ -1,5 +1,5 @@
 //! Rules: how they come from a configuration block, how they are evaluated, and what approvals add
-//! (`spec/permission.md` §3, §5, §8 and §13).
+//! (`docs/spec/permission.md` §3, §5, §8 and §13).
 //!
 //! *Invariant:* pure. Rules are an ordered list and the last match wins; nothing here removes, sorts or merges them.
 

@@ -1,4 +1,4 @@
-//! The wildcard of permission rules (`spec/permission.md` §4), used for both sides of a rule.
+//! The wildcard of permission rules (`docs/spec/permission.md` §4), used for both sides of a rule.
 //!
 //! *Invariant:* pure, without recursion or allocation: patterns come from the configuration of any cloned project and
 //! inputs from a model, so the worst case is the product of their lengths.

@@ -1,4 +1,4 @@
-//! How many words of a command its remembered prefix keeps (`spec/bash.md` §4).
+//! How many words of a command its remembered prefix keeps (`docs/spec/bash.md` §4).
 //!
 //! *Invariant:* data. The longest entry that fits wins; what stands nowhere keeps one word.
 

@@ -29,7 +29,7 @@ pub struct PathUse {
     pub at: Option<usize>,
 }
 
-/// Commands whose further words are paths (`spec/bash.md` §3.4).
+/// Commands whose further words are paths (`docs/spec/bash.md` §3.4).
 const PATH_COMMANDS: &str = "cd rm cp mv mkdir touch chmod chown cat pushd popd chdir";
 
 /// Commands that only read their operands.

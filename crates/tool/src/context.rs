@@ -192,7 +192,7 @@ impl CallContext {
         self.port.ask_questions(questions).await
     }
 
-    /// Asks for `external_directory` if the path leads out of the workspace (`spec/file-tools.md` §1.3).
+    /// Asks for `external_directory` if the path leads out of the workspace (`docs/spec/file-tools.md` §1.3).
     ///
     /// # Errors
     /// As [`Self::ask`].

@@ -1,5 +1,5 @@
 //! What the JSON Schema of a tool's input becomes for models that take only a part of JSON Schema
-//! (`spec/framework.md` §13 and §16 F10).
+//! (`docs/spec/framework.md` §13 and §16 F10).
 //!
 //! A schema is rewritten for whom it is shown to, never for what it checks: calls are validated by the tool's own schema.
 //! Each dialect goes through all places of a schema where a schema stands, and no others: a property may be named like a

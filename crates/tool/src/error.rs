@@ -5,7 +5,7 @@ use toolgate_fs::edit::EditError;
 use toolgate_model::EndReason;
 use toolgate_permission::Refusal;
 
-/// Returns the text of a call whose arguments do not fit (`spec/framework.md` §4).
+/// Returns the text of a call whose arguments do not fit (`docs/spec/framework.md` §4).
 pub fn invalid_arguments(tool: &str, details: &str) -> String {
     format!(
         "The {tool} tool was called with invalid arguments: {details}.\n\

@@ -1,4 +1,5 @@
-//! Hooks: what plugins and hosts may see and change of every call (`spec/extensions.md` §2.2, `spec/framework.md` §12).
+//! Hooks: what plugins and hosts may see and change of every call (`docs/spec/extensions.md` §2.2,
+//! `docs/spec/framework.md` §12).
 //!
 //! A hook gets what it is about and what it may change, both as JSON in the shape that plugins know, and returns the
 //! latter. What it means, in which order hooks run and what becomes of a failure is the engine's affair.

@@ -85,7 +85,7 @@ impl fmt::Display for InputProblem {
 }
 
 /// Says whether models of this kind are given `apply_patch`, in the place of `edit` and `write`
-/// (`spec/framework.md` §6).
+/// (`docs/spec/framework.md` §6).
 pub fn uses_apply_patch(model: &Model) -> bool {
     let id = &model.model_id;
     id.contains("gpt-") && !id.contains("oss") && !id.contains("gpt-4")
@@ -135,7 +135,7 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Says that an input is checked where the tool is served, and gets there as the model wrote it
-    /// (`spec/extensions.md` §3.4). Its schema is then for models alone.
+    /// (`docs/spec/extensions.md` §3.4). Its schema is then for models alone.
     fn checks_own_input(&self) -> bool {
         false
     }

@@ -125,7 +125,7 @@ impl Switch<'_> {
     ///
     /// # Errors
     /// The person said no or dismissed the question; any other answer, even an empty one, means yes
-    /// (`spec/interactive-tools.md` §4.1).
+    /// (`docs/spec/interactive-tools.md` §4.1).
     pub async fn ask(self, ctx: &CallContext, plan: &Plan) -> Result<JsonMap, ToolError> {
         let option = |label: &str, description: &str| QuestionOption {
             label: label.to_owned(),

@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 /// Returns the schema of an input type: JSON Schema 2020-12, without references, closed, and without `null` for what
-/// may be absent (`spec/framework.md` §4 and §13).
+/// may be absent (`docs/spec/framework.md` §4 and §13).
 pub fn schema_of<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)

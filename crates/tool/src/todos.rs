@@ -16,7 +16,7 @@ impl CallContext {
     /// Returns the session's list of tasks; empty if it has none.
     pub async fn todos(&self) -> Vec<Todo> {
         let list = self.fact(Todo::FACT).await;
-        // A list that cannot be read counts as empty (`spec/interactive-tools.md` §1.3).
+        // A list that cannot be read counts as empty (`docs/spec/interactive-tools.md` §1.3).
         list.and_then(|list| serde_json::from_value(list).ok())
             .unwrap_or_default()
     }
@@ -58,7 +58,7 @@ pub fn check_size(todos: &[Todo]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Returns a list as the result of a tool (`spec/interactive-tools.md` §1.1).
+/// Returns a list as the result of a tool (`docs/spec/interactive-tools.md` §1.1).
 ///
 /// # Errors
 /// None that can happen: a list is JSON.

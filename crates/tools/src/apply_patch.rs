@@ -1,7 +1,7 @@
 //! `apply_patch`: adds, updates, moves and deletes several files with one patch.
 //!
 //! *Invariant:* the whole patch is tried on copies before anybody is asked, one question shows everything that it does,
-//! and then all files change or none (`spec/file-tools.md` §6).
+//! and then all files change or none (`docs/spec/file-tools.md` §6).
 
 use std::fmt::Write as _;
 use std::path::Path;

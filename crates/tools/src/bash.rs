@@ -1,4 +1,4 @@
-//! `bash`: runs one command line in a shell (`spec/bash.md`).
+//! `bash`: runs one command line in a shell (`docs/spec/bash.md`).
 //!
 //! *Invariant:* holds no output but the first 30,000 characters, which travel as metadata; everything else goes to the
 //! stored output as it appears, and the program is made to wait while that is written.

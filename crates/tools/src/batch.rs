@@ -1,4 +1,4 @@
-//! `batch`: several calls at once, each a call of its own (`spec/framework.md` §11, F8).
+//! `batch`: several calls at once, each a call of its own (`docs/spec/framework.md` §11 and §16 F8).
 //!
 //! *Invariant:* does nothing by itself. Every call goes the way that it would go alone, with its own id, prompts, record
 //! and place in the row of identical calls; when the batch is stopped, so are they.

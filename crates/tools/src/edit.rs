@@ -1,7 +1,7 @@
 //! `edit`: replaces one passage of a file by another.
 //!
 //! *Invariant:* an edit that cannot be made fails before anybody is asked; what is written is what the person saw. How a
-//! passage is found is the business of `workspace::edit` (`spec/file-tools.md` §4).
+//! passage is found is the business of `workspace::edit` (`docs/spec/file-tools.md` §4).
 
 use std::sync::Arc;
 

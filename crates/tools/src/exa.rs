@@ -1,4 +1,4 @@
-//! `websearch` and `codesearch`: what both do to ask a search service (`spec/web-tools.md` §2 and §3).
+//! `websearch` and `codesearch`: what both do to ask a search service (`docs/spec/web-tools.md` §2 and §3).
 //!
 //! The service is one that answers a call of a tool of the Model Context Protocol without a session before it, in the shape
 //! of Exa's; the operator may name another one of that shape.

@@ -1,4 +1,4 @@
-//! The `glob` tool: files by the shape of their path, newest first (`spec/file-tools.md` §7).
+//! The `glob` tool: files by the shape of their path, newest first (`docs/spec/file-tools.md` §7).
 //!
 //! *Invariant:* asks before it looks at anything; sorts all matches before it cuts, in bounded memory.
 

@@ -1,4 +1,4 @@
-//! The `grep` tool: lines that match a regular expression, newest file first (`spec/file-tools.md` §8).
+//! The `grep` tool: lines that match a regular expression, newest file first (`docs/spec/file-tools.md` §8).
 //!
 //! *Invariant:* asks before it looks at anything; follows no link out of what was allowed; keeps no more matches than
 //! can be shown, and stops reading where the answer can no longer change.

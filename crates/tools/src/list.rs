@@ -1,5 +1,5 @@
-//! The `list` tool: a folder as a tree (`spec/file-tools.md` §9). Models are not told of it; front ends call it for a
-//! folder that a person attaches.
+//! The `list` tool: a folder as a tree (`docs/spec/file-tools.md` §9). Models are not told of it; front ends call it
+//! for a folder that a person attaches.
 //!
 //! *Invariant:* shows the first files in path order, and stops looking where no earlier ones can be.
 

@@ -1,4 +1,4 @@
-//! `lsp`: asks language servers about code (`spec/skills-and-lsp.md`, part B).
+//! `lsp`: asks language servers about code (`docs/spec/skills-and-lsp.md` §B).
 //!
 //! *Invariant:* no server is started and no file looked at before the permission is given. Results are the servers' JSON as it
 //! is.

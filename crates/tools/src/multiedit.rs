@@ -1,7 +1,7 @@
 //! `multiedit`: several edits of one file, all of them or none. Callable, but models are not told of it.
 //!
 //! *Invariant:* the edits are made one after the other in memory, then one question is asked and one write done
-//! (`spec/file-tools.md` §5).
+//! (`docs/spec/file-tools.md` §5).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! `plan_enter` and `plan_exit`: ask whether the `plan` agent should make a plan first, and whether the `build` agent should
-//! carry it out (`spec/interactive-tools.md` §4).
+//! carry it out (`docs/spec/interactive-tools.md` §4).
 //!
 //! *Invariant:* change nothing; the front end switches agents, as the result tells it. The two differ in words only.
 

@@ -1,7 +1,7 @@
 //! `read`: shows a window of a text file or a folder, or attaches an image or a document.
 //!
 //! *Invariant:* nothing is said about a path before it is approved, not even whether it exists. Only a text that was
-//! really shown counts as read (`spec/file-tools.md` §2).
+//! really shown counts as read (`docs/spec/file-tools.md` §2).
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `skill`: hands the model what a skill says (`spec/skills-and-lsp.md`, part A).
+//! `skill`: hands the model what a skill says (`docs/spec/skills-and-lsp.md` §A).
 //!
 //! *Invariant:* names no skill that the agent may not load: not in the description, not in an error.
 

@@ -1,4 +1,4 @@
-//! Skills: folders with a `SKILL.md` that tells a model how to do something (`spec/skills-and-lsp.md`, part A).
+//! Skills: folders with a `SKILL.md` that tells a model how to do something (`docs/spec/skills-and-lsp.md` §A).
 //!
 //! A [`Catalog`] knows those of one workspace. It looks again whenever it is asked to, and reads only the files that have
 //! changed since, so a new skill is there at once.

@@ -1,4 +1,4 @@
-//! `task`: gives a task to a subagent, which a front end runs (`spec/interactive-tools.md` §3).
+//! `task`: gives a task to a subagent, which a front end runs (`docs/spec/interactive-tools.md` §3).
 //!
 //! *Invariant:* changes nothing itself. The subagent's own calls are calls like others, whose rights end where those of the
 //! agent that gave the task end.

@@ -1,4 +1,4 @@
-//! `webfetch`: asks a web server for a page and returns it as Markdown, text or markup (`spec/web-tools.md` §1).
+//! `webfetch`: asks a web server for a page and returns it as Markdown, text or markup (`docs/spec/web-tools.md` §1).
 //!
 //! Where the specification decodes every body as UTF-8, a declared character set is honoured here.
 //!

@@ -1,7 +1,8 @@
 //! `write`: replaces the content of a file, or creates it.
 //!
 //! *Invariant:* the person approves a diff between what is on the disk and what will be; if the disk changed while
-//! the person thought, nothing is written. A refused write leaves neither file nor folder (`spec/file-tools.md` §3).
+//! the person thought, nothing is written. A refused write leaves neither file nor folder
+//! (`docs/spec/file-tools.md` §3).
 
 use std::sync::Arc;
 

@@ -329,7 +329,7 @@ impl Broker {
     }
 
     /// Replies to a prompt. The first valid reply wins; what follows from it for other prompts of the session is
-    /// decided in the same transaction (`spec/permission.md` §7, §13).
+    /// decided in the same transaction (`docs/spec/permission.md` §7, §13).
     ///
     /// # Errors
     /// The store failed; nothing is decided.

@@ -1,4 +1,4 @@
-//! What a reply means beyond its own prompt (`spec/permission.md` §7, §13).
+//! What a reply means beyond its own prompt (`docs/spec/permission.md` §7, §13).
 //!
 //! *Invariant:* pure. A grant with a number of uses covers that many of the waiting prompts, the oldest first.
 
@@ -41,7 +41,7 @@ pub(super) fn consequences<'a>(
     let From { prompt, ask, .. } = *from;
     match reply {
         Reply::Once | Reply::Instead(_) | Reply::Answers(_) => Consequences::default(),
-        // Refusing a loop fails that call only (`spec/framework.md` §16, F4).
+        // Refusing a loop fails that call only (`docs/spec/framework.md` §16 F4).
         Reply::Reject { .. } if ask.permission == DOOM_LOOP => Consequences::default(),
         Reply::Reject { .. } => {
             let plain = Reply::Reject { message: String::new() };

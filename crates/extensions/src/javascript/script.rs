@@ -257,7 +257,7 @@ impl Tool for ScriptTool {
     }
 }
 
-/// Asks for the permission of a tool's own name (`spec/framework.md` §16 F11).
+/// Asks for the permission of a tool's own name (`docs/spec/framework.md` §16 F11).
 pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &CallContext) -> Result<(), Refusal> {
     ctx.ask(Ask {
         permission: name.to_owned(),

@@ -1,5 +1,5 @@
-//! Servers of tools that speak the Model Context Protocol (`spec/extensions.md` §3): programs that the service starts and
-//! servers that it reaches by HTTP, whose tools are offered as `<server>_<tool>`.
+//! Servers of tools that speak the Model Context Protocol (`docs/spec/extensions.md` §3): programs that the service
+//! starts and servers that it reaches by HTTP, whose tools are offered as `<server>_<tool>`.
 //!
 //! *Invariant:* nobody waits for a server but who calls its tools. Every server has a task of its own, and all of them,
 //! programs included, are gone when [`Servers::stop`] returns.

@@ -1,4 +1,4 @@
-//! The names under which a server's tools are offered (`spec/extensions.md` §3.3).
+//! The names under which a server's tools are offered (`docs/spec/extensions.md` §3.3).
 //!
 //! *Invariant:* pure.
 

@@ -1,4 +1,4 @@
-//! What a server answers, as the result of a call (`spec/extensions.md` §3.4).
+//! What a server answers, as the result of a call (`docs/spec/extensions.md` §3.4).
 //!
 //! *Invariant:* pure. An answer may be anything: what is not understood is left out, and a call fails only if the server
 //! says so or nothing is left.

@@ -1,7 +1,7 @@
 //! From edits to what a person is asked about: the new content of a file and how it differs.
 //!
 //! *Invariant:* nothing is written here. All edits of a change are made one after the other on one text in memory; if one
-//! cannot be made there is no change (`spec/file-tools.md` §5).
+//! cannot be made there is no change (`docs/spec/file-tools.md` §5).
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! How much a search may cost.
 //!
 //! *Invariant:* whatever a search does more than once per byte is paid for here first, so that it ends, and soon after
-//! its call was cancelled (`spec/file-tools.md` §4.2).
+//! its call was cancelled (`docs/spec/file-tools.md` §4.2).
 
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 //! The file and oldString as lines, compared by number instead of by text.
 //!
 //! *Invariant:* made in one pass over both texts. A line is what lies between two LFs; a CR before an LF belongs to the
-//! line ending (`spec/file-tools.md` §4.1).
+//! line ending (`docs/spec/file-tools.md` §4.1).
 
 use std::collections::HashMap;
 use std::ops::Range;

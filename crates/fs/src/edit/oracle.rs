@@ -1,5 +1,5 @@
-//! The loose strategies once more, transcribed from `spec/file-tools.md` §4.1 without regard to cost, and held against
-//! the real ones.
+//! The loose strategies once more, transcribed from `docs/spec/file-tools.md` §4.1 without regard to cost, and held
+//! against the real ones.
 
 use std::sync::LazyLock;
 

@@ -1,6 +1,6 @@
 //! Putting newString into the places that were found, and refusing places that cannot have been meant.
 //!
-//! *Invariant:* newString is literal, and every byte outside the places stays (`spec/file-tools.md` §4.1, §4.3).
+//! *Invariant:* newString is literal, and every byte outside the places stays (`docs/spec/file-tools.md` §4.1, §4.3).
 
 use std::ops::Range;
 

@@ -94,7 +94,8 @@ impl Common {
     }
 }
 
-/// Makes the built-in tools of a workspace, in the order in which models are told of them (`spec/framework.md` §6).
+/// Makes the built-in tools of a workspace, in the order in which models are told of them
+/// (`docs/spec/framework.md` §6).
 fn builtin(
     common: &Common,
     config: &ToolsConfig,

@@ -13,7 +13,8 @@ use crate::StoreError;
 /// The folder of the workspaces' folders.
 pub(super) const WORKSPACES: &str = "workspaces";
 
-/// What a model sees as the folder of its outputs (`spec/framework.md` §5.3); it held those of all workspaces once.
+/// What a model sees as the folder of its outputs (`docs/spec/framework.md` §5.3); it held those of all workspaces
+/// once.
 const NAME: &str = "tool-output";
 
 /// Longer names are replaced by their digest: a file name has at most 255 bytes.

@@ -1,8 +1,8 @@
 //! The dialect of Gemini: choices are strings, a node has one type, and what describes a type stands beside that type.
 //!
-//! Two things go beyond `spec/framework.md` §13, because the request is refused otherwise: where a list of types becomes
-//! alternatives, the keywords of one type go with it ([`OF_ONE_TYPE`]); and a node that has alternatives already keeps them
-//! in the place of the list.
+//! Two things go beyond `docs/spec/framework.md` §13, because the request is refused otherwise: where a list of types
+//! becomes alternatives, the keywords of one type go with it ([`OF_ONE_TYPE`]); and a node that has alternatives
+//! already keeps them in the place of the list.
 //!
 //! *Invariant:* whatever stands in a schema, the result names no list of types.
 

@@ -1,7 +1,7 @@
 //! The dialect of Moonshot: nothing beside a reference, and one schema for all items of an array.
 //!
-//! A reference of the root is resolved, beyond `spec/framework.md` §13: alone, without the definitions beside it, it would
-//! lead nowhere.
+//! A reference of the root is resolved, beyond `docs/spec/framework.md` §13: alone, without the definitions beside it,
+//! it would lead nowhere.
 //!
 //! *Invariant:* a reference that can be followed before can be followed afterwards.
 

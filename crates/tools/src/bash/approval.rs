@@ -1,4 +1,5 @@
-//! What is asked before a command line runs: for outside directories first, then for its commands (`spec/bash.md` §3, §9).
+//! What is asked before a command line runs: for outside directories first, then for its commands
+//! (`docs/spec/bash.md` §3, §9).
 //!
 //! *Invariant:* what was asked for is what runs: the paths are resolved again right before the start, and if one of them
 //! leads elsewhere by then, nothing is run.

@@ -111,7 +111,7 @@ impl<'a> Report<'a> {
             }
             Cause::TimedOut => self.append(block).await?,
             Cause::Cancelled => {
-                // The metadata keep what the command printed (`spec/bash.md` §9, B12).
+                // The metadata keep what the command printed (`docs/spec/bash.md` §9 B12).
                 let appended = tokio::time::timeout(CANCELLED_DRAIN, self.ctx.output(block));
                 // The call is over in any case; the metadata below says what the readers may have missed.
                 let _ = appended.await;
@@ -154,7 +154,7 @@ async fn settled<F: Future + Unpin>(under_way: &mut Option<F>) -> F::Output {
     }
 }
 
-/// Returns what is appended to the output of a command that was ended (`spec/bash.md` §7).
+/// Returns what is appended to the output of a command that was ended (`docs/spec/bash.md` §7).
 fn closing_block(ending: &Ending, limit: Limit, aborted: bool) -> String {
     let mut lines = String::new();
     if ending.cause == Cause::TimedOut {

@@ -1,4 +1,4 @@
-//! `codesearch`: asks a search service for examples and documentation of programming (`spec/web-tools.md` §3).
+//! `codesearch`: asks a search service for examples and documentation of programming (`docs/spec/web-tools.md` §3).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `websearch`: asks a search service for pages and hands on what it says of them (`spec/web-tools.md` §2).
+//! `websearch`: asks a search service for pages and hands on what it says of them (`docs/spec/web-tools.md` §2).
 
 use std::time::{Duration, SystemTime};
 

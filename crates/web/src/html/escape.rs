@@ -1,6 +1,7 @@
 //! Escapes text that would read as Markdown.
 //!
-//! *Invariant:* what depends on the start of a line goes by the start of a text, as `spec/web-tools.md` fixes it.
+//! *Invariant:* what depends on the start of a line goes by the start of a text, as `docs/spec/web-tools.md` §1.7 fixes
+//! it.
 
 /// Returns a text that reads in Markdown as it is.
 pub(super) fn escape(text: &str) -> String {

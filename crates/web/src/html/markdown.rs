@@ -1,4 +1,4 @@
-//! HTML to Markdown (`spec/web-tools.md`, 1.7).
+//! HTML to Markdown (`docs/spec/web-tools.md` §1.7).
 //!
 //! *Invariant:* one walk over the tree, with a stack of its own. What grows with the depth of a page, or with elements that
 //! the parser opens again, is paid from an [`Allowance`]; once it is spent, such text is left out.

@@ -1,4 +1,5 @@
-//! HTML as text that a model reads: Markdown, or what is left without the tags (`spec/web-tools.md`, 1.7 and 1.8).
+//! HTML as text that a model reads: Markdown, or what is left without the tags (`docs/spec/web-tools.md` §1.7
+//! and §1.8).
 //!
 //! A page is read by the tokenizer and tree builder that browsers' rules describe (`html5ever`), into a [`tree`] of our own;
 //! [`whitespace`] is settled there, and [`markdown`] walks it once. [`text`] needs no tree.

@@ -1,7 +1,7 @@
 //! What an element's name says about how it is converted.
 //!
-//! *Invariant:* the lists are those of `spec/web-tools.md`, 1.7. Elements of other vocabularies, such as those of a drawing,
-//! are only their text.
+//! *Invariant:* the lists are those of `docs/spec/web-tools.md` §1.7. Elements of other vocabularies, such as those of
+//! a drawing, are only their text.
 
 use html5ever::{QualName, ns};
 

@@ -1,4 +1,4 @@
-//! HTML to plain text (`spec/web-tools.md`, 1.8): what is left without the tags.
+//! HTML to plain text (`docs/spec/web-tools.md` §1.8): what is left without the tags.
 //!
 //! *Invariant:* no tree is built and nothing is put between elements: a line of the page is a line of the text.
 
