@@ -24,7 +24,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const LEAVE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
-    // First, since it costs a guardian its size, and nothing may be open.
+    // First, since it costs a watchdog its size, and nothing may be open.
     if let Some(code) = toolgate_process::guard(std::env::args_os()) {
         return code;
     }

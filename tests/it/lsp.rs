@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use toolgate_fs::{ResolvedPath, Workspace};
-use toolgate_lsp::{Client, Command, Fleet, LanguageServers, Limits, Server as LanguageServer, Settings};
+use toolgate_lsp::{Client, Command, LanguageServers, Limits, Server as LanguageServer, ServerPool, Settings};
 use toolgate_process::{self as process, Programs};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/lsp/server.py");
@@ -22,7 +22,7 @@ struct Stage {
     folder: TempDir,
     workspace: Arc<Workspace>,
     programs: Programs,
-    fleet: Fleet,
+    fleet: ServerPool,
     servers: LanguageServers,
 }
 
@@ -55,7 +55,7 @@ impl Stage {
         variables.insert("PATH".into(), path);
         let programs = Programs::new(&variables, process::Settings::default()).unwrap();
         let workspace = Arc::new(Workspace::open("w", &root.join("work"), None).unwrap());
-        let fleet = Fleet::new(programs.clone(), limits);
+        let fleet = ServerPool::new(programs.clone(), limits);
         let servers = fleet.workspace(Settings {
             workspace: workspace.clone(),
             trusted: true,

@@ -396,7 +396,7 @@ fn nothing_outlives_its_call_by_changing_its_limits() {
                 .count()
         };
         ran(&server, "orphans", "for i in $(seq 20); do setsid -f true; done").await;
-        eventually("only the guardian is left", async || children(server.pid()) <= 1).await;
+        eventually("only the watchdog is left", async || children(server.pid()) <= 1).await;
         server.stop().await;
     });
 }

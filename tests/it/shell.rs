@@ -60,7 +60,7 @@ fn guardian_of(server: u32) -> u32 {
     let found = children(server)
         .into_iter()
         .find(|(.., line)| line.contains("__guardian"));
-    found.expect("the server has a guardian").0
+    found.expect("the server has a watchdog").0
 }
 
 fn cancel_request(id: &str) -> CancelCallRequest {
@@ -214,7 +214,7 @@ fn a_thousand_calls_cancelled_at_any_moment() {
             .filter(|&id| id != std::process::id())
             .collect();
         assert_eq!(survivors, Vec::<u32>::new());
-        eventually("only the guardian is left, and no zombie", async || {
+        eventually("only the watchdog is left, and no zombie", async || {
             let left = children(pid);
             left.len() == 1 && left[0].2.contains("__guardian")
         })
@@ -249,9 +249,9 @@ fn nothing_outlives_a_server_that_is_killed() {
             .into_inner();
         next_such(&mut stream, is_output).await;
         eventually("all of them run", async || alive("8660001").len() >= 6).await;
-        let guardian = guardian_of(server.pid());
+        let watchdog = guardian_of(server.pid());
         // The terminal's and a manager's signals are for the service, which then ends in order.
-        let id = rustix::process::Pid::from_raw(i32::try_from(guardian).unwrap()).unwrap();
+        let id = rustix::process::Pid::from_raw(i32::try_from(watchdog).unwrap()).unwrap();
         for signal in [
             rustix::process::Signal::TERM,
             rustix::process::Signal::INT,
@@ -263,8 +263,8 @@ fn nothing_outlives_a_server_that_is_killed() {
         let killed = Instant::now();
         eventually("nothing is left", async || alive("8660001").is_empty()).await;
         assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
-        eventually("the guardian is gone", async || {
-            let line = fs::read(format!("/proc/{guardian}/cmdline")).unwrap_or_default();
+        eventually("the watchdog is gone", async || {
+            let line = fs::read(format!("/proc/{watchdog}/cmdline")).unwrap_or_default();
             !String::from_utf8_lossy(&line).contains("__guardian")
         })
         .await;
@@ -279,7 +279,7 @@ fn a_killed_guardian_is_replaced_and_a_clean_stop_takes_it_along() {
         let id = rustix::process::Pid::from_raw(i32::try_from(first).unwrap()).unwrap();
         rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
         let pid = server.pid();
-        eventually("another guardian is there", async || {
+        eventually("another watchdog is there", async || {
             children(pid)
                 .iter()
                 .any(|(id, state, line)| *id != first && state != "Z" && line.contains("__guardian"))

@@ -26,7 +26,7 @@ use super::refusal::AdmitError;
 use super::registry::{Entry, Registry};
 use super::reserve::{Claim, Reservation};
 use super::run::{self, Run, Work, running};
-use super::{Engine, Place, Rank, ending, lineage, measure, recording};
+use super::{Engine, Rank, WorkspaceRuntime, ending, lineage, measure, recording};
 use crate::prompts::broker::DOOM_LOOP;
 
 /// What is looked at of a larger input is done where it holds up nobody else.
@@ -215,7 +215,7 @@ impl Engine {
         }
     }
 
-    fn place_of(&self, call: &ToolCall) -> Result<&Place, AdmitError> {
+    fn place_of(&self, call: &ToolCall) -> Result<&WorkspaceRuntime, AdmitError> {
         self.place(&call.origin.workspace)
             .ok_or_else(|| AdmitError::UnknownWorkspace {
                 name: call.origin.workspace.clone(),
@@ -305,7 +305,7 @@ impl Engine {
 
     async fn record_and_run(
         self: &Arc<Self>,
-        place: &Place,
+        place: &WorkspaceRuntime,
         mut reserved: Reservation,
         understood: Understood,
         checked: Checked,
@@ -486,7 +486,7 @@ fn awaits_clients(entry: &Entry) -> bool {
 }
 
 /// Returns for whom the tools of a call are listed.
-pub(super) fn offer<'a>(place: &'a Place, origin: &'a Origin) -> Offer<'a> {
+pub(super) fn offer<'a>(place: &'a WorkspaceRuntime, origin: &'a Origin) -> Offer<'a> {
     Offer {
         workspace: &place.workspace,
         agent: &origin.agent,
@@ -538,7 +538,7 @@ fn parsed(input: &RawInput, tool: &str) -> Result<Value, String> {
 
 /// Waits for tools that are about to come, and finds the one of the call.
 async fn understand(
-    place: &Place,
+    place: &WorkspaceRuntime,
     call: &ToolCall,
     parsed: Result<Value, String>,
     rights: &Rights,

@@ -14,7 +14,7 @@ use toolgate_tool::{Delegated, dialect};
 use super::admit::offer;
 use super::live::{LiveCall, lock};
 use super::registry::Registry;
-use super::{Engine, Place, lineage};
+use super::{Engine, WorkspaceRuntime, lineage};
 
 /// The session fact that makes a session a subagent's; it holds the workspace.
 const SUBAGENT: &str = "subagent";
@@ -29,7 +29,7 @@ impl Engine {
     /// The store failed.
     pub async fn rights_below(
         &self,
-        place: &Place,
+        place: &WorkspaceRuntime,
         agent: &Agent,
         parent: Option<&CallId>,
     ) -> Result<Option<Rights>, StoreError> {
@@ -40,7 +40,7 @@ impl Engine {
         Ok(parent.map(|parent| self.rights_under(place, &agent.name, &parent)))
     }
 
-    fn rights_under(&self, place: &Place, agent: &str, parent: &CallRecord) -> Rights {
+    fn rights_under(&self, place: &WorkspaceRuntime, agent: &str, parent: &CallRecord) -> Rights {
         let (own, ancestors) = lineage::descend(place.workspace.name(), agent, Some(parent));
         self.rights_of(place, &own, &ancestors)
     }

@@ -12,7 +12,7 @@ use super::Engine;
 use super::admit;
 use super::input::{self, Frozen};
 use super::lineage;
-use crate::prompts::broker::{GivenReply, Replied};
+use crate::prompts::broker::{ApproverReply, ReplyOutcome};
 
 /// How much of the input that ran the model is told.
 const TOLD: usize = 4096;
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed; nothing is decided.
-    pub async fn reply(&self, mut given: GivenReply) -> Result<Replied, StoreError> {
+    pub async fn reply(&self, mut given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
         if let Reply::Instead(edit) = &given.reply
             && let Some(prompt) = self.broker.get(&given.prompt).await?
             && prompt.state == PromptState::Open
@@ -38,7 +38,7 @@ impl Engine {
                 }
                 Err(problem) => {
                     let prompt = Arc::new(prompt);
-                    return Ok(Replied::BadEdit { prompt, problem });
+                    return Ok(ReplyOutcome::BadEdit { prompt, problem });
                 }
             }
         }

@@ -16,7 +16,7 @@ use toolgate_permission::Rights;
 use super::admit::offer;
 use super::live::{LiveCall, lock};
 use super::registry::{Entry, Registry};
-use super::{Engine, Place, lineage};
+use super::{Engine, WorkspaceRuntime, lineage};
 
 /// How a call stands for the next run of the service.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl Stand {
 
 /// What a call is run again with.
 pub(super) struct Again<'e> {
-    pub(super) place: &'e Place,
+    pub(super) place: &'e WorkspaceRuntime,
     pub(super) rights: Rights,
     pub(super) registry: Arc<Registry>,
     pub(super) entry: Entry,

@@ -61,7 +61,7 @@ use toolgate_model::{
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
-use toolgate_store::audit::Door;
+use toolgate_store::audit::RefusalSampler;
 use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Telemetry;
 use toolgate_tool::{Offer, dialect};
@@ -94,7 +94,7 @@ pub fn digest_of(value: &serde_json::Value) -> String {
 }
 
 /// A workspace with everything that calls in it need.
-pub struct Place {
+pub struct WorkspaceRuntime {
     /// The folders.
     pub workspace: Arc<Workspace>,
     /// The tools.
@@ -105,7 +105,7 @@ pub struct Place {
     pub in_force: Current,
 }
 
-impl Place {
+impl WorkspaceRuntime {
     /// Returns the rights of an agent here.
     pub fn rights(&self, agent: &Agent) -> Rights {
         Rights {
@@ -174,7 +174,7 @@ pub struct Limits {
 
 /// What an engine works beside.
 #[derive(Clone, Default)]
-pub struct Beside {
+pub struct EngineDeps {
     /// Whoever starts programs.
     pub background: Option<Arc<dyn LeftRunning>>,
     /// Keeps secrets out of what calls show.
@@ -188,13 +188,13 @@ pub struct Engine {
     store: Arc<dyn Store>,
     broker: Arc<Broker>,
     instance: InstanceId,
-    places: Vec<Place>,
+    places: Vec<WorkspaceRuntime>,
     limits: Limits,
     background: Option<Arc<dyn LeftRunning>>,
     redactor: Redactor,
     telemetry: Telemetry,
     /// Keeps the record of refusals small.
-    door: Door,
+    door: RefusalSampler,
     /// Calls that run in this process, or are about to.
     live: Mutex<HashMap<CallId, Arc<LiveCall>>>,
     /// Which of them may run.
@@ -228,11 +228,11 @@ impl Engine {
         store: Arc<dyn Store>,
         broker: Arc<Broker>,
         instance: InstanceId,
-        places: Vec<Place>,
+        places: Vec<WorkspaceRuntime>,
         limits: Limits,
-        beside: Beside,
+        beside: EngineDeps,
     ) -> Arc<Self> {
-        let Beside {
+        let EngineDeps {
             background,
             redactor,
             telemetry,
@@ -246,7 +246,7 @@ impl Engine {
             background,
             redactor,
             telemetry,
-            door: Door::default(),
+            door: RefusalSampler::default(),
             live: Mutex::default(),
             turns: Turns::new(limits.running),
             recent_calls: Mutex::default(),
@@ -264,12 +264,12 @@ impl Engine {
     }
 
     /// Returns the workspaces; the first is the default.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[WorkspaceRuntime] {
         &self.places
     }
 
     /// Finds a workspace by name; an empty name means the default one.
-    pub fn place(&self, name: &str) -> Option<&Place> {
+    pub fn place(&self, name: &str) -> Option<&WorkspaceRuntime> {
         if name.is_empty() {
             return self.places.first();
         }
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     /// Returns the rights of a call: those of its agent, as far as all calls above it have them.
-    fn rights_of(&self, place: &Place, own: &Delegation, ancestors: &[Delegation]) -> Rights {
+    fn rights_of(&self, place: &WorkspaceRuntime, own: &Delegation, ancestors: &[Delegation]) -> Rights {
         lineage::rights(own, ancestors, place.workspace.worktree(), |delegation| {
             self.place(&delegation.workspace)?
                 .layer(&delegation.agent, delegation.in_task)

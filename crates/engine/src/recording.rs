@@ -9,7 +9,7 @@ use toolgate_store::audit::Fact;
 
 use super::decided::Decided;
 use super::{AdmitError, Engine};
-use crate::prompts::broker::Replied;
+use crate::prompts::broker::ReplyOutcome;
 
 impl Engine {
     /// Records a refusal at the door; of a flood only some, and the number of the others.
@@ -20,18 +20,18 @@ impl Engine {
     }
 
     /// Records a reply that was refused; `by` is who replied, as principal and in its own words.
-    pub(super) fn record_reply(&self, replied: &Replied, by: (&str, &str)) {
+    pub(super) fn record_reply(&self, replied: &ReplyOutcome, by: (&str, &str)) {
         let (prompt, reason) = match replied {
-            Replied::DigestMismatch(prompt) => (prompt, "digest_mismatch"),
-            Replied::NotAllowed(prompt) => (prompt, "self_approval"),
-            Replied::Accepted(_)
-            | Replied::Recorded(_)
-            | Replied::Before(_)
-            | Replied::Unknown
-            | Replied::Elsewhere(_)
-            | Replied::WrongKind(_)
-            | Replied::Unlisted { .. }
-            | Replied::BadEdit { .. } => return,
+            ReplyOutcome::DigestMismatch(prompt) => (prompt, "digest_mismatch"),
+            ReplyOutcome::NotAllowed(prompt) => (prompt, "self_approval"),
+            ReplyOutcome::Accepted(_)
+            | ReplyOutcome::Recorded(_)
+            | ReplyOutcome::Before(_)
+            | ReplyOutcome::Unknown
+            | ReplyOutcome::Elsewhere(_)
+            | ReplyOutcome::WrongKind(_)
+            | ReplyOutcome::Unlisted { .. }
+            | ReplyOutcome::BadEdit { .. } => return,
         };
         self.record_refusal(Fact::not_taken(prompt, by, reason));
     }

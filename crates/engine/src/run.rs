@@ -26,7 +26,7 @@ use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, Place, child, edit, input, lineage, measure};
+use super::{Engine, WorkspaceRuntime, child, edit, input, lineage, measure};
 use crate::prompts::broker::{DOOM_LOOP, Opened};
 
 /// Running a call to its end, for the task that admitted it.
@@ -82,7 +82,7 @@ pub(super) enum Returned {
 impl Run {
     pub(super) fn new(
         engine: &Arc<Engine>,
-        place: &Place,
+        place: &WorkspaceRuntime,
         live: Arc<LiveCall>,
         record: CallRecord,
         (registry, entry): (Arc<Registry>, Entry),

@@ -32,7 +32,7 @@ const MAX_DOUBLED: u32 = 8;
 
 /// What language servers say of the files that tools change. By default there are no servers. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Feedback(Option<Arc<Inner>>);
+pub struct EditDiagnostics(Option<Arc<Inner>>);
 
 struct Inner {
     servers: LanguageServers,
@@ -40,13 +40,13 @@ struct Inner {
     pace: Pace,
 }
 
-impl fmt::Debug for Feedback {
+impl fmt::Debug for EditDiagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Feedback").field(&self.0.is_some()).finish()
+        f.debug_tuple("EditDiagnostics").field(&self.0.is_some()).finish()
     }
 }
 
-impl Feedback {
+impl EditDiagnostics {
     /// Makes it for the tools of a workspace; `wait` is how long the result of a change may wait.
     pub fn new(servers: LanguageServers, workspace: Arc<Workspace>, wait: Duration) -> Self {
         let pace = Pace::new(wait);

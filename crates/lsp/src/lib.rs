@@ -46,7 +46,7 @@ use toolgate_process::Programs;
 pub use client::{Client, RequestError};
 pub use diagnostic::{Diagnostic, Severity};
 pub use documents::{Document, MAX_BYTES, MAX_WAIT};
-pub use feedback::Feedback;
+pub use feedback::EditDiagnostics;
 use life::{Running, Slot, State};
 pub use server::{Command, Server};
 pub use told::Told;
@@ -105,7 +105,7 @@ struct Around {
 }
 
 /// The language servers of all workspaces. Dropping it asks them to end.
-pub struct Fleet {
+pub struct ServerPool {
     shared: Arc<Shared>,
     /// Those of each workspace. Never held across an await.
     workspaces: Mutex<Vec<LanguageServers>>,
@@ -122,7 +122,7 @@ struct Shared {
     running: Mutex<Vec<Arc<Running>>>,
 }
 
-impl Fleet {
+impl ServerPool {
     /// Makes the place for servers; none runs yet.
     pub fn new(programs: Programs, limits: Limits) -> Self {
         let stop = CancellationToken::new();

@@ -13,8 +13,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout};
 use tokio_util::sync::CancellationToken;
-use toolgate_process::complaints::{self, LastWords};
-use toolgate_process::{Exit, Filter, Launch, Peer, Stdin};
+use toolgate_process::stderr_log::{self, LastLine};
+use toolgate_process::{Exit, Filter, Launch, Stdin, StdioChild};
 use tracing::Instrument as _;
 
 use super::client::{Client, Made, Outgoing, Uses};
@@ -234,7 +234,7 @@ pub(super) struct Life {
 
 /// The program of a server, and the ends of its pipes.
 struct Program {
-    peer: Peer,
+    peer: StdioChild,
     input: Sender,
     output: Receiver,
     errors: Errors,
@@ -242,7 +242,7 @@ struct Program {
 
 /// What a program complains of.
 struct Errors {
-    last: LastWords,
+    last: LastLine,
     logging: JoinHandle<Option<()>>,
 }
 
@@ -351,8 +351,8 @@ impl Life {
         else {
             return Err("its program has no streams".to_owned());
         };
-        let last = LastWords::default();
-        let logging = complaints::log(errors, last.clone());
+        let last = LastLine::default();
+        let logging = stderr_log::log(errors, last.clone());
         let stop = self.shared.stop.clone();
         let logging = stop.run_until_cancelled_owned(logging);
         let logging = self.shared.tasks.spawn(logging.in_current_span());
@@ -369,7 +369,7 @@ impl Life {
         &self,
         client: &Client,
         running: &Running,
-        peer: &Peer,
+        peer: &StdioChild,
         input: (Sender, Outgoing),
         output: Receiver,
     ) -> End {
@@ -386,7 +386,7 @@ impl Life {
     }
 
     /// Returns when the server is not used any more, or uses too much memory.
-    async fn watch(&self, running: &Running, peer: &Peer) -> End {
+    async fn watch(&self, running: &Running, peer: &StdioChild) -> End {
         let limits = self.shared.limits;
         let mut looks = interval(LOOK.min(limits.idle));
         loop {
@@ -427,7 +427,7 @@ async fn write((mut input, mut outgoing): (Sender, Outgoing)) {
 }
 
 /// Says what can be said of the end of a program that went wrong.
-async fn told(problem: String, peer: &Peer, errors: Errors) -> String {
+async fn told(problem: String, peer: &StdioChild, errors: Errors) -> String {
     let exit = timeout(EXIT_WAIT, peer.ended()).await.ok().flatten();
     let ended = match exit {
         Some(Exit::Code(code)) => format!("its program ended with code {code}"),

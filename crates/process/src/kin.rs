@@ -20,9 +20,9 @@ use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 
+use super::reaper::{Mark, is_of_family};
 use super::sys::{self, Tag};
-use super::undertaker::{Mark, is_of_family};
-use super::{Programs, tree, undertaker};
+use super::{Programs, reaper, tree};
 
 /// How often a line of parents is read until two readings agree.
 const READINGS: u32 = 16;
@@ -85,11 +85,7 @@ impl Programs {
             Ok(held) => {
                 let kin = self.kin_of(pid);
                 // Looked at last: if it lives, the number was its own all the time.
-                if undertaker::is_readable(&held) {
-                    Kin::Unknown
-                } else {
-                    kin
-                }
+                if reaper::is_readable(&held) { Kin::Unknown } else { kin }
             }
             Err(_) => Kin::Unknown,
         };
@@ -109,7 +105,7 @@ impl Programs {
         let kin = match socket.inode {
             // Closed already: what was sent may have come from anybody.
             0 => Kin::Unknown,
-            _ if self.0.undertaker.has_no_programs() && !is_any_marked() => Kin::Stranger,
+            _ if self.0.reaper.has_no_programs() && !is_any_marked() => Kin::Stranger,
             inode => self.holder_of(inode),
         };
         Ok(Some(OtherEnd { user, kin }))
@@ -127,27 +123,25 @@ impl Programs {
         if pid == own {
             return Kin::Stranger;
         }
-        let undertaker = &self.0.undertaker;
+        let reaper = &self.0.reaper;
         let Some(line) = read_line(pid) else {
             return Kin::Unknown;
         };
         let tag = sys::tag_of(pid);
         let is_ours = |tag: Option<Tag>| {
             let mark = tag.and_then(Tag::remains);
-            mark.is_some_and(|mark| undertaker.is_own_mark(mark))
+            mark.is_some_and(|mark| reaper.is_own_mark(mark))
         };
         let depth = line.ancestors.iter().position(|(ancestor, _)| *ancestor == own);
         let Some(depth) = depth else {
-            let is_inside = undertaker
-                .groups()
-                .is_some_and(|groups| is_in_group(pid, groups.folder()));
+            let is_inside = reaper.groups().is_some_and(|groups| is_in_group(pid, groups.folder()));
             return if is_ours(tag) || is_inside {
                 Kin::Unknown
             } else {
                 kin_of_foreigner(tag, sys::own_limits(), line.is_cut)
             };
         };
-        let calls = undertaker.calls();
+        let calls = reaper.calls();
         let below = &line.ancestors[..depth];
         let of_root = below.iter().rev().find_map(|(ancestor, _)| {
             let mut entries = calls.values();

@@ -7,30 +7,30 @@
 //! should adopt orphans ([`adopt_orphans`]).
 //!
 //! A background job outlives its call, since starting a development server is a fair thing to ask for, but not the
-//! service: [`Programs::shutdown`] ends it, and when the service is killed outright its guardian does ([`guard`]).
+//! service: [`Programs::shutdown`] ends it, and when the service is killed outright its watchdog does ([`guard`]).
 //!
 //! *Invariant:* a leaf. It knows neither tools nor permissions.
 
 #![allow(clippy::disallowed_methods)] // starts the programs, and reads `/proc` to find what they started
 
 mod cgroup;
-pub mod complaints;
 mod environment;
-mod guardian;
 mod input;
 mod kin;
 mod notify;
 mod output;
-mod peer;
+mod reaper;
 pub mod sandbox;
 mod spawn;
+pub mod stderr_log;
+mod stdio_child;
 mod sys;
 mod temporary;
 mod terminal;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod undertaker;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -49,18 +49,18 @@ use tokio_util::task::TaskTracker;
 
 use cgroup::Groups;
 pub use environment::Filter;
-use guardian::Guardian;
-pub use guardian::guard;
 pub use input::Input;
 pub use kin::{Kin, OtherEnd};
 use output::Discards;
 pub use output::Output;
-pub use peer::Peer;
+use reaper::{Entry, Mark, Reaper};
 use sandbox::Confinement;
 use spawn::{Child, Launcher, Order};
+pub use stdio_child::StdioChild;
 pub use temporary::{Temporary, sweep_temporary};
 pub use terminal::{Terminal, ignores_hangup};
-use undertaker::{Entry, Mark, Undertaker};
+use watchdog::Watchdog;
+pub use watchdog::guard;
 
 /// Names and values of environment variables.
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -74,10 +74,10 @@ const SWEEP_DELAY: Duration = Duration::from_millis(50);
 /// How long a program that seems to have ended, and has not, is left alone.
 const RECHECK: Duration = Duration::from_millis(1);
 
-/// How often a guardian that was killed is replaced.
+/// How often a watchdog that was killed is replaced.
 const GUARDIANS: u32 = 3;
 
-/// How long a guardian may take to go.
+/// How long a watchdog may take to go.
 const DISMISSAL: Duration = Duration::from_millis(500);
 
 /// How many processes that a call left are told of, and how much of each command line.
@@ -243,8 +243,8 @@ pub struct Settings {
     pub filter: Filter,
     /// Whether control groups are left alone, even where they can be used.
     pub without_groups: bool,
-    /// This program's own file, if its `main` calls [`guard`]: then a guardian is started from it.
-    pub guardian: Option<PathBuf>,
+    /// This program's own file, if its `main` calls [`guard`]: then a watchdog is started from it.
+    pub watchdog: Option<PathBuf>,
 }
 
 /// Starts programs and ends them. Cheap to clone; dropping the last clone kills what is left.
@@ -256,8 +256,8 @@ struct Inner {
     /// The folders in which programs are looked for.
     path: Option<OsString>,
     launcher: Launcher,
-    undertaker: Arc<Undertaker>,
-    guardian: Arc<Mutex<Option<Guardian>>>,
+    reaper: Arc<Reaper>,
+    watchdog: Arc<Mutex<Option<Watchdog>>>,
     tasks: TaskTracker,
     closed: CancellationToken,
 }
@@ -265,7 +265,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.closed.cancel();
-        self.undertaker.close();
+        self.reaper.close();
     }
 }
 
@@ -274,18 +274,18 @@ impl Programs {
     /// `TOOLGATE_*` are the service's own, secrets included, and are not passed on. To be called inside a runtime.
     ///
     /// # Errors
-    /// A thread, a descriptor, the signal handler or the guardian cannot be had.
+    /// A thread, a descriptor, the signal handler or the watchdog cannot be had.
     pub fn new(environment: &Environment, settings: Settings) -> io::Result<Self> {
         let groups = if settings.without_groups { None } else { Groups::find() };
-        // A program that has a guardian is the service alone, whose only children are of its calls.
-        let undertaker = Undertaker::start(groups, settings.guardian.is_some())?;
+        // A program that has a watchdog is the service alone, whose only children are of its calls.
+        let reaper = Reaper::start(groups, settings.watchdog.is_some())?;
         let tasks = TaskTracker::new();
         let closed = CancellationToken::new();
         let mut deaths = signal(SignalKind::child())?;
-        let keeper = Keeper::start(settings.guardian, Arc::clone(&undertaker))?;
-        let guardian = Arc::clone(&keeper.guardian);
-        let (sweeper, mut keeper) = (Arc::clone(&undertaker), keeper);
-        // Weak in effect: it holds the undertaker and not the launcher, and the token ends it.
+        let keeper = Keeper::start(settings.watchdog, Arc::clone(&reaper))?;
+        let watchdog = Arc::clone(&keeper.watchdog);
+        let (sweeper, mut keeper) = (Arc::clone(&reaper), keeper);
+        // Weak in effect: it holds the reaper and not the launcher, and the token ends it.
         tasks.spawn(closed.clone().run_until_cancelled_owned(async move {
             while deaths.recv().await.is_some() {
                 tokio::time::sleep(SWEEP_DELAY).await;
@@ -303,9 +303,9 @@ impl Programs {
         Ok(Self(Arc::new(Inner {
             shell,
             path: environment.get(OsStr::new("PATH")).cloned(),
-            launcher: Launcher::start(settings.filter.apply(environment), Arc::clone(&undertaker))?,
-            undertaker,
-            guardian,
+            launcher: Launcher::start(settings.filter.apply(environment), Arc::clone(&reaper))?,
+            reaper,
+            watchdog,
             tasks,
             closed,
         })))
@@ -373,19 +373,18 @@ impl Programs {
     /// Ends everything that a call started and that still runs: the polite signal, a grace, the kill. Returns the
     /// number of survivors.
     pub async fn end_call(&self, call: &str) -> usize {
-        self.stop_all(self.0.undertaker.marks_of(|entry| entry.call == call))
-            .await
+        self.stop_all(self.0.reaper.marks_of(|entry| entry.call == call)).await
     }
 
     /// Returns what an ended program of a call left running, at most 64 processes.
     pub async fn left_by(&self, call: &str) -> Vec<Process> {
-        let undertaker = Arc::clone(&self.0.undertaker);
+        let reaper = Arc::clone(&self.0.reaper);
         let call = call.to_owned();
         let has_left = |entry: &Entry| entry.left && !entry.held && entry.call == call;
-        if undertaker.marks_of(has_left).is_empty() {
+        if reaper.marks_of(has_left).is_empty() {
             return Vec::new();
         }
-        let look = move || undertaker.left_by(|entry| entry.call == call, MAX_LEFT, MAX_LEFT_BYTES);
+        let look = move || reaper.left_by(|entry| entry.call == call, MAX_LEFT, MAX_LEFT_BYTES);
         // Fails only when the runtime shuts down.
         let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         let process = |(pid, command): (rustix::process::Pid, String)| Process {
@@ -397,7 +396,7 @@ impl Programs {
 
     /// Returns the calls whose ended programs left something running.
     pub fn calls_with_left(&self) -> Vec<String> {
-        let calls = self.0.undertaker.calls();
+        let calls = self.0.reaper.calls();
         let left = calls.values().filter(|entry| entry.left && !entry.held);
         left.map(|entry| entry.call.clone()).collect()
     }
@@ -408,17 +407,17 @@ impl Programs {
         self.0.closed.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
-        let mut survivors = self.stop_all(self.0.undertaker.marks_of(|_| true)).await;
-        let undertaker = Arc::clone(&self.0.undertaker);
-        let strays = tokio::task::spawn_blocking(move || undertaker.end_all_strays(DISMISSAL));
+        let mut survivors = self.stop_all(self.0.reaper.marks_of(|_| true)).await;
+        let reaper = Arc::clone(&self.0.reaper);
+        let strays = tokio::task::spawn_blocking(move || reaper.end_all_strays(DISMISSAL));
         survivors += strays.await.unwrap_or_default();
-        let guardian = self.0.guardian.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let watchdog = self.0.watchdog.lock().unwrap_or_else(PoisonError::into_inner).take();
         // With survivors it is not told goodbye, and tries once more when we are gone.
         if survivors == 0 {
-            let undertaker = Arc::clone(&self.0.undertaker);
+            let reaper = Arc::clone(&self.0.reaper);
             let part = move || {
-                undertaker.groups().inspect(|groups| groups.close());
-                guardian.map(Guardian::dismiss)
+                reaper.groups().inspect(|groups| groups.close());
+                watchdog.map(Watchdog::dismiss)
             };
             let _ = tokio::time::timeout(DISMISSAL, tokio::task::spawn_blocking(part)).await;
         }
@@ -426,10 +425,7 @@ impl Programs {
     }
 
     async fn stop_all(&self, marks: Vec<Mark>) -> usize {
-        let stops: Vec<_> = marks
-            .into_iter()
-            .map(|mark| self.0.undertaker.stop(mark, GRACE))
-            .collect();
+        let stops: Vec<_> = marks.into_iter().map(|mark| self.0.reaper.stop(mark, GRACE)).collect();
         let mut survivors = 0;
         for stop in stops {
             survivors += stop.await.unwrap_or(0);
@@ -438,47 +434,47 @@ impl Programs {
     }
 }
 
-/// Looks after the guardian.
+/// Looks after the watchdog.
 struct Keeper {
     program: Option<PathBuf>,
-    undertaker: Arc<Undertaker>,
-    guardian: Arc<Mutex<Option<Guardian>>>,
+    reaper: Arc<Reaper>,
+    watchdog: Arc<Mutex<Option<Watchdog>>>,
     left: u32,
 }
 
 impl Keeper {
-    fn start(program: Option<PathBuf>, undertaker: Arc<Undertaker>) -> io::Result<Self> {
+    fn start(program: Option<PathBuf>, reaper: Arc<Reaper>) -> io::Result<Self> {
         let mut keeper = Self {
             program,
-            undertaker,
-            guardian: Arc::default(),
+            reaper,
+            watchdog: Arc::default(),
             left: GUARDIANS,
         };
         let first = keeper.hire()?;
-        keeper.guardian = Arc::new(Mutex::new(first));
+        keeper.watchdog = Arc::new(Mutex::new(first));
         Ok(keeper)
     }
 
-    fn hire(&self) -> io::Result<Option<Guardian>> {
-        let groups = self.undertaker.groups().map(Groups::folder);
+    fn hire(&self) -> io::Result<Option<Watchdog>> {
+        let groups = self.reaper.groups().map(Groups::folder);
         let start = |program: &PathBuf| {
-            let start = || Guardian::start(program, self.undertaker.family(), groups);
-            self.undertaker.keep(start, Guardian::id)
+            let start = || Watchdog::start(program, self.reaper.family(), groups);
+            self.reaper.keep(start, Watchdog::id)
         };
         self.program.as_ref().map(start).transpose()
     }
 
-    /// Replaces a guardian that was killed.
+    /// Replaces a watchdog that was killed.
     fn look(&mut self) {
-        let mut guardian = self.guardian.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.left == 0 || !guardian.as_mut().is_some_and(Guardian::has_ended) {
+        let mut watchdog = self.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.left == 0 || !watchdog.as_mut().is_some_and(Watchdog::has_ended) {
             return;
         }
         self.left -= 1;
-        tracing::warn!("the guardian of the programs was killed; another takes its place");
+        tracing::warn!("the watchdog of the programs was killed; another takes its place");
         match self.hire() {
-            Ok(next) => *guardian = next,
-            Err(error) => tracing::warn!(%error, "no guardian can be started"),
+            Ok(next) => *watchdog = next,
+            Err(error) => tracing::warn!(%error, "no watchdog can be started"),
         }
     }
 }
@@ -526,7 +522,7 @@ impl Running {
         let survivors = match cause {
             Cause::Ended => 0,
             Cause::TimedOut | Cause::Cancelled => {
-                let stopped = self.programs.0.undertaker.stop(self.child.mark(), GRACE);
+                let stopped = self.programs.0.reaper.stop(self.child.mark(), GRACE);
                 stopped.await.unwrap_or(0)
             }
         };

@@ -22,8 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::cgroup::Groups;
+use super::reaper::{Entry, Mark, Reaper, owner_of};
 use super::sys::{self, Plan, Spawned, Stack, Step};
-use super::undertaker::{Entry, Mark, Undertaker, owner_of};
 use super::{Exit, Launch, StartError, tree};
 
 /// Starts that may wait for a thread; further callers wait to hand theirs in.
@@ -135,12 +135,12 @@ pub(super) struct Launcher {
     idle: Arc<AtomicUsize>,
     null: Arc<OwnedFd>,
     environment: Arc<[CString]>,
-    undertaker: Arc<Undertaker>,
+    reaper: Arc<Reaper>,
 }
 
 impl Launcher {
     /// Starts a thread. It ends when the launcher is dropped, and its children with it.
-    pub(super) fn start(environment: Vec<CString>, undertaker: Arc<Undertaker>) -> io::Result<Self> {
+    pub(super) fn start(environment: Vec<CString>, reaper: Arc<Reaper>) -> io::Result<Self> {
         let null = File::options().read(true).open("/dev/null")?.into();
         let null = above_standard(null).map_err(io::Error::other)?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
@@ -151,7 +151,7 @@ impl Launcher {
             idle: Arc::default(),
             null: Arc::new(null),
             environment: environment.into(),
-            undertaker,
+            reaper,
         };
         launcher.add_thread()?;
         Ok(launcher)
@@ -180,11 +180,11 @@ impl Launcher {
     pub(super) async fn launch(&self, order: Order) -> Result<Child, StartError> {
         let (reply, mut answer) = oneshot::channel();
         let (null, environment) = (Arc::clone(&self.null), Arc::clone(&self.environment));
-        let undertaker = Arc::clone(&self.undertaker);
+        let reaper = Arc::clone(&self.reaper);
         let job: Job = Box::new(move |stack| {
             if !reply.is_closed() {
                 // Nobody waits any more when the call was dropped; then the guard in the answer kills the program.
-                drop(reply.send(launch(order, &null, &environment, &undertaker, stack)));
+                drop(reply.send(launch(order, &null, &environment, &reaper, stack)));
             }
         });
         let hopeless = || {
@@ -237,7 +237,7 @@ fn launch(
     order: Order,
     null: &OwnedFd,
     environment: &[CString],
-    undertaker: &Arc<Undertaker>,
+    reaper: &Arc<Reaper>,
     stack: &mut Stack,
 ) -> Result<Child, StartError> {
     // Of two variables of the same name programs may see either.
@@ -250,8 +250,8 @@ fn launch(
         .chain(&order.own_environment)
         .map(CString::as_c_str)
         .collect();
-    let mark = undertaker.new_mark();
-    let group = undertaker.groups().and_then(Groups::take);
+    let mark = reaper.new_mark();
+    let group = reaper.groups().and_then(Groups::take);
     // Known before it exists, so that a walk that meets it in between leaves it alone.
     let entry = Entry {
         call: order.launch.call.clone(),
@@ -261,11 +261,11 @@ fn launch(
         group: group.clone(),
         left: false,
     };
-    undertaker.calls().insert(mark, entry);
+    reaper.calls().insert(mark, entry);
     // The kernel makes the gate's listener in the child, which sends it here before it becomes its program.
     let sockets = match order.launch.sandbox.as_ref().filter(|sandbox| sandbox.has_gate()) {
         Some(_) => Some(socket_pair().map_err(|source| {
-            undertaker.forget(&mut undertaker.calls(), mark);
+            reaper.forget(&mut reaper.calls(), mark);
             StartError::Streams { source }
         })?),
         None => None,
@@ -295,10 +295,10 @@ fn launch(
             pidfd,
             is_in_group,
         }) => {
-            if let Some(groups) = undertaker.groups().filter(|_| group.is_some() && !is_in_group) {
+            if let Some(groups) = reaper.groups().filter(|_| group.is_some() && !is_in_group) {
                 groups.refuse(&"the kernel makes no process in one");
             }
-            if let Some(entry) = undertaker.calls().get_mut(&mark) {
+            if let Some(entry) = reaper.calls().get_mut(&mark) {
                 entry.root = Some(pid);
                 entry.group = group.filter(|_| is_in_group);
             }
@@ -306,7 +306,7 @@ fn launch(
                 pid,
                 pidfd: Arc::new(pidfd),
                 mark,
-                undertaker: Arc::clone(undertaker),
+                reaper: Arc::clone(reaper),
                 released: false,
             };
             if let Some((sandbox, ours)) = order.launch.sandbox.as_ref().zip(ours) {
@@ -320,7 +320,7 @@ fn launch(
             Ok(child)
         }
         Err((step, source)) => {
-            undertaker.forget(&mut undertaker.calls(), mark);
+            reaper.forget(&mut reaper.calls(), mark);
             Err(match step {
                 Step::Clone => StartError::Process { source },
                 Step::Streams => StartError::Streams { source },
@@ -343,7 +343,7 @@ pub(super) struct Child {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
     mark: Mark,
-    undertaker: Arc<Undertaker>,
+    reaper: Arc<Reaper>,
     released: bool,
 }
 
@@ -385,13 +385,13 @@ impl Child {
         }
     }
 
-    /// Lets go of a program that has ended. What it left running stays known to the undertaker.
+    /// Lets go of a program that has ended. What it left running stays known to the reaper.
     ///
     /// With a control group that is certain at once. Without, one look may miss a process that is being adopted at that
     /// moment, so the call stays known for a moment, until it has been looked at again.
     pub(super) fn release(mut self) {
         self.released = true;
-        let mut calls = self.undertaker.calls();
+        let mut calls = self.reaper.calls();
         // Under the lock: no group signal can be under way to a number that is given back here.
         let _ = waitid(
             WaitId::PidFd(self.pidfd.as_fd()),
@@ -403,8 +403,8 @@ impl Child {
         let left_something = is_populated
             || test_kill_process_group(self.pid) != Err(rustix::io::Errno::SRCH)
             || adopted.iter().any(|&child| owner_of(child, &calls) == Some(self.mark));
-        if group.is_some() && !left_something && !self.undertaker.has_strays(&adopted, &calls) {
-            self.undertaker.forget(&mut calls, self.mark);
+        if group.is_some() && !left_something && !self.reaper.has_strays(&adopted, &calls) {
+            self.reaper.forget(&mut calls, self.mark);
             return;
         }
         if let Some(entry) = calls.get_mut(&self.mark) {
@@ -413,9 +413,9 @@ impl Child {
         }
         drop(calls);
         if left_something {
-            self.undertaker.sweep();
+            self.reaper.sweep();
         } else {
-            self.undertaker.look_later();
+            self.reaper.look_later();
         }
     }
 }
@@ -425,11 +425,11 @@ impl Drop for Child {
         if self.released {
             return;
         }
-        self.undertaker.signal_group(self.mark, &[Signal::KILL]);
-        if let Some(entry) = self.undertaker.calls().get_mut(&self.mark) {
+        self.reaper.signal_group(self.mark, &[Signal::KILL]);
+        if let Some(entry) = self.reaper.calls().get_mut(&self.mark) {
             entry.held = false;
         }
-        self.undertaker.kill(self.mark);
+        self.reaper.kill(self.mark);
     }
 }
 

@@ -96,7 +96,7 @@ impl Fixture {
     /// Waits until nothing is known of any call: without control groups a call is looked at once more after its end.
     async fn forgotten(&self) {
         let forgotten = async {
-            while !self.programs.0.undertaker.calls().is_empty() {
+            while !self.programs.0.reaper.calls().is_empty() {
                 tokio::task::yield_now().await;
             }
         };
@@ -106,7 +106,7 @@ impl Fixture {
     /// Counts our children, zombies included, that bear a mark of this test's programs.
     fn children_left(&self) -> usize {
         let marked = |child: &rustix::process::Pid| {
-            sys::mark_of(*child).is_some_and(|mark| self.programs.0.undertaker.is_own_mark(mark))
+            sys::mark_of(*child).is_some_and(|mark| self.programs.0.reaper.is_own_mark(mark))
         };
         tree::own_children().iter().filter(|child| marked(child)).count()
     }
@@ -225,7 +225,7 @@ async fn says_why_it_cannot_start() {
         Err(StartError::NulByte { .. })
     ));
     assert_eq!(fixture.children_left(), 0);
-    assert!(fixture.programs.0.undertaker.calls().is_empty());
+    assert!(fixture.programs.0.reaper.calls().is_empty());
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn what_a_call_left_is_told() {
 #[tokio::test]
 async fn a_control_group_holds_what_leaves_everything_else() {
     let fixture = Fixture::new();
-    if fixture.programs.0.undertaker.groups().is_none() {
+    if fixture.programs.0.reaper.groups().is_none() {
         eprintln!("no control groups can be made here; nothing to see");
         return;
     }
@@ -292,7 +292,7 @@ async fn a_control_group_holds_what_leaves_everything_else() {
     assert_eq!(fixture.programs.left_by("a call").await.len(), 1);
     assert_eq!(fixture.programs.end_call("a call").await, 0);
     assert_eq!(fixture.count(), 0);
-    let folder = fixture.programs.0.undertaker.groups().unwrap().folder().to_path_buf();
+    let folder = fixture.programs.0.reaper.groups().unwrap().folder().to_path_buf();
     assert!(folder.is_dir());
     assert_eq!(fixture.programs.shutdown().await, 0);
     assert!(!folder.exists());
@@ -339,7 +339,7 @@ async fn a_group_that_was_killed_is_not_used_again() {
 #[tokio::test]
 async fn a_dead_services_group_is_cleared() {
     let fixture = Fixture::new();
-    let Some(folder) = fixture.programs.0.undertaker.groups().map(Groups::folder) else {
+    let Some(folder) = fixture.programs.0.reaper.groups().map(Groups::folder) else {
         eprintln!("no control groups can be made here; nothing to see");
         return;
     };
@@ -405,7 +405,7 @@ async fn a_background_job_does_not_hold_the_call_and_ends_with_the_service() {
         assert_eq!(fixture.count(), 2);
         assert_eq!(fixture.programs.shutdown().await, 0);
         assert_eq!((fixture.count(), fixture.children_left()), (0, 0));
-        assert!(fixture.programs.0.undertaker.calls().is_empty());
+        assert!(fixture.programs.0.reaper.calls().is_empty());
         assert!(matches!(
             fixture.programs.start(fixture.launch("true")).await,
             Err(StartError::Closed)
@@ -568,17 +568,16 @@ async fn the_last_handle_takes_everything_along() {
         fixture
             .run("(env -i setsid sleep 1000 >/dev/null 2>&1 &) ; sleep 1000 &", LONG)
             .await;
-        let undertaker = Arc::clone(&fixture.programs.0.undertaker);
-        assert_eq!(undertaker.calls().len(), 1);
+        let reaper = Arc::clone(&fixture.programs.0.reaper);
+        assert_eq!(reaper.calls().len(), 1);
         drop(fixture);
         let emptied = async {
-            while !undertaker.calls().is_empty() {
+            while !reaper.calls().is_empty() {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(LONG, emptied).await.unwrap();
-        let is_ours =
-            |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| undertaker.is_own_mark(mark));
+        let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| reaper.is_own_mark(mark));
         assert!(!tree::own_children().iter().any(is_ours));
     }
 }

@@ -36,12 +36,12 @@ use tonic::transport::server::TcpIncoming;
 use toolgate_config::service::{self, AuthConfig, ClientAuth, TlsConfig};
 use toolgate_config::{Config, Environment, Flags, ToolsConfig};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
-use toolgate_engine::{self as engine, Beside, Engine, LeftRunning, Limits, Place, RunLimits};
+use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_extensions::javascript::Extensions;
 use toolgate_extensions::mcp::Servers;
 use toolgate_fs::atomic;
-use toolgate_lsp::{self as lsp, Fleet};
+use toolgate_lsp::{self as lsp, ServerPool};
 use toolgate_model::{BackgroundProcess, CallId, InstanceId, Timestamp};
 use toolgate_process::sandbox::{Kernel, Sandbox};
 use toolgate_process::{self as process, Programs};
@@ -76,7 +76,7 @@ pub struct App {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
-    languages: Arc<Fleet>,
+    languages: Arc<ServerPool>,
     sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
     services: Services,
@@ -120,7 +120,7 @@ struct Parts {
     extensions: Arc<Extensions>,
     programs: Programs,
     mcp: Servers,
-    languages: Arc<Fleet>,
+    languages: Arc<ServerPool>,
     sandbox: Arc<Sandbox>,
     shared: Arc<Shared>,
     services: Services,
@@ -130,12 +130,12 @@ struct Parts {
 }
 
 impl App {
-    /// Opens the store and makes the tools. `guardian` is this program's own file, if its `main` begins with
+    /// Opens the store and makes the tools. `watchdog` is this program's own file, if its `main` begins with
     /// [`process::guard`]: then no program outlives a service that is killed.
     ///
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
-    pub async fn build(config: &Config, environment: &Environment, guardian: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub async fn build(config: &Config, environment: &Environment, watchdog: Option<PathBuf>) -> anyhow::Result<Self> {
         let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
         let authenticator = authenticator(&config.auth).await?;
         let tls = tls(config.listen.tls.as_ref()).await?;
@@ -169,7 +169,7 @@ impl App {
                 allow: config.shell.environment_allow.clone(),
                 deny: config.shell.environment_deny.clone(),
             },
-            guardian,
+            watchdog,
             ..process::Settings::default()
         };
         let programs = Programs::new(&variables, settings).context("cannot prepare to start programs")?;
@@ -188,13 +188,13 @@ impl App {
         let hosts = Arc::new(Hosts::default());
         let is_nested = environment.get(STARTED_AS_SERVER).is_some();
         let mcp = Servers::new(programs.clone(), network.clone(), instance.clone(), is_nested);
-        let languages = Arc::new(Fleet::new(programs.clone(), lsp::Limits::default()));
+        let languages = Arc::new(ServerPool::new(programs.clone(), lsp::Limits::default()));
         let extensions = Arc::new(Extensions::default());
         let sources = Sources {
             hosts: &hosts,
             mcp: &mcp,
             languages: &languages,
-            watch: &|place: &Place, tools: &ToolsConfig| {
+            watch: &|place: &WorkspaceRuntime, tools: &ToolsConfig| {
                 let settings = extensions::settings(config, place, tools, &programs, &data_dir);
                 extensions::watch(&extensions, settings, &place.tools);
             },
@@ -227,7 +227,7 @@ impl App {
             max_output_bytes: config.limits.max_output_bytes,
             max_undo_bytes: config.limits.max_undo_bytes,
         };
-        let beside = Beside {
+        let beside = EngineDeps {
             background: Some(Arc::new(LeftBehind(programs.clone()))),
             redactor,
             telemetry: telemetry.clone(),

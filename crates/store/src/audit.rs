@@ -23,7 +23,7 @@ use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{CallId, GrantId, InstanceId, PromptId, Rule, SessionId, Timestamp};
 
-pub use facts::Door;
+pub use facts::RefusalSampler;
 pub use verify::{Finding, Problem, Verified, Verifier};
 
 /// Characters of a text in a record, at most.

@@ -16,7 +16,7 @@ use toolgate_fs::files::Files;
 use toolgate_fs::patch::{ApplyError, Change, Chunk, Section, parse};
 use toolgate_fs::transaction::{Changed, Draft, Target, Transaction, TransactionError, edit};
 use toolgate_fs::{FileError, ResolvedPath};
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch};
 
@@ -30,12 +30,12 @@ const MAX_DIFFS: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct ApplyPatch {
     files: Arc<Files>,
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl ApplyPatch {
     /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
-    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+    pub fn new(files: Arc<Files>, feedback: EditDiagnostics) -> Self {
         Self { files, feedback }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 use toolgate_fs::edit::{self, EditError};
 use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
 
@@ -20,12 +20,12 @@ use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_
 #[derive(Clone, Debug)]
 pub struct Edit {
     files: Arc<Files>,
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl Edit {
     /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
-    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+    pub fn new(files: Arc<Files>, feedback: EditDiagnostics) -> Self {
         Self { files, feedback }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     use serde_json::Value;
 
     fn tool() -> Edit {
-        Edit::new(Arc::new(Files::new(true)), Feedback::default())
+        Edit::new(Arc::new(Files::new(true)), EditDiagnostics::default())
     }
 
     fn input(path: &str, old: &str, new: &str) -> Value {
@@ -235,7 +235,7 @@ mod tests {
         let bench = Bench::new();
         let check = async |content: &[u8], old: &str, new: &str, expected: &[u8]| {
             bench.write("a.cs", content);
-            let unchecked = Edit::new(Arc::new(Files::new(false)), Feedback::default());
+            let unchecked = Edit::new(Arc::new(Files::new(false)), EditDiagnostics::default());
             bench.run(&unchecked, input("a.cs", old, new)).await.unwrap();
             assert_eq!(std::fs::read(bench.at("a.cs")).unwrap(), expected);
             let diff = bench.last_ask().metadata["diff"].as_str().unwrap().to_owned();

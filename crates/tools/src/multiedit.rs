@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use toolgate_fs::edit::{self, EditError};
 use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
 
@@ -23,12 +23,12 @@ const MAX_EDITS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct MultiEdit {
     files: Arc<Files>,
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl MultiEdit {
     /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
-    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+    pub fn new(files: Arc<Files>, feedback: EditDiagnostics) -> Self {
         Self { files, feedback }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
     use crate::testing::{Bench, shown};
 
     fn tool() -> MultiEdit {
-        MultiEdit::new(Arc::new(Files::new(true)), Feedback::default())
+        MultiEdit::new(Arc::new(Files::new(true)), EditDiagnostics::default())
     }
 
     fn input(path: &str, edits: &[(&str, &str)]) -> Value {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use toolgate_fs::files::Files;
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_tool::Tool;
 
 use crate::apply_patch::ApplyPatch;
@@ -163,7 +163,7 @@ impl Arena {
 #[tokio::test]
 async fn writes_stay_inside() {
     let arena = Arena::new();
-    let tool = Write::new(arena.files.clone(), Feedback::default());
+    let tool = Write::new(arena.files.clone(), EditDiagnostics::default());
     let fresh = |index: usize| json!({"filePath": format!("d/new{index}"), "content": "new\n"});
     assert!(arena.race(&tool, fresh).await > 0);
     let below = |index: usize| json!({"filePath": format!("d/sub{index}/a/new"), "content": "new\n"});
@@ -176,14 +176,14 @@ async fn writes_stay_inside() {
 async fn edits_stay_inside() {
     let arena = Arena::new();
     let edit = json!({"oldString": "old", "newString": "new"});
-    let tool = Edit::new(arena.files.clone(), Feedback::default());
+    let tool = Edit::new(arena.files.clone(), EditDiagnostics::default());
     let one = |index: usize| {
         let mut input = edit.clone();
         input["filePath"] = json!(format!("d/f{index}"));
         input
     };
     assert!(arena.race(&tool, one).await > 0);
-    let tool = MultiEdit::new(arena.files.clone(), Feedback::default());
+    let tool = MultiEdit::new(arena.files.clone(), EditDiagnostics::default());
     let several = |index: usize| json!({"filePath": format!("d/deep/f{index}"), "edits": [edit]});
     assert!(arena.race(&tool, several).await > 0);
 }
@@ -191,7 +191,7 @@ async fn edits_stay_inside() {
 #[tokio::test]
 async fn patches_stay_inside() {
     let arena = Arena::new();
-    let tool = ApplyPatch::new(arena.files.clone(), Feedback::default());
+    let tool = ApplyPatch::new(arena.files.clone(), EditDiagnostics::default());
     let patch = |index: usize| {
         let body = format!(
             "*** Add File: d/made{index}/a\n+new\n*** Update File: d/f{index}\n@@\n-old\n+new\n*** Delete File: \
@@ -205,7 +205,7 @@ async fn patches_stay_inside() {
 #[tokio::test]
 async fn what_is_taken_back_stays_inside() {
     let arena = Arena::new();
-    let patch = ApplyPatch::new(arena.files.clone(), Feedback::default());
+    let patch = ApplyPatch::new(arena.files.clone(), EditDiagnostics::default());
     let mut calls = Vec::new();
     for index in 0..CALLS {
         let body = format!(
@@ -219,7 +219,7 @@ async fn what_is_taken_back_stays_inside() {
         arena.bench.write(&format!("../outside/s{index}/a"), "a\n");
         std::fs::remove_file(arena.outside.join(format!("gone{index}"))).unwrap();
     }
-    let tool = Revert::new(arena.files.clone(), Feedback::default());
+    let tool = Revert::new(arena.files.clone(), EditDiagnostics::default());
     let revert = |index: usize| json!({"callId": calls[index].as_str()});
     assert!(arena.race(&tool, revert).await > 0);
 }

@@ -18,7 +18,7 @@ use toolgate_fs::marks::ReadMark;
 use toolgate_fs::open::Kind;
 use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
 
@@ -31,12 +31,12 @@ const PREVIEW_LINES: usize = 20;
 /// The tool.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl Read {
     /// Makes it; `feedback` is shared with the tools that change files.
-    pub fn new(feedback: Feedback) -> Self {
+    pub fn new(feedback: EditDiagnostics) -> Self {
         Self { feedback }
     }
 }

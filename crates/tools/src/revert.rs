@@ -20,7 +20,7 @@ use toolgate_fs::changes::{LINK_MODE, Replacement, Version, relocate, replace_al
 use toolgate_fs::files::{Files, LockedFile, Snapshot};
 use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part};
 
@@ -34,12 +34,12 @@ const MAX_DIFF: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Revert {
     files: Arc<Files>,
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl Revert {
     /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
-    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+    pub fn new(files: Arc<Files>, feedback: EditDiagnostics) -> Self {
         Self { files, feedback }
     }
 }

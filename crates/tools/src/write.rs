@@ -14,7 +14,7 @@ use serde_json::json;
 use toolgate_fs::files::{Files, Snapshot, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
-use toolgate_lsp::Feedback;
+use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
 
@@ -22,12 +22,12 @@ use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_
 #[derive(Clone, Debug)]
 pub struct Write {
     files: Arc<Files>,
-    feedback: Feedback,
+    feedback: EditDiagnostics,
 }
 
 impl Write {
     /// Makes it; `files` is shared by all tools that change files, and `feedback` by those of a workspace.
-    pub fn new(files: Arc<Files>, feedback: Feedback) -> Self {
+    pub fn new(files: Arc<Files>, feedback: EditDiagnostics) -> Self {
         Self { files, feedback }
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::Value;
 
     fn tool() -> Write {
-        Write::new(Arc::new(Files::new(true)), Feedback::default())
+        Write::new(Arc::new(Files::new(true)), EditDiagnostics::default())
     }
 
     fn input(path: &str, content: &str) -> Value {
@@ -169,7 +169,7 @@ mod tests {
         bench.run(&tool, input("a.txt", "new")).await.unwrap();
 
         bench.forget();
-        let unchecked = Write::new(Arc::new(Files::new(false)), Feedback::default());
+        let unchecked = Write::new(Arc::new(Files::new(false)), EditDiagnostics::default());
         bench.run(&unchecked, input("a.txt", "newer")).await.unwrap();
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let bench = Bench::new();
         bench.write(".git/info/exclude", "");
         std::os::unix::fs::symlink(".git/hooks/pre-commit", bench.at("notes.md")).unwrap();
-        let tool = Write::new(Arc::new(Files::new(false)), Feedback::default());
+        let tool = Write::new(Arc::new(Files::new(false)), EditDiagnostics::default());
         let check = async |path: &str, content: &str, guarded: bool| {
             bench.run(&tool, input(path, content)).await.unwrap();
             let ask = bench.last_ask();

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use toolgate_engine::prompts::broker::{Broker, PromptPolicy};
-use toolgate_engine::{Catalog, Current, Engine, InForce, Limits, Place, RunLimits};
+use toolgate_engine::{Catalog, Current, Engine, InForce, Limits, RunLimits, WorkspaceRuntime};
 use toolgate_fs::Workspace;
 use toolgate_model::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
@@ -113,7 +113,7 @@ impl Inside {
             data_dir: path,
             skills: &[],
         };
-        let place = Place {
+        let place = WorkspaceRuntime {
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
             tools: Arc::new(
                 Catalog::new(

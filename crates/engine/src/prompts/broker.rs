@@ -24,7 +24,7 @@ use toolgate_store::{PromptFilter, Settled, Settlement, Store, StoreError};
 use tracing::Instrument as _;
 
 use super::cascade::{self, Consequences};
-pub use super::exchange::{Change, GivenReply, Interest, PromptPolicy, Replied, Unattended};
+pub use super::exchange::{ApproverReply, Change, PromptPolicy, ReplyOutcome, Subscription, Unattended};
 use super::grants::Grants;
 use super::presence::Presence;
 pub use approvals::ApprovalPolicy;
@@ -110,7 +110,7 @@ pub enum Asked {
 pub struct Listener {
     /// The prompts that were open when the listener came.
     pub snapshot: Vec<Arc<Prompt>>,
-    /// What changed since; filter it by [`Interest::covers`].
+    /// What changed since; filter it by [`Subscription::covers`].
     pub changes: broadcast::Receiver<Change>,
     visit: u64,
     broker: Arc<Broker>,
@@ -333,12 +333,12 @@ impl Broker {
     ///
     /// # Errors
     /// The store failed; nothing is decided.
-    pub async fn reply(self: &Arc<Self>, given: GivenReply) -> Result<Replied, StoreError> {
+    pub async fn reply(self: &Arc<Self>, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
         self.change(|broker| async move { broker.settle_reply(given).await })
             .await
     }
 
-    async fn settle_reply(&self, given: GivenReply) -> Result<Replied, StoreError> {
+    async fn settle_reply(&self, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
         let open = self
             .state()
             .waiting
@@ -347,8 +347,8 @@ impl Broker {
         let Some(prompt) = open else {
             let stored = self.store.prompt(&given.prompt).await?;
             return Ok(match stored {
-                None => Replied::Unknown,
-                Some(prompt) if prompt.state == PromptState::Open => Replied::Elsewhere(Arc::new(prompt)),
+                None => ReplyOutcome::Unknown,
+                Some(prompt) if prompt.state == PromptState::Open => ReplyOutcome::Elsewhere(Arc::new(prompt)),
                 Some(prompt) => self.replied_before(prompt, &given),
             });
         };
@@ -357,16 +357,16 @@ impl Broker {
             .as_ref()
             .is_some_and(|digest| *digest != prompt.input_digest)
         {
-            return Ok(Replied::DigestMismatch(prompt));
+            return Ok(ReplyOutcome::DigestMismatch(prompt));
         }
         if !prompt.takes(&given.reply) {
-            return Ok(Replied::WrongKind(prompt));
+            return Ok(ReplyOutcome::WrongKind(prompt));
         }
         if let Some(pattern) = unlisted(&prompt, &given.reply) {
-            return Ok(Replied::Unlisted { prompt, pattern });
+            return Ok(ReplyOutcome::Unlisted { prompt, pattern });
         }
         if !self.approvals.may_answer(&prompt, &given.principal.id()) {
-            return Ok(Replied::NotAllowed(prompt));
+            return Ok(ReplyOutcome::NotAllowed(prompt));
         }
         let (prompt, reply) = match self.approve(prompt, &given).await? {
             Approved::Enough(prompt, reply) => (prompt, reply),
@@ -403,28 +403,28 @@ impl Broker {
                 }
                 drop(state);
                 let settled = self.wake(prompts);
-                Ok(settled.map_or(Replied::Unknown, Replied::Accepted))
+                Ok(settled.map_or(ReplyOutcome::Unknown, ReplyOutcome::Accepted))
             }
             Settled::Before(prompt) => {
                 let prompt = *prompt;
                 self.wake(vec![prompt.clone()]);
                 Ok(self.replied_before(prompt, &given))
             }
-            Settled::Unknown => Ok(Replied::Unknown),
+            Settled::Unknown => Ok(ReplyOutcome::Unknown),
         }
     }
 
-    fn replied_before(&self, prompt: Prompt, given: &GivenReply) -> Replied {
+    fn replied_before(&self, prompt: Prompt, given: &ApproverReply) -> ReplyOutcome {
         let same = |decision: &Decision| !given.reply_id.is_empty() && decision.reply_id == given.reply_id;
         if prompt.decision.as_ref().is_some_and(same) {
-            Replied::Accepted(Arc::new(prompt))
+            ReplyOutcome::Accepted(Arc::new(prompt))
         } else {
-            Replied::Before(Arc::new(prompt))
+            ReplyOutcome::Before(Arc::new(prompt))
         }
     }
 
     /// Works out what a reply means for the other prompts of the session, and the grants it makes.
-    fn consequences(&self, prompt: &Prompt, reply: &Reply, given: &GivenReply) -> Consequences {
+    fn consequences(&self, prompt: &Prompt, reply: &Reply, given: &ApproverReply) -> Consequences {
         // Questions neither settle permission prompts nor are settled with them.
         let Some(ask) = prompt.ask() else {
             return Consequences::default();
@@ -525,7 +525,7 @@ impl Broker {
     }
 
     /// Listens to prompts: those that are open now, and every change from now on.
-    pub async fn listen(self: &Arc<Self>, interest: Interest) -> Listener {
+    pub async fn listen(self: &Arc<Self>, interest: Subscription) -> Listener {
         let _gate = self.gate.lock().await;
         let mut state = self.state();
         let snapshot = state

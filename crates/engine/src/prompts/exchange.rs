@@ -65,7 +65,7 @@ impl Change {
 
 /// Which prompts a listener wants to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
+pub struct Subscription {
     /// The workspace; any if none.
     pub workspace: Option<String>,
     /// Any of these workspaces, the only ones that the listener may see; all if empty.
@@ -78,7 +78,7 @@ pub struct Interest {
     pub clients: Vec<String>,
 }
 
-impl Interest {
+impl Subscription {
     /// Says whether the listener wants to see this prompt.
     pub fn covers(&self, prompt: &Prompt) -> bool {
         self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
@@ -95,7 +95,7 @@ impl Interest {
 
 /// What became of a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Replied {
+pub enum ReplyOutcome {
     /// This reply decided; so it is when the same reply comes again.
     Accepted(Arc<Prompt>),
     /// This reply approved, and somebody else has to as well.
@@ -130,7 +130,7 @@ pub enum Replied {
 
 /// A reply as an approver gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenReply {
+pub struct ApproverReply {
     /// To which prompt.
     pub prompt: PromptId,
     /// The approver's id of the reply, possibly empty.

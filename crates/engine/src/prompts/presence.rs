@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use toolgate_model::{Prompt, PromptId};
 
-use super::exchange::Interest;
+use super::exchange::Subscription;
 
 /// Interests of approvers who left that are remembered; beyond that the earliest to leave are forgotten.
 const REMEMBERED: usize = 256;
@@ -19,11 +19,11 @@ const REMEMBERED: usize = 256;
 /// The approvers of one run of the service.
 #[derive(Debug)]
 pub(super) struct Presence {
-    here: Vec<(u64, Interest)>,
+    here: Vec<(u64, Subscription)>,
     /// Prompts whose form was dismissed, and when.
     dismissed: BTreeMap<PromptId, Instant>,
     /// In the order in which they left.
-    left: Vec<(Interest, Instant)>,
+    left: Vec<(Subscription, Instant)>,
     next: u64,
     /// A prompt of an earlier run is not abandoned before anybody could come back.
     begun: Instant,
@@ -41,7 +41,7 @@ impl Presence {
     }
 
     /// Notes that an approver came; the number is for the end of the visit.
-    pub(super) fn enter(&mut self, interest: Interest) -> u64 {
+    pub(super) fn enter(&mut self, interest: Subscription) -> u64 {
         self.next += 1;
         self.here.push((self.next, interest));
         self.next
@@ -73,7 +73,7 @@ impl Presence {
     pub(super) fn count(&self, prompt: &Prompt) -> usize {
         // A form is shown for the calls of its own client only, so no other client's form shows this prompt either.
         let by_form = !self.dismissed.contains_key(&prompt.id);
-        let sees = |(_, interest): &&(u64, Interest)| (by_form || !interest.forms) && interest.covers(prompt);
+        let sees = |(_, interest): &&(u64, Subscription)| (by_form || !interest.forms) && interest.covers(prompt);
         self.here.iter().filter(sees).count()
     }
 
@@ -84,7 +84,7 @@ impl Presence {
 
     /// Says whether one who sees this prompt is there, or was within this time.
     pub(super) fn was_here(&self, prompt: &Prompt, within: Duration, now: Instant) -> bool {
-        let is_recent = |(interest, left): &(Interest, Instant)| {
+        let is_recent = |(interest, left): &(Subscription, Instant)| {
             interest.covers(prompt) && now.saturating_duration_since(*left) < within
         };
         self.count(prompt) > 0 || self.left.iter().any(is_recent)
@@ -150,7 +150,7 @@ mod tests {
             Some(Duration::from_secs(6)),
             "but time to come back"
         );
-        let visit = presence.enter(Interest {
+        let visit = presence.enter(Subscription {
             workspaces: Vec::new(),
             workspace: None,
             sessions: vec![SessionId::from("mine")],
@@ -170,7 +170,7 @@ mod tests {
         );
         assert_eq!(presence.abandoned_in(&mine, within, at(300)), Some(Duration::ZERO));
         for _ in 0..2 * REMEMBERED {
-            let visit = presence.enter(Interest::default());
+            let visit = presence.enter(Subscription::default());
             presence.leave(visit, at(400));
         }
         assert_eq!(presence.left.len(), 2, "each interest is remembered once");
@@ -182,9 +182,9 @@ mod tests {
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         let mut presence = Presence::new(begun);
         let prompt = prompt("mine");
-        let form = Interest {
+        let form = Subscription {
             forms: true,
-            ..Interest::default()
+            ..Subscription::default()
         };
         presence.enter(form.clone());
         presence.enter(form);
@@ -196,7 +196,7 @@ mod tests {
             presence.abandoned_in(&prompt, within, at(7)),
             Some(Duration::from_secs(8))
         );
-        let visit = presence.enter(Interest::default());
+        let visit = presence.enter(Subscription::default());
         assert_eq!((presence.count(&prompt), presence.is_dismissed(&prompt)), (1, false));
         presence.leave(visit, at(8));
         assert!(presence.is_dismissed(&prompt));

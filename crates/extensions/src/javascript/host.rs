@@ -25,7 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_fs::Workspace;
 use toolgate_model::JsonMap;
-use toolgate_process::{Exit, Launch, Peer, Programs, Stdin};
+use toolgate_process::{Exit, Launch, Programs, Stdin, StdioChild};
 
 use super::runtime::{self, Runtime};
 
@@ -286,7 +286,7 @@ impl Hosts {
             sandbox: None,
         };
         starts.push_back(Instant::now());
-        let mut peer = programs.converse(launch).await.map_err(|error| error.to_string())?;
+        let mut peer = programs.spawn_piped(launch).await.map_err(|error| error.to_string())?;
         drop(peer.take_input());
         let printed = Arc::new(Mutex::new(String::new()));
         let over = self.stop.child_token();
@@ -341,7 +341,7 @@ fn listen() -> io::Result<(tempfile::TempDir, UnixListener)> {
 
 /// A running host.
 struct Run {
-    peer: Peer,
+    peer: StdioChild,
     printed: Arc<Mutex<String>>,
     stop: CancellationToken,
     /// Ends what reads its pipes.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use toolgate_model::{Definition, JsonMap, OutputText, Source, ToolOutput};
-use toolgate_process::{Environment, Exit, Launch, Peer, Programs, Stdin};
+use toolgate_process::{Environment, Exit, Launch, Programs, Stdin, StdioChild};
 use toolgate_tool::{CallContext, Offer, Tool, ToolError};
 
 use super::script::{ANYTHING, ask_to_run};
@@ -201,7 +201,7 @@ impl Tool for ManifestTool {
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
         ask_to_run(&self.name, &input, ctx).await?;
         let launch = self.launch(ctx);
-        let started = self.programs.converse(launch).await;
+        let started = self.programs.spawn_piped(launch).await;
         let mut peer =
             started.map_err(|error| ToolError::failed(format!("The tool {} cannot be run: {error}.", self.name)))?;
         let ran = tokio::select! {
@@ -308,7 +308,7 @@ struct Ran {
 }
 
 /// Talks to a program until it has ended.
-async fn run(peer: &mut Peer, input: Value) -> Ran {
+async fn run(peer: &mut StdioChild, input: Value) -> Ran {
     let (stdin, stdout, stderr) = (peer.take_input(), peer.take_output(), peer.take_errors());
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let exit = {

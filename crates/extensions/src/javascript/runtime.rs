@@ -159,7 +159,7 @@ async fn version(programs: &Programs, program: &Path, home: &Path) -> Option<Str
         stdin: Stdin::Null,
         sandbox: None,
     };
-    let mut peer = programs.converse(launch).await.ok()?;
+    let mut peer = programs.spawn_piped(launch).await.ok()?;
     drop(peer.take_input());
     let output = peer.take_output()?;
     let mut text = String::new();

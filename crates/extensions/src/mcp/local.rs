@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_model::{STARTED_AS_SERVER, STARTS_ITSELF};
-use toolgate_process::complaints::{self, LastWords};
-use toolgate_process::{self as process, Exit, Filter, Launch, Peer, Stdin};
+use toolgate_process::stderr_log::{self, LastLine};
+use toolgate_process::{self as process, Exit, Filter, Launch, Stdin, StdioChild};
 use tracing::Instrument as _;
 
 use super::Surroundings;
@@ -42,7 +42,7 @@ pub(super) async fn start(
     local: &Local,
     around: &Surroundings,
     inbox: &Arc<Inbox>,
-) -> Result<(Peer, Stdio), Loss> {
+) -> Result<(StdioChild, Stdio), Loss> {
     let directory = match &local.directory {
         Some(directory) => around.directory.join(directory),
         None => around.directory.clone(),
@@ -80,7 +80,7 @@ pub(super) async fn start(
     };
     around
         .tasks
-        .spawn(complaints::log(errors, LastWords::default()).in_current_span());
+        .spawn(stderr_log::log(errors, LastLine::default()).in_current_span());
     Ok((process, Stdio::new(input, output, Arc::clone(inbox))))
 }
 
@@ -89,6 +89,6 @@ fn failed(problem: impl Into<String>) -> Loss {
 }
 
 /// Returns how a program has ended, if it has.
-pub(super) async fn exit_of(process: &mut Peer) -> Option<Exit> {
+pub(super) async fn exit_of(process: &mut StdioChild) -> Option<Exit> {
     tokio::time::timeout(EXIT_WAIT, process.ended()).await.ok().flatten()
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{Effect, SourceState};
-use toolgate_process::{Exit, Peer};
+use toolgate_process::{Exit, StdioChild};
 use toolgate_tool::Tool;
 
 use super::client::{self, About, Described, Handler, Link, RequestError};
@@ -119,7 +119,7 @@ pub(super) struct Server {
 struct Connection {
     running: RunningService<RoleClient, Handler>,
     inbox: Arc<Inbox>,
-    process: Option<Peer>,
+    process: Option<StdioChild>,
 }
 
 impl Server {
@@ -373,7 +373,7 @@ fn text_of(loss: &Loss) -> &str {
     }
 }
 
-async fn ended(process: Option<&Peer>) {
+async fn ended(process: Option<&StdioChild>) {
     match process {
         Some(process) => {
             process.ended().await;

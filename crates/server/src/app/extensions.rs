@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_config::{Config, ToolsConfig};
-use toolgate_engine::{Catalog, Contribution, Offered, Place, Rank};
+use toolgate_engine::{Catalog, Contribution, Offered, Rank, WorkspaceRuntime};
 use toolgate_extensions::javascript::{Extensions, Group, Offering, Settings};
 use toolgate_process::Programs;
 
 /// Says what of a workspace's configuration is code, and what of that is run.
 pub(super) fn settings(
     config: &Config,
-    place: &Place,
+    place: &WorkspaceRuntime,
     tools: &ToolsConfig,
     programs: &Programs,
     data_dir: &Path,

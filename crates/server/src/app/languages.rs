@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use toolgate_config::{Environment, ToolsConfig};
 use toolgate_fs::Workspace;
-use toolgate_lsp::{Fleet, LanguageServers, Settings, Surveyed};
+use toolgate_lsp::{LanguageServers, ServerPool, Settings, Surveyed};
 
 use crate::grpc::{LanguageServerFacts, Languages};
 
 /// Returns the servers of a workspace; none is started.
 pub(super) fn of(
-    fleet: &Fleet,
+    fleet: &ServerPool,
     workspace: &Arc<Workspace>,
     trusted: bool,
     tools: &ToolsConfig,
@@ -28,7 +28,7 @@ pub(super) fn of(
 }
 
 /// What clients are told.
-pub(super) struct Known(pub(super) Arc<Fleet>);
+pub(super) struct Known(pub(super) Arc<ServerPool>);
 
 impl Languages for Known {
     fn of(&self, workspace: &str) -> Vec<LanguageServerFacts> {

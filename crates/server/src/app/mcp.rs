@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toolgate_config::logins::{LoginFile, StoredClient, StoredLogin};
 use toolgate_config::mcp::{McpKind, McpServerConfig};
-use toolgate_engine::{Catalog, Contribution, Place, Rank};
+use toolgate_engine::{Catalog, Contribution, Rank, WorkspaceRuntime};
 use toolgate_extensions::mcp::{
     CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers, Shelf,
 };
@@ -43,7 +43,7 @@ impl Shelf for OfCatalog {
 }
 
 /// Begins to connect to the servers of a workspace; waits for none.
-pub(super) fn start(servers: &Servers, place: &Place, named: Named, logins: Option<&Arc<LoginFile>>) {
+pub(super) fn start(servers: &Servers, place: &WorkspaceRuntime, named: Named, logins: Option<&Arc<LoginFile>>) {
     let shelf: Arc<dyn Shelf> = Arc::new(OfCatalog(place.tools.clone()));
     let names = named.servers.iter().map(|server| server.name.clone());
     place.tools.arrange(Rank::Mcp, names);

@@ -11,12 +11,12 @@ use toolgate_config::logins::LoginFile;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
-use toolgate_engine::{Catalog, Current, Place, truncate};
+use toolgate_engine::{Catalog, Current, WorkspaceRuntime, truncate};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_extensions::mcp::Servers;
 use toolgate_fs::Workspace;
 use toolgate_fs::files::Files;
-use toolgate_lsp::{Feedback, Fleet, LanguageServers};
+use toolgate_lsp::{EditDiagnostics, LanguageServers, ServerPool};
 use toolgate_process::Programs;
 use toolgate_process::sandbox::Sandbox;
 use toolgate_store::Store;
@@ -100,7 +100,7 @@ fn builtin(
     common: &Common,
     config: &ToolsConfig,
     (skills, arrival): (Arc<skills::Catalog>, Arrival),
-    (servers, feedback): (LanguageServers, Feedback),
+    (servers, feedback): (LanguageServers, EditDiagnostics),
     task: Task,
     plans: &Arc<Plans>,
 ) -> Vec<Arc<dyn Tool>> {
@@ -153,12 +153,12 @@ fn builtin(
 pub(super) struct Sources<'a> {
     pub(super) hosts: &'a Arc<Hosts>,
     pub(super) mcp: &'a Servers,
-    pub(super) languages: &'a Fleet,
-    pub(super) watch: &'a dyn Fn(&Place, &ToolsConfig),
+    pub(super) languages: &'a ServerPool,
+    pub(super) watch: &'a dyn Fn(&WorkspaceRuntime, &ToolsConfig),
 }
 
 /// A workspace that was opened, the skills that it wants fetched, and what looks after its rules.
-type Opened = (Place, (FirstFetch, Watched));
+type Opened = (WorkspaceRuntime, (FirstFetch, Watched));
 
 /// Opens the workspaces; returns them with the skills that they want fetched and what looks after their rules. One with a
 /// configuration that cannot be used takes no calls; if there is no other, the service does not start.
@@ -169,7 +169,7 @@ pub(super) fn places(
     store: &Arc<dyn Store>,
     common: &Common,
     sources: &Sources<'_>,
-) -> anyhow::Result<(Vec<Place>, Vec<FirstFetch>, Vec<Watched>)> {
+) -> anyhow::Result<(Vec<WorkspaceRuntime>, Vec<FirstFetch>, Vec<Watched>)> {
     let logins = LoginFile::of(environment).map(Arc::new);
     let mut problem = None;
     let mut usable = 0_usize;
@@ -217,7 +217,7 @@ pub(super) fn places(
         let subagents = Subagents::new(in_force.agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents.clone(), sources.hosts.clone());
         let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
-        let feedback = Feedback::new(servers.clone(), opened.clone(), common.diagnostics_wait);
+        let feedback = EditDiagnostics::new(servers.clone(), opened.clone(), common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
         let builtin = builtin(
             common,
@@ -232,7 +232,7 @@ pub(super) fn places(
             servers: tools.mcp_servers(workspace.trust),
             call_limit: tools.experimental.mcp_timeout,
         };
-        let place = Place {
+        let place = WorkspaceRuntime {
             workspace: opened.clone(),
             tools: Arc::new(catalog),
             trusted: workspace.trust,

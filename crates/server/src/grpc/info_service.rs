@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use toolgate_contract::info_service_server::InfoService;
 use toolgate_contract::*;
-use toolgate_engine::{Place, Rank, SourceInfo};
+use toolgate_engine::{Rank, SourceInfo, WorkspaceRuntime};
 use toolgate_model::SourceState;
 
 use super::auth::Caller;
@@ -108,7 +108,7 @@ fn sandbox_info(facts: &SandboxFacts) -> SandboxInfo {
     }
 }
 
-fn workspace(place: &Place) -> WorkspaceInfo {
+fn workspace(place: &WorkspaceRuntime) -> WorkspaceInfo {
     let agent = |agent: &toolgate_permission::agents::Agent| AgentInfo {
         name: agent.name.clone(),
         description: agent.description.clone().unwrap_or_default(),

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::permission_service_server::PermissionService;
 use toolgate_contract::{self as proto, *};
 use toolgate_engine::DrainNotice;
-use toolgate_engine::prompts::broker::{Change, Interest, Listener, Replied};
+use toolgate_engine::prompts::broker::{Change, Listener, ReplyOutcome, Subscription};
 use toolgate_model::{Action, Prompt, PromptId, PromptState, Rule, Timestamp};
 use toolgate_permission::Rights;
 use toolgate_permission::rules;
@@ -48,7 +48,7 @@ enum Told {
 
 struct Watcher {
     listener: Listener,
-    interest: Interest,
+    interest: Subscription,
     first: VecDeque<Told>,
     heartbeat: std::time::Duration,
     draining: DrainNotice,
@@ -56,7 +56,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    async fn open(shared: &Shared, interest: Interest) -> Self {
+    async fn open(shared: &Shared, interest: Subscription) -> Self {
         let broker = shared.engine.broker();
         let listener = broker.listen(interest.clone()).await;
         let opened = ChannelOpened {
@@ -269,29 +269,29 @@ impl PermissionService for Permissions {
         let id = given.prompt.clone();
         let replied = approver.reply(&self.0.engine, given).await?;
         let (result, prompt) = match replied {
-            Replied::Unknown => return Err(status::not_found("prompt", id.as_str())),
-            Replied::Elsewhere(prompt) => {
+            ReplyOutcome::Unknown => return Err(status::not_found("prompt", id.as_str())),
+            ReplyOutcome::Elsewhere(prompt) => {
                 let problem = format!(
                     "another instance of the service ({}) waits for the prompt {id}",
                     prompt.owner
                 );
                 return Err(status::precondition("OTHER_INSTANCE", id.as_str(), problem));
             }
-            Replied::WrongKind(prompt) => {
+            ReplyOutcome::WrongKind(prompt) => {
                 return Err(bad_field("reply.decision", wrong_kind(&prompt)));
             }
-            Replied::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
-            Replied::Unlisted { pattern, .. } => {
+            ReplyOutcome::BadEdit { problem, .. } => return Err(bad_field("reply.input_json", problem)),
+            ReplyOutcome::Unlisted { pattern, .. } => {
                 return Err(bad_field("reply.always_patterns", unlisted(&pattern)));
             }
-            Replied::DigestMismatch(_) => {
+            ReplyOutcome::DigestMismatch(_) => {
                 let problem = "the cited input_digest is not the prompt's: what was shown is not what would run";
                 return Err(status::precondition("DIGEST_MISMATCH", id.as_str(), problem));
             }
-            Replied::NotAllowed(_) => return Err(status::self_approval()),
-            Replied::Recorded(prompt) => (ReplyResult::SecondApprovalNeeded, prompt),
-            Replied::Accepted(prompt) => (ReplyResult::Accepted, prompt),
-            Replied::Before(prompt) => (too_late(&prompt), prompt),
+            ReplyOutcome::NotAllowed(_) => return Err(status::self_approval()),
+            ReplyOutcome::Recorded(prompt) => (ReplyResult::SecondApprovalNeeded, prompt),
+            ReplyOutcome::Accepted(prompt) => (ReplyResult::Accepted, prompt),
+            ReplyOutcome::Before(prompt) => (too_late(&prompt), prompt),
         };
         let prompt = Some((*prompt).clone().into_proto());
         Ok(Response::new(ReplyPromptResponse {
@@ -419,13 +419,13 @@ fn prompt_id(id: String) -> Result<PromptId, Status> {
     Ok(PromptId::new(id))
 }
 
-fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Result<Interest, Status> {
+fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Result<Subscription, Status> {
     let filter = filter.unwrap_or_default();
     let sessions = filter
         .session_ids
         .into_iter()
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
-    Ok(Interest {
+    Ok(Subscription {
         workspace: non_empty(filter.workspace),
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,

@@ -218,7 +218,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// Keeps a flood of refusals from filling the disk: beyond some they are only counted.
 #[derive(Debug, Default)]
-pub struct Door {
+pub struct RefusalSampler {
     /// The window of each reason; reasons are words of the service, so there are few.
     windows: Mutex<HashMap<String, Window>>,
 }
@@ -230,7 +230,7 @@ struct Window {
     counted: u64,
 }
 
-impl Door {
+impl RefusalSampler {
     /// Takes a refusal in; returns what is to be recorded now.
     pub fn refuse(&self, now: Timestamp, fact: Fact) -> Vec<Fact> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);

@@ -251,7 +251,7 @@ fn texts_are_bounded_and_redacted() {
 
 #[test]
 fn a_flood_is_counted() {
-    let door = Door::default();
+    let door = RefusalSampler::default();
     let refusal = |reason: &str| Fact {
         reason: reason.to_owned(),
         ..Fact::of(Kind::Refused)

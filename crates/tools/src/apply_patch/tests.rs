@@ -10,7 +10,7 @@ use super::*;
 use crate::testing::{Bench, shown};
 
 fn tool() -> ApplyPatch {
-    ApplyPatch::new(Arc::new(Files::new(true)), Feedback::default())
+    ApplyPatch::new(Arc::new(Files::new(true)), EditDiagnostics::default())
 }
 
 async fn run(bench: &Bench, body: &str) -> Result<ToolOutput, String> {
@@ -71,7 +71,7 @@ async fn does_everything_and_tells() {
     assert!(edited.iter().all(|path| bench.edited().contains(path)));
 
     // What it wrote counts as read.
-    let write = crate::write::Write::new(Arc::new(Files::new(true)), Feedback::default());
+    let write = crate::write::Write::new(Arc::new(Files::new(true)), EditDiagnostics::default());
     for path in ["n/new.txt", "a.txt", "d/b.txt"] {
         bench
             .run(&write, json!({"filePath": path, "content": "x"}))

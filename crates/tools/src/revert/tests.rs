@@ -21,8 +21,8 @@ impl Fixture {
         let files = Arc::new(Files::new(false));
         Self {
             bench: Bench::new(),
-            write: Write::new(files.clone(), Feedback::default()),
-            revert: Revert::new(files, Feedback::default()),
+            write: Write::new(files.clone(), EditDiagnostics::default()),
+            revert: Revert::new(files, EditDiagnostics::default()),
         }
     }
 
@@ -38,7 +38,7 @@ impl Fixture {
     }
 
     async fn patch(&self, body: &str) -> CallId {
-        let patch = crate::apply_patch::ApplyPatch::new(self.revert.files.clone(), Feedback::default());
+        let patch = crate::apply_patch::ApplyPatch::new(self.revert.files.clone(), EditDiagnostics::default());
         let input = json!({"patchText": format!("*** Begin Patch\n{body}\n*** End Patch")});
         self.bench.run(&patch, input).await.unwrap();
         self.bench.last_call()
@@ -429,7 +429,7 @@ async fn the_session_has_seen_what_it_restored() {
     it.bench.write("a.txt", "one\n");
     let call = it.write("a.txt", "two\n").await;
     it.reverted(&call).await;
-    let edit = crate::edit::Edit::new(Arc::new(Files::new(true)), Feedback::default());
+    let edit = crate::edit::Edit::new(Arc::new(Files::new(true)), EditDiagnostics::default());
     let input = json!({"filePath": "a.txt", "oldString": "one", "newString": "three"});
     it.bench.run(&edit, input).await.unwrap();
     assert_eq!(it.bench.text("a.txt"), "three\n");

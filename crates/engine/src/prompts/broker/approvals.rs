@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toolgate_model::{Approval, Grant, Prompt, Reply, Timestamp};
 use toolgate_store::StoreError;
 
-use super::{Broker, Change, GivenReply, Replied, Rights};
+use super::{ApproverReply, Broker, Change, ReplyOutcome, Rights};
 
 /// Whose replies count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum Approved {
     /// The reply decides, as this.
     Enough(Arc<Prompt>, Reply),
     /// It does not decide.
-    NotYet(Replied),
+    NotYet(ReplyOutcome),
 }
 
 impl ApprovalPolicy {
@@ -58,7 +58,7 @@ impl ApprovalPolicy {
     }
 
     /// Returns everybody who approved a prompt that this reply decides.
-    pub(super) fn approvers(&self, prompt: &Prompt, given: &GivenReply) -> Vec<String> {
+    pub(super) fn approvers(&self, prompt: &Prompt, given: &ApproverReply) -> Vec<String> {
         let mut ids: Vec<String> = prompt.approvals.iter().map(|one| one.principal.clone()).collect();
         let id = given.principal.id();
         if !ids.contains(&id) {
@@ -81,7 +81,7 @@ impl Broker {
     }
 
     /// Records an approval where two are needed. `always` counts where both said so.
-    pub(super) async fn approve(&self, prompt: Arc<Prompt>, given: &GivenReply) -> Result<Approved, StoreError> {
+    pub(super) async fn approve(&self, prompt: Arc<Prompt>, given: &ApproverReply) -> Result<Approved, StoreError> {
         let takes_two = prompt
             .ask()
             .is_some_and(|ask| self.approvals.takes_two(&ask.permission));
@@ -90,12 +90,12 @@ impl Broker {
             Reply::Once => None,
             Reply::Always(always) => Some(always.clone()),
             // The second one would approve what the first one has not seen.
-            Reply::Instead(_) => return Ok(Approved::NotYet(Replied::WrongKind(prompt))),
+            Reply::Instead(_) => return Ok(Approved::NotYet(ReplyOutcome::WrongKind(prompt))),
             Reply::Reject { .. } | Reply::Answers(_) => return Ok(Approved::Enough(prompt, given.reply.clone())),
         };
         let principal = given.principal.id();
         if prompt.approvals.iter().any(|earlier| earlier.principal == principal) {
-            return Ok(Approved::NotYet(Replied::Recorded(prompt)));
+            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
         }
         let approval = Approval {
             principal,
@@ -106,7 +106,7 @@ impl Broker {
         };
         let Some(prompt) = self.store.approve(&prompt.id, approval).await?.map(Arc::new) else {
             let stored = self.store.prompt(&prompt.id).await?;
-            let replied = stored.map_or(Replied::Unknown, |prompt| self.replied_before(prompt, given));
+            let replied = stored.map_or(ReplyOutcome::Unknown, |prompt| self.replied_before(prompt, given));
             return Ok(Approved::NotYet(replied));
         };
         if let Some(waiting) = self.state().waiting.get_mut(&prompt.id) {
@@ -114,7 +114,7 @@ impl Broker {
         }
         if prompt.approvals.len() < 2 {
             let _ = self.changes.send(Change::Approved(prompt.clone()));
-            return Ok(Approved::NotYet(Replied::Recorded(prompt)));
+            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
         }
         let mut all = prompt.approvals.iter().map(|one| &one.always);
         let agreed = all.next().cloned().flatten();

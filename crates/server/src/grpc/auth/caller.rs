@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Extensions, Status};
 use toolgate_contract::Scope;
-use toolgate_engine::{Engine, Place};
+use toolgate_engine::{Engine, WorkspaceRuntime};
 use toolgate_model::{CallId, Origin, Principal};
 
 use crate::grpc::arrival::MakingCall;
@@ -216,7 +216,7 @@ impl Caller {
     }
 
     /// Finds a workspace; an empty name means the first that the caller may see.
-    pub(crate) fn place<'e>(&self, engine: &'e Engine, name: &str) -> Result<&'e Place, Status> {
+    pub(crate) fn place<'e>(&self, engine: &'e Engine, name: &str) -> Result<&'e WorkspaceRuntime, Status> {
         let missing = || status::not_found("workspace", name);
         let mut places = engine.places().iter().filter(|place| self.sees(place.workspace.name()));
         let found = match name {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use toolgate_contract::Scope;
-use toolgate_engine::prompts::broker::{GivenReply, Interest, Listener, Replied};
+use toolgate_engine::prompts::broker::{ApproverReply, Listener, ReplyOutcome, Subscription};
 use toolgate_engine::{Cursor, Item, OutputMode, WatchError, digest_of};
 use toolgate_model::{
     CONNECTION, CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, OutputId, Prompt, PromptId, PromptOutcome,
@@ -174,7 +174,7 @@ impl<'s> Following<'s> {
         let present = match asks {
             false => None,
             true => {
-                let interest = Interest {
+                let interest = Subscription {
                     workspace: Some(workspace),
                     workspaces: Vec::new(),
                     sessions: vec![session],
@@ -339,15 +339,15 @@ impl<'s> Following<'s> {
         };
         let given = self.given(prompt, reply);
         let text = match self.shared.engine.reply(given).await {
-            Ok(Replied::Accepted(_) | Replied::Before(_) | Replied::Unknown) => return,
-            Ok(Replied::Recorded(_)) => waits("recorded, and another principal has to approve as well"),
-            Ok(Replied::NotAllowed(_)) => waits(status::SELF_APPROVAL),
+            Ok(ReplyOutcome::Accepted(_) | ReplyOutcome::Before(_) | ReplyOutcome::Unknown) => return,
+            Ok(ReplyOutcome::Recorded(_)) => waits("recorded, and another principal has to approve as well"),
+            Ok(ReplyOutcome::NotAllowed(_)) => waits(status::SELF_APPROVAL),
             Ok(
-                Replied::Elsewhere(_)
-                | Replied::WrongKind(_)
-                | Replied::Unlisted { .. }
-                | Replied::BadEdit { .. }
-                | Replied::DigestMismatch(_),
+                ReplyOutcome::Elsewhere(_)
+                | ReplyOutcome::WrongKind(_)
+                | ReplyOutcome::Unlisted { .. }
+                | ReplyOutcome::BadEdit { .. }
+                | ReplyOutcome::DigestMismatch(_),
             ) => waits("the answer did not count"),
             Err(error) => {
                 tracing::error!(
@@ -360,10 +360,10 @@ impl<'s> Following<'s> {
         self.notes.say(text).await;
     }
 
-    fn given(&self, prompt: &Prompt, reply: Reply) -> GivenReply {
+    fn given(&self, prompt: &Prompt, reply: Reply) -> ApproverReply {
         let principal = self.seen.caller.principal();
         let client: String = self.asks.iter().flat_map(|name| name.chars()).take(100).collect();
-        GivenReply {
+        ApproverReply {
             prompt: prompt.id.clone(),
             reply_id: format!("mcp-{}", uuid::Uuid::now_v7().simple()),
             reply,

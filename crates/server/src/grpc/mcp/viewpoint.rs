@@ -9,7 +9,7 @@ use rmcp::model::Implementation;
 use serde_json::json;
 use tonic::Status;
 use tonic::codegen::http::HeaderMap;
-use toolgate_engine::{Engine, Place, digest_of};
+use toolgate_engine::{Engine, WorkspaceRuntime, digest_of};
 use toolgate_model::{Definition, Model, SessionId};
 use toolgate_tool::{Offer, dialect};
 
@@ -85,7 +85,7 @@ impl Viewpoint {
     }
 
     /// Finds the workspace, if the caller may see it.
-    pub(super) fn place<'e>(&self, caller: &Caller, engine: &'e Engine) -> Result<&'e Place, Status> {
+    pub(super) fn place<'e>(&self, caller: &Caller, engine: &'e Engine) -> Result<&'e WorkspaceRuntime, Status> {
         caller.place(engine, &self.workspace)
     }
 
@@ -100,7 +100,7 @@ impl Viewpoint {
     }
 
     /// Returns what the model is told of the tools, as far as this client can use them.
-    pub(super) async fn definitions(&self, place: &Place, asks_its_user: bool) -> Vec<Definition> {
+    pub(super) async fn definitions(&self, place: &WorkspaceRuntime, asks_its_user: bool) -> Vec<Definition> {
         let Some(agent) = place.agent(self.agent()) else {
             return Vec::new();
         };
@@ -131,7 +131,7 @@ pub(super) struct Seen {
 impl Seen {
     /// Returns the session that a client works in: the one that it names, else one for all its connections, since some
     /// clients make one for each call. It is of this principal and this folder only.
-    pub(super) fn conversation(&self, client: Option<&Implementation>, place: &Place) -> SessionId {
+    pub(super) fn conversation(&self, client: Option<&Implementation>, place: &WorkspaceRuntime) -> SessionId {
         if self.viewpoint.names_session() {
             return SessionId::from(self.viewpoint.session.as_str());
         }

@@ -9,7 +9,7 @@ use tonic::Status;
 use toolgate_contract as proto;
 use toolgate_contract::{self, PromptDecision, PromptReply, PromptReplyResult, ReplyResult};
 use toolgate_engine::Engine;
-use toolgate_engine::prompts::broker::{GivenReply, Replied};
+use toolgate_engine::prompts::broker::{ApproverReply, ReplyOutcome};
 use toolgate_model::{Always, GrantReach, GrantScope, InputEdit, Prompt, PromptId, PromptOutcome, Reply, Timestamp};
 
 use crate::grpc::auth::Caller;
@@ -27,11 +27,11 @@ pub(super) struct Approver {
 
 impl Approver {
     /// Hands a reply in, unless it is to a prompt that the caller may not see.
-    pub(super) async fn reply(&self, engine: &Engine, given: GivenReply) -> Result<Replied, Status> {
+    pub(super) async fn reply(&self, engine: &Engine, given: ApproverReply) -> Result<ReplyOutcome, Status> {
         if self.caller.is_limited() {
             let prompt = engine.broker().get(&given.prompt).await.map_err(status::store)?;
             if !prompt.is_some_and(|prompt| self.caller.sees(&prompt.workspace)) {
-                return Ok(Replied::Unknown);
+                return Ok(ReplyOutcome::Unknown);
             }
         }
         engine.reply(given).await.map_err(status::store)
@@ -39,7 +39,7 @@ impl Approver {
 }
 
 /// Reads a reply; the error names the field and what is wrong with it.
-pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<GivenReply, (String, String)> {
+pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<ApproverReply, (String, String)> {
     let problem = |field: &str, text: &str| Err((format!("reply.{field}"), text.to_owned()));
     if reply.prompt_id.is_empty() || reply.prompt_id.len() > 128 {
         return problem("prompt_id", "name a prompt");
@@ -95,7 +95,7 @@ pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<Giv
     if !reply.message.is_empty() && !matches!(decision, Reply::Reject { .. }) {
         return problem("message", "only a rejection carries a message for the model");
     }
-    Ok(GivenReply {
+    Ok(ApproverReply {
         prompt: PromptId::new(reply.prompt_id),
         reply_id: reply.reply_id,
         reply: decision,
@@ -150,33 +150,35 @@ pub(super) async fn answer(
         Err((field, problem)) => (ReplyResult::Invalid, None, format!("{field}: {problem}")),
         // On a fault of the store nothing is decided; the channel ends, and the approver opens it again.
         Ok(given) => match approver.reply(engine, given).await? {
-            Replied::Accepted(prompt) => (ReplyResult::Accepted, Some(prompt), String::new()),
-            Replied::Before(prompt) => (
+            ReplyOutcome::Accepted(prompt) => (ReplyResult::Accepted, Some(prompt), String::new()),
+            ReplyOutcome::Before(prompt) => (
                 too_late(&prompt),
                 Some(prompt),
                 "the prompt had ended before".to_owned(),
             ),
-            Replied::Unknown => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
-            Replied::Elsewhere(prompt) => {
+            ReplyOutcome::Unknown => (ReplyResult::NotFound, None, "there is no such prompt".to_owned()),
+            ReplyOutcome::Elsewhere(prompt) => {
                 let message = format!("another instance of the service ({}) waits for it", prompt.owner);
                 (ReplyResult::OtherInstance, Some(prompt), message)
             }
-            Replied::WrongKind(prompt) => {
+            ReplyOutcome::WrongKind(prompt) => {
                 let message = wrong_kind(&prompt).to_owned();
                 (ReplyResult::Invalid, Some(prompt), message)
             }
-            Replied::BadEdit { prompt, problem } => (ReplyResult::Invalid, Some(prompt), problem),
-            Replied::Unlisted { prompt, pattern } => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
-            Replied::DigestMismatch(prompt) => {
+            ReplyOutcome::BadEdit { prompt, problem } => (ReplyResult::Invalid, Some(prompt), problem),
+            ReplyOutcome::Unlisted { prompt, pattern } => (ReplyResult::Invalid, Some(prompt), unlisted(&pattern)),
+            ReplyOutcome::DigestMismatch(prompt) => {
                 let message = "what was shown is not what would run".to_owned();
                 (ReplyResult::DigestMismatch, Some(prompt), message)
             }
-            Replied::Recorded(prompt) => (
+            ReplyOutcome::Recorded(prompt) => (
                 ReplyResult::SecondApprovalNeeded,
                 Some(prompt),
                 "recorded; another principal has to approve as well".to_owned(),
             ),
-            Replied::NotAllowed(prompt) => (ReplyResult::NotAllowed, Some(prompt), status::SELF_APPROVAL.to_owned()),
+            ReplyOutcome::NotAllowed(prompt) => {
+                (ReplyResult::NotAllowed, Some(prompt), status::SELF_APPROVAL.to_owned())
+            }
         },
     };
     let prompt = prompt.map(|prompt| (*prompt).clone().into_proto());

@@ -14,7 +14,7 @@ use super::spawn::{Child, Order};
 use super::{Exit, Filter, GRACE, Launch, Programs, StartError, sys, tree, wait_for};
 
 /// A running program with its three pipes. Dropping it kills the program and everything that descends from it.
-pub struct Peer {
+pub struct StdioChild {
     child: Child,
     exit: AsyncFd<Arc<OwnedFd>>,
     input: Option<Sender>,
@@ -29,16 +29,16 @@ impl Programs {
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub async fn converse(&self, launch: Launch) -> Result<Peer, StartError> {
+    pub async fn spawn_piped(&self, launch: Launch) -> Result<StdioChild, StartError> {
         self.converse_with(launch, None).await
     }
 
-    /// Starts a program that the service talks to, like [`Self::converse`], that gets only those of the variables of all
+    /// Starts a program that the service talks to, like [`Self::spawn_piped`], that gets only those of the variables of all
     /// programs that `inherits` lets through.
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub async fn converse_with(&self, launch: Launch, inherits: Option<Filter>) -> Result<Peer, StartError> {
+    pub async fn converse_with(&self, launch: Launch, inherits: Option<Filter>) -> Result<StdioChild, StartError> {
         if self.0.closed.is_cancelled() {
             return Err(StartError::Closed);
         }
@@ -57,7 +57,7 @@ impl Programs {
             // The shutdown came in between and has not seen it; its guard ends it here.
             return Err(StartError::Closed);
         }
-        Ok(Peer {
+        Ok(StdioChild {
             exit: sys::watch(child.pidfd()).map_err(streams)?,
             child,
             input: Some(input),
@@ -68,7 +68,7 @@ impl Programs {
     }
 }
 
-impl Peer {
+impl StdioChild {
     /// Returns the program's process id.
     pub fn pid(&self) -> i32 {
         self.child.pid()
@@ -114,7 +114,7 @@ impl Peer {
     /// Ends the program and everything that it started: the polite signal, 200 ms, the kill. Returns the number of
     /// survivors.
     pub async fn stop(self) -> usize {
-        let stopped = self.programs.0.undertaker.stop(self.child.mark(), GRACE);
+        let stopped = self.programs.0.reaper.stop(self.child.mark(), GRACE);
         let survivors = stopped.await.unwrap_or(0);
         if self.child.exit().is_some() {
             self.child.release();

@@ -16,9 +16,9 @@ const STRETCH: Duration = Duration::from_secs(10);
 
 /// The last line that a program complained with. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct LastWords(Arc<Mutex<String>>);
+pub struct LastLine(Arc<Mutex<String>>);
 
-impl LastWords {
+impl LastLine {
     /// Returns the line; empty if there was none.
     pub fn get(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -30,7 +30,7 @@ impl LastWords {
 }
 
 /// Logs what a program complains of, until nobody is left who could.
-pub async fn log(errors: Receiver, last: LastWords) {
+pub async fn log(errors: Receiver, last: LastLine) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     let (mut since, mut lines) = (Instant::now(), 0);

@@ -81,7 +81,7 @@ impl Entry {
 }
 
 /// What the callers and the thread share.
-pub(super) struct Undertaker {
+pub(super) struct Reaper {
     /// The calls that run or left something running. The lock also orders group signals before the root's reaping.
     calls: Mutex<HashMap<Mark, Entry>>,
     /// What is to be done next; one entry per call at most, since stops of one call are joined.
@@ -104,7 +104,7 @@ struct Inbox {
     closing: bool,
 }
 
-impl Undertaker {
+impl Reaper {
     /// Starts the thread. `alone` says that all children of this process from now on are of its calls.
     pub(super) fn start(groups: Option<Groups>, alone: bool) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Self {
@@ -434,7 +434,7 @@ struct Found {
 
 /// The thread's own state.
 struct Rounds {
-    shared: Arc<Undertaker>,
+    shared: Arc<Reaper>,
     stops: HashMap<Mark, Stop>,
     /// Clean walks of calls that ended and left something running.
     left: HashMap<Mark, u8>,
@@ -675,7 +675,7 @@ impl Rounds {
     }
 }
 
-fn conclude(shared: &Undertaker, mark: Mark, stop: &mut Stop, survivors: usize) {
+fn conclude(shared: &Reaper, mark: Mark, stop: &mut Stop, survivors: usize) {
     {
         let mut calls = shared.calls();
         // Survivors stay known, so that the end of the service tries again.

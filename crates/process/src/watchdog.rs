@@ -1,7 +1,7 @@
-//! The guardian: a small process beside the service that ends the service's programs when it is killed.
+//! The watchdog: a small process beside the service that ends the service's programs when it is killed.
 //!
 //! The kernel tells only direct children of the service's death. What those had started is found here by what all marks
-//! of one service have in common, and by its control groups. The guardian is this same program under a hidden name; it
+//! of one service have in common, and by its control groups. The watchdog is this same program under a hidden name; it
 //! waits at a pipe that closes when the service dies, however that happens. A service that ended its programs itself
 //! says goodbye first.
 //!
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::undertaker::is_of_family;
+use super::reaper::is_of_family;
 use super::{cgroup, sys, tree};
 
-/// The name under which the program becomes a guardian.
+/// The name under which the program becomes a watchdog.
 const NAME: &str = "__guardian";
 
 /// What a service that has ended its programs writes.
@@ -36,13 +36,13 @@ const SPACING: Duration = Duration::from_millis(5);
 const PERSISTENCE: Duration = Duration::from_secs(10);
 
 /// The service's end of the pipe, and the process at the other.
-pub(super) struct Guardian {
+pub(super) struct Watchdog {
     process: Child,
     pipe: PipeWriter,
 }
 
-impl Guardian {
-    /// Starts a guardian for the programs of a service: `program` is this program's file.
+impl Watchdog {
+    /// Starts a watchdog for the programs of a service: `program` is this program's file.
     pub(super) fn start(program: &Path, family: u64, groups: Option<&Path>) -> io::Result<Self> {
         let (listening, pipe) = io::pipe()?;
         let mut command = Command::new(program);
@@ -83,7 +83,7 @@ impl Guardian {
     }
 }
 
-/// Becomes a guardian and returns its exit code when it is done, if the arguments (the program's name first) say so.
+/// Becomes a watchdog and returns its exit code when it is done, if the arguments (the program's name first) say so.
 /// To be called before anything is opened or started.
 pub fn guard(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != NAME {
