@@ -21,7 +21,6 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY crates crates
 COPY src src
-ENV CARGO_PROFILE_RELEASE_STRIP=debuginfo
 COPY LICENSE /image/
 COPY <<"EOF" /image/toolgate.toml
 # How the service is configured in its images. Variables (`TOOLGATE_LISTEN_TCP`, …) and flags are stronger; a file that is
@@ -94,8 +93,8 @@ EOF
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target,sharing=locked \
     target="$(uname -m)-unknown-linux-musl" \
-    && RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --bin toolgate --target "$target" \
-    && /image/rootfs.sh /rootfs "target/$target/release/toolgate" /etc/ssl/certs/ca-certificates.crt
+    && RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --profile dist --bin toolgate --target "$target" \
+    && /image/rootfs.sh /rootfs "target/$target/dist/toolgate" /etc/ssl/certs/ca-certificates.crt
 
 FROM scratch AS toolgate
 ARG VERSION=0.1.0

@@ -1,4 +1,4 @@
-.PHONY: help run test lint fmt contract clients bench load fuzz image
+.PHONY: help run dist check test lint fmt contract clients bench load fuzz image
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -6,6 +6,12 @@ help: ## List the targets
 
 run: ## Serve this folder on 127.0.0.1:50551
 	cargo run --release -- serve
+
+dist: ## Build the program as it is shipped, in target/dist
+	cargo build --locked --profile dist
+
+check: ## Run what every commit has to pass: format, lints, unit tests
+	@tests/run.sh format clippy unit
 
 test: ## Run every test; installs what they need in target/tools
 	@tests/run.sh

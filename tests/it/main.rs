@@ -6,6 +6,7 @@
 
 mod approvals;
 mod approve;
+mod architecture;
 mod audit;
 mod auth;
 mod background;
