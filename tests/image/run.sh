@@ -10,7 +10,7 @@
 # not as in the images:
 #
 # - The program is the one that the other tests use, linked statically with the library of GNU: that takes seconds, since
-#   all but the last link is there. That of the images is a release build for musl. A program that was built in another
+#   all but the last link is there. That of the images is built for musl with the profile `dist`. A program that was built in another
 #   way is tested in its place if TOOLGATE_IMAGE_PROGRAM names it.
 # - The shell is this machine's, with its libraries, and not Debian's.
 # - The network is this machine's.

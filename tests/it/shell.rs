@@ -31,12 +31,16 @@ const VARIABLE: &str = "CASE_OF_A_TEST";
 fn alive(number: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // Whole words: the digits alone may stand in the hash of any program that is being compiled meanwhile.
+    let is_number = |word: &str| word.starts_with(number) && word.bytes().all(|byte| byte.is_ascii_digit());
+    let text = |id: &u32, file: &str| {
+        let bytes = fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
     ids.filter(|id| {
-        let has = |file: &str, text: &str| {
-            let bytes = fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).contains(text)
-        };
-        has("cmdline", number) || has("environ", &format!("{VARIABLE}={number}"))
+        let line = text(id, "cmdline");
+        line.split(|letter: char| !letter.is_alphanumeric()).any(is_number)
+            || text(id, "environ").contains(&format!("{VARIABLE}={number}"))
     })
     .collect()
 }

@@ -17,7 +17,7 @@ const LONG: &[(&str, usize, &str)] = &[
     ("crates/model/src/lib.rs", 800, "the vocabulary is one page"),
     ("crates/process/src/sys.rs", 700, "all unsafe code is in one place"),
     (
-        "crates/process/src/undertaker.rs",
+        "crates/process/src/reaper.rs",
         750,
         "one thread and what it shares: whom it ends and why",
     ),
