@@ -1,6 +1,6 @@
 # check=error=true
 
-# The images of the service, docs/container.md tells how to use them:
+# The images of the service, docs/operate/container.md tells how to use them:
 #
 #   docker build --tag toolgate .                                   with a shell and git: a place to work in
 #   docker build --tag toolgate:static --target toolgate .          the service alone, to be put beside other tools

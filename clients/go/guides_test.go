@@ -9,7 +9,7 @@ import (
 
 func TestTheProgramsOfTheGuidesWork(t *testing.T) {
 	server := startServer(t)
-	guides, err := filepath.Glob("../../docs/*.md")
+	guides, err := filepath.Glob("../../docs/guides/*.md")
 	check(t, err)
 	programs := 0
 	for _, guide := range guides {

@@ -1,4 +1,4 @@
-"""The programs of the guides in `docs/`, run for real."""
+"""The programs of the guides in `docs/guides/`, run for real."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Server
 from tests.test_readme import run
 
-GUIDES = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
+GUIDES = sorted((Path(__file__).parents[3] / "docs" / "guides").glob("*.md"))
 # A program, and what the page says that the programs before it print.
 BLOCK = re.compile(r"^```python\n(.*?)^```$.*?^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = [pytest.param(*block, id=guide.stem) for guide in GUIDES for block in BLOCK.findall(guide.read_text())]

@@ -1,4 +1,4 @@
-/** The programs of the guides in `docs/` are compiled and run, and print what their page says. */
+/** The programs of the guides in `docs/guides/` are compiled and run, and print what their page says. */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { compile, PACKAGE, run } from "./snippets.js";
 import { NO_SERVER, TestServer } from "./support.js";
 
-const DOCS = join(PACKAGE, "..", "..", "docs");
+const DOCS = join(PACKAGE, "..", "..", "docs", "guides");
 /** A program, and what the page says that it prints. */
 const PROGRAM = /^```ts\n(.*?)^```$.*?^```text\n(.*?)^```$/gms;
 

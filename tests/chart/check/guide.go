@@ -19,7 +19,7 @@ var (
 
 // checkGuide holds the guide to what is there: files that it leads to, headings, examples, and YAML that can be read.
 func (at paths) checkGuide(report *report) {
-	path := filepath.Join(at.tests, "..", "..", "docs", "operations.md")
+	path := filepath.Join(at.tests, "..", "..", "docs", "operate", "operations.md")
 	text, err := os.ReadFile(path)
 	report.check("the guide is there", err)
 	guide := string(text)

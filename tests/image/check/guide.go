@@ -19,7 +19,7 @@ var (
 // checkGuide holds the page about containers to what is there: its Dockerfiles can be converted, its YAML can be read, its
 // programs are where the image has them, and its links lead to files.
 func (at paths) checkGuide(chart chart) error {
-	path := filepath.Join(at.repository, "docs/container.md")
+	path := filepath.Join(at.repository, "docs/operate/container.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (at paths) checkGuide(chart chart) error {
 			err = errors.New("nobody looks at it")
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("docs/container.md, `%s`: %w", language, err))
+			problems = append(problems, fmt.Errorf("docs/operate/container.md, `%s`: %w", language, err))
 		}
 	}
 	for _, link := range links.FindAllStringSubmatch(string(text), -1) {
@@ -46,6 +46,6 @@ func (at paths) checkGuide(chart chart) error {
 		problems = append(problems, err)
 	}
 	command := "command: [" + strings.Join(chart.Toolbox.CopyCommand, ", ") + "]"
-	problems = append(problems, wrong(strings.Contains(string(text), command), "docs/container.md has no line `%s`", command))
+	problems = append(problems, wrong(strings.Contains(string(text), command), "docs/operate/container.md has no line `%s`", command))
 	return errors.Join(problems...)
 }

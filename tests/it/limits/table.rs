@@ -23,7 +23,7 @@ fn keys() -> Vec<(String, String)> {
 
 #[test]
 fn every_limit_is_documented_with_its_default() {
-    let text = read("docs/limits.md");
+    let text = read("docs/reference/limits.md");
     for (key, default) in keys() {
         let row = text.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
         let row = row.unwrap_or_else(|| panic!("{key} is not in the table"));

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Compiles and runs the programs of the guides in {@code docs/}, which print what their page says. */
+/** Compiles and runs the programs of the guides in {@code docs/guides/}, which print what their page says. */
 @EnabledIfEnvironmentVariable(named = "TOOLGATE_BIN", matches = ".+")
 @Timeout(300)
 class GuidesTest {
@@ -50,7 +50,7 @@ class GuidesTest {
 
     private static List<MatchResult> programs() throws IOException {
         List<MatchResult> programs = new ArrayList<>();
-        try (Stream<Path> files = Files.list(Path.of("../../docs"))) {
+        try (Stream<Path> files = Files.list(Path.of("../../docs/guides"))) {
             for (Path guide :
                     files.filter(file -> file.toString().endsWith(".md")).toList()) {
                 programs.addAll(
