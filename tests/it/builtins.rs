@@ -24,7 +24,7 @@ use crate::support::*;
 const EVERYTHING: [(&str, &str); 2] = [("OPENCODE_EXPERIMENTAL", "1"), ("OPENCODE_ENABLE_QUESTION_TOOL", "1")];
 
 /// The built-in tools, with what models are told of them.
-async fn builtins() -> Vec<(Arc<dyn Tool>, Definition)> {
+pub(crate) async fn builtins() -> Vec<(Arc<dyn Tool>, Definition)> {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("home")).unwrap();
     let home = folder.path().join("home").display().to_string();

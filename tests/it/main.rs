@@ -38,6 +38,7 @@ mod mcp_server;
 mod peers;
 mod prompts;
 mod readme;
+mod reference;
 mod revert;
 mod rules;
 mod sandbox;

@@ -1,14 +1,15 @@
 //! What the README and the pages of `docs/` show is run: their `console` blocks, in their order, with the real program
-//! and grpcurl, each page by itself against the service that it starts.
+//! and grpcurl, each page by itself against the service that it starts. Their links lead somewhere.
 //!
 //! Every command has to succeed and to print what the page says. Two things differ from what a reader does: `cargo run
 //! --release --` is the program that is already built, and the port is a free one. The blocks in other languages are
-//! programs, which the client libraries run; see `docs/README.md`.
+//! programs, which the client libraries run; see `docs/guides/README.md`.
 //!
 //! *Invariant:* nothing is left out, but what needs grpcurl when the runner of the tests has declared that this machine
 //! cannot have it.
 
 mod examples;
+mod links;
 mod session;
 
 use std::fs;
@@ -17,19 +18,67 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
-use toolgate_contract::DESCRIPTORS;
+use toolgate::config::RawConfig;
+use toolgate::grpc::proto::DESCRIPTORS;
 
 use self::examples::{Block, blocks, examples};
 use self::session::Session;
 
 const DOCUMENTED: &str = "127.0.0.1:50551";
 
-/// The pages with `console` blocks.
-const PAGES: [&str; 2] = ["README.md", GRPCURL];
-const GRPCURL: &str = "docs/grpcurl.md";
+const README: &str = "README.md";
+const GRPCURL: &str = "docs/guides/grpcurl.md";
 
-/// What a fence may name beside `console`: the languages of programs, and what programs print.
+/// The most lines of the README: it is an introduction, and `docs/` has the rest.
+const MOST_LINES: usize = 200;
+
+/// Where a page's examples are run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// In a copy of the repository, as a clone is.
+    Clone,
+    /// In an empty folder.
+    Empty,
+    /// In an empty folder, and not at all without grpcurl.
+    EmptyWithGrpcurl,
+}
+
+/// Makes a test of each page with `console` blocks.
+macro_rules! pages {
+    ($($test:ident: $page:expr, $stage:expr;)*) => {
+        /// The pages with `console` blocks.
+        const PAGES: &[&str] = &[$($page),*];
+
+        $(
+            #[test]
+            fn $test() {
+                play($page, $stage);
+            }
+        )*
+    };
+}
+
+pages! {
+    its_examples_work: README, Stage::Clone;
+    the_tour_works: "docs/start.md", Stage::Clone;
+    every_rpc_answers_grpcurl_as_documented: GRPCURL, Stage::EmptyWithGrpcurl;
+    a_tool_is_lent_as_documented: "docs/guides/host.md", Stage::EmptyWithGrpcurl;
+    sessions_work_as_documented: "docs/guides/sessions.md", Stage::Empty;
+    configuration_works_as_documented: "docs/reference/configuration.md", Stage::Empty;
+    the_audit_works_as_documented: "docs/operate/audit.md", Stage::Empty;
+    mcp_servers_are_configured_as_documented: "docs/extend/mcp.md", Stage::Empty;
+    executables_are_tools_as_documented: "docs/extend/custom-tools.md", Stage::Empty;
+    skills_work_as_documented: "docs/extend/skills.md", Stage::Empty;
+}
+
+/// What a fence may name beside `console` in the guides: the languages of programs, and what programs print.
 const RUN_BY_CLIENTS: [&str; 5] = ["python", "ts", "go", "java", "text"];
+
+/// Pages for operators: they are held against the chart and the images, by their tests.
+const HELD_ELSEWHERE: [&str; 2] = ["docs/operate/operations.md", "docs/operate/container.md"];
+
+/// The specification has tests of its own.
+const SPECIFICATION: &str = "docs/spec/";
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,28 +150,22 @@ fn run(page: &str, folder: &Path, first: Option<&Path>) {
     session.run(&examples);
 }
 
-#[test]
-fn its_examples_work() {
-    let stage = tempfile::tempdir().unwrap();
-    let clone = stage.path().join("clone");
-    copy(repository(), &clone);
-    fs::create_dir_all(clone.join("target/release")).unwrap();
-    let program = clone.join("target/release/toolgate");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_toolgate"), program).unwrap();
-    run(PAGES[0], &clone, None);
-}
-
-#[test]
-fn every_rpc_answers_grpcurl_as_documented() {
-    if without_grpcurl() {
+/// Runs the examples of a page where it wants them to be run.
+fn play(page: &str, stage: Stage) {
+    if stage == Stage::EmptyWithGrpcurl && without_grpcurl() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    run(
-        GRPCURL,
-        folder.path(),
-        Path::new(env!("CARGO_BIN_EXE_toolgate")).parent(),
-    );
+    let program = Path::new(env!("CARGO_BIN_EXE_toolgate"));
+    if stage != Stage::Clone {
+        run(page, folder.path(), program.parent());
+        return;
+    }
+    let clone = folder.path().join("clone");
+    copy(repository(), &clone);
+    fs::create_dir_all(clone.join("target/release")).unwrap();
+    std::os::unix::fs::symlink(program, clone.join("target/release/toolgate")).unwrap();
+    run(page, &clone, None);
 }
 
 #[test]
@@ -147,25 +190,63 @@ fn every_rpc_has_an_example() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
-#[test]
-fn every_block_is_run() {
-    let pages = fs::read_dir(repository().join("docs")).unwrap();
-    let pages = pages.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()));
-    // Those for operators are held against the chart and the images, by their tests.
-    let pages =
-        pages.filter(|page| page.ends_with(".md") && page != "docs/operations.md" && page != "docs/container.md");
-    let mut findings = Vec::new();
-    for page in pages.chain([PAGES[0].to_owned()]) {
-        let text = read(&page);
-        for Block { line, language, .. } in blocks(&text) {
-            let runs = match language {
-                "console" => PAGES.contains(&page.as_str()),
-                language => page != PAGES[0] && RUN_BY_CLIENTS.contains(&language),
-            };
-            if !runs {
-                findings.push(format!("{page}:{line}: nobody runs `{language}` here"));
+/// Every page below a folder, by its path from the repository's top.
+fn pages_below(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(repository().join(&folder)).unwrap().map(Result::unwrap) {
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            if entry.path().is_dir() {
+                left.push(path);
+            } else if path.ends_with(".md") {
+                found.push(path);
             }
         }
     }
+    found.sort();
+    found
+}
+
+/// Says what is wrong with a block, if anything is: it is run, read, or drawn.
+fn wrong(page: &str, block: &Block<'_>) -> Option<String> {
+    let language = block.language;
+    match language {
+        "console" if PAGES.contains(&page) => None,
+        "json" => serde_json::from_str::<serde_json::Value>(&block.text())
+            .err()
+            .map(|error| error.to_string()),
+        "toml" => toml::from_str::<RawConfig>(&block.text())
+            .err()
+            .map(|error| error.to_string()),
+        // What the program prints of itself, compared by `reference`.
+        "text" if page == "docs/reference/cli.md" => None,
+        "mermaid" if page == README => None,
+        language if page.starts_with("docs/guides/") && RUN_BY_CLIENTS.contains(&language) => None,
+        _ => Some(format!("nobody runs `{language}` here")),
+    }
+}
+
+#[test]
+fn every_block_is_run() {
+    let pages = pages_below("docs");
+    let pages = pages.iter().map(String::as_str).chain([README]);
+    let held_here = |page: &&str| !HELD_ELSEWHERE.contains(page) && !page.starts_with(SPECIFICATION);
+    let mut findings = Vec::new();
+    for page in pages.filter(held_here) {
+        let text = read(page);
+        for block in blocks(&text) {
+            findings.extend(wrong(page, &block).map(|why| format!("{page}:{}: {why}", block.line)));
+        }
+    }
     assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read(README).lines().count();
+    assert!(
+        lines <= MOST_LINES,
+        "{lines} lines, more than {MOST_LINES}: move some to docs/"
+    );
 }

@@ -54,6 +54,13 @@ pub(super) struct Block<'a> {
     lines: Vec<&'a str>,
 }
 
+impl Block<'_> {
+    /// Returns what is between the fences.
+    pub(super) fn text(&self) -> String {
+        self.lines.join("\n")
+    }
+}
+
 pub(super) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     let mut section = "";
