@@ -22,6 +22,7 @@ mod contract;
 mod crash;
 mod custom;
 mod delegation;
+mod dependencies;
 mod drain;
 mod edited;
 mod edits;

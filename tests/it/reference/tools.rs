@@ -78,8 +78,10 @@ fn arguments(text: &mut String, schema: &Value, before: &str) {
 
 /// Returns what a tool says of itself.
 fn described(definition: &Definition) -> String {
-    let first = definition.description.trim().lines().next().unwrap_or_default();
-    let mut text = format!("{first}\n\n");
+    let line = definition.description.trim().lines().next().unwrap_or_default();
+    // The rest may depend on the agent, and is for models.
+    let sentence = line.split_inclusive(". ").next().unwrap_or_default().trim_end();
+    let mut text = format!("{sentence}\n\n");
     let effects: Vec<&str> = definition.effects.iter().map(effect).collect();
     let permissions: Vec<String> = definition.permissions.iter().map(|name| format!("`{name}`")).collect();
     let or_none = |list: Vec<String>| {
@@ -110,7 +112,7 @@ fn the_page_of_tools_says_what_they_say() {
         assert_eq!(found, known, "the tools of the page and of the program");
         let written = part.replace_all(&page, |part: &regex::Captures<'_>| {
             let (_, definition) = tools.iter().find(|(_, tool)| tool.name == part[1]).unwrap();
-            format!("<!-- begin {} -->\n{}<!-- end -->", &part[1], described(definition))
+            format!("<!-- begin {} -->\n{}\n<!-- end -->", &part[1], described(definition))
         });
         compare(PAGE, &written);
     });
