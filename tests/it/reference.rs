@@ -37,7 +37,7 @@ fn compare(page: &str, expected: &str) {
         .lines()
         .zip(expected.lines())
         .position(|(found, expected)| found != expected);
-    let line = differs.map_or_else(|| found.lines().count().min(expected.lines().count()), |line| line);
+    let line = differs.unwrap_or_else(|| found.lines().count().min(expected.lines().count()));
     assert!(
         found == expected,
         "{page}:{}: the program says otherwise:\n  page:    {:?}\n  program: {:?}\nWrite the page anew with {UPDATE}=1.",

@@ -42,6 +42,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
 
 /// What a page's headings are called in links, as GitHub calls them.
 fn anchors(text: &str) -> BTreeSet<String> {
+    let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
     let mut fenced = false;
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -53,9 +54,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         if fenced || title == line || !title.starts_with(' ') {
             continue;
         }
-        let title = Regex::new(r"\[([^\]]*)\]\([^)]*\)")
-            .unwrap()
-            .replace_all(title.trim(), "$1");
+        let title = link.replace_all(title.trim(), "$1");
         let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
         let name: String = title.to_lowercase().chars().filter(kept).collect();
         let name = name.replace(' ', "-");
