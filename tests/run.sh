@@ -168,7 +168,7 @@ for name in bun node-22 deno; do
 done
 suite it against_programs "${skipped[@]}"
 if [[ -n "${missing[grpcurl]:-}" ]]; then
-    # The commands of the README that need no grpcurl are still run.
+    # The commands of the pages that need no grpcurl are still run.
     export TOOLGATE_TEST_WITHOUT_GRPCURL=1
     cannot readme "what needs grpcurl: it is ${missing[grpcurl]}"
 fi
