@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* everything is asked for from outside, as an operator does; the collector is a real one of OTLP, in the test.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,6 +74,29 @@ fn value(text: &str, series: &str) -> f64 {
     found.unwrap_or(0.0)
 }
 
+/// The names of all series with those of their labels, as the service has them.
+fn series(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut series: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, _) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = name.trim_end_matches('}').split_once('{').unwrap_or((name, ""));
+        let labels = labels.split("\",").filter_map(|label| label.split_once('='));
+        let labels = labels.map(|(label, _)| label.to_owned());
+        series.entry(name.to_owned()).or_default().extend(labels);
+    }
+    series
+}
+
+/// The same as the list has them that the dashboard, the alerts and the page about metrics are held against.
+fn listed() -> BTreeMap<String, BTreeSet<String>> {
+    let list = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chart/metrics.txt")).unwrap();
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let words = lines.map(|line| line.split_whitespace().map(str::to_owned));
+    words
+        .map(|mut words| (words.next().unwrap(), words.collect()))
+        .collect()
+}
+
 fn check(text: &str, expected: &[(&str, f64)]) {
     for (series, number) in expected {
         assert_eq!(value(text, series), *number, "{series} in\n{text}");
@@ -126,6 +150,7 @@ fn metrics_follow_calls_of_every_kind() {
         .await;
 
         let text = metrics(&server).await;
+        assert_eq!(series(&text), listed(), "what the service has, and the list");
         check(
             &text,
             &[
