@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 
 use prost::Message;
 use prost_types::FileDescriptorSet;
-use toolgate::config::RawConfig;
-use toolgate::grpc::proto::DESCRIPTORS;
+use toolgate_config::RawConfig;
+use toolgate_contract::DESCRIPTORS;
 
 use self::examples::{Block, blocks, examples};
 use self::session::Session;

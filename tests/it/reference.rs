@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toolgate::config::{Config, Environment, RawConfig};
+use toolgate_config::{Config, Environment, RawConfig};
 
 /// The variable that has pages written instead of compared.
 const UPDATE: &str = "TOOLGATE_UPDATE_DOCS";

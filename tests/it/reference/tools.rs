@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use regex::Regex;
 use serde_json::Value;
-use toolgate::call::{Definition, Effect};
+use toolgate_model::{Definition, Effect};
 
 use super::{compare, read};
 use crate::builtins::builtins;
