@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The console's own commands, for the tests of the repository and for whoever works on it:
 #
-#   setup  gets the pinned packages, and a Chromium out of one of them
-#   build  builds the page into the folder that the service takes it from; gets the packages if they are missing
-#   check  format, types, and that the built page is that of the sources
-#   test   drives the page in Chromium, against the service $TOOLGATE_BIN
+#   setup     gets the pinned packages, and a Chromium out of one of them
+#   build     builds the page into the folder that the service takes it from; gets the packages if they are missing
+#   check     format, types, and that the built page is that of the sources
+#   test      drives the page in Chromium, against the service $TOOLGATE_BIN
+#   pictures  makes the pictures of the README anew, in docs/pictures, from the service $TOOLGATE_BIN
 #
 # `setup` prints `NAME: reason` and ends with 3 if this machine cannot have something.
 set -uo pipefail
@@ -56,20 +57,27 @@ check() {
     return $failed
 }
 
+program() {
+    [[ -x "${TOOLGATE_BIN:-}" ]] && return
+    echo "TOOLGATE_BIN does not name a program" >&2
+    exit 2
+}
+
 case "${1:-}" in
 setup) setup ;;
 build) packages && stubs && node build.mjs --out "$page" ;;
 check) check ;;
 test)
     shift
-    [[ -x "${TOOLGATE_BIN:-}" ]] || {
-        echo "TOOLGATE_BIN does not name a program" >&2
-        exit 2
-    }
+    program
     stubs && playwright test "$@"
     ;;
+pictures)
+    program
+    stubs && playwright test --config pictures.config.ts
+    ;;
 *)
-    sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,9p' >&2
+    sed -n 's/^# \{0,1\}//p' "$0" | sed -n '2,11p' >&2
     exit 2
     ;;
 esac
