@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use toolgate_config::service::{self, AuthConfig, ClientAuth, TlsConfig};
+use toolgate_config::service::{self, AuthConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags, ToolsConfig};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
 use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits, WorkspaceRuntime};
@@ -56,8 +56,8 @@ use toolgate_web::Network;
 use self::places::{Common, Sources, places};
 use self::rules::Watched;
 use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
-use crate::grpc::auth::{AuthSettings, Authenticator, CertificateRule, JwtSettings, Tls, TlsSettings, keep_fresh};
-use crate::grpc::traffic::{Traffic, TrafficLimits};
+use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
+use crate::grpc::limits::{Traffic, TrafficLimits};
 use crate::grpc::{self, Listener, ServeError, Services, Shared};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
@@ -521,42 +521,14 @@ async fn bind(address: SocketAddr, tls: Option<Arc<Tls>>) -> io::Result<(SocketA
 }
 
 async fn authenticator(config: &AuthConfig) -> anyhow::Result<Arc<Authenticator>> {
-    let rule = |rule: &toolgate_config::service::CertificateConfig| CertificateRule {
-        subject: rule.subject.clone(),
-        san: rule.san.clone(),
-        name: rule.name.clone(),
-        scopes: rule.scopes.clone(),
-        workspaces: rule.workspaces.clone(),
-    };
-    let settings = AuthSettings {
-        tokens_file: config.tokens_file.clone(),
-        jwt: config.jwt.clone().map(|jwt| JwtSettings {
-            jwks_file: jwt.jwks_file,
-            issuer: jwt.issuer,
-            audience: jwt.audience,
-            algorithms: jwt.algorithms,
-            name_claim: jwt.name_claim,
-            scope_claim: jwt.scope_claim,
-            workspace_claim: jwt.workspace_claim,
-            leeway: jwt.leeway,
-        }),
-        certificates: config.certificates.iter().map(rule).collect(),
-        member_scopes: config.unix.as_ref().map(|unix| unix.scopes.clone()),
-    };
-    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(settings)).await?;
+    let config = config.clone();
+    let loaded = tokio::task::spawn_blocking(move || Authenticator::load(config)).await?;
     loaded.context("cannot set up authentication")
 }
 
 async fn tls(config: Option<&TlsConfig>) -> anyhow::Result<Option<Arc<Tls>>> {
     let Some(config) = config.cloned() else { return Ok(None) };
-    let settings = TlsSettings {
-        certificate: config.certificate,
-        key: config.key,
-        client_ca: config
-            .client_ca
-            .map(|(path, client)| (path, client == ClientAuth::Required)),
-    };
-    let loaded = tokio::task::spawn_blocking(move || Tls::load(settings)).await?;
+    let loaded = tokio::task::spawn_blocking(move || Tls::load(config)).await?;
     loaded.context("cannot set up TLS").map(Some)
 }
 

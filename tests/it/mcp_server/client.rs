@@ -21,10 +21,10 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use toolgate_config::service::DEFAULT_MESSAGE_BYTES;
+use toolgate_config::service::{AuthConfig, DEFAULT_MESSAGE_BYTES};
 use toolgate_model::Timestamp;
-use toolgate_server::grpc::auth::{AuthSettings, Authenticator};
-use toolgate_server::grpc::traffic::{Traffic, TrafficLimits};
+use toolgate_server::grpc::auth::Authenticator;
+use toolgate_server::grpc::limits::{Traffic, TrafficLimits};
 use toolgate_server::grpc::{HEARTBEAT, LanguageServerFacts, Languages, Listener, SandboxFacts, Services, Shared};
 
 use crate::support::{Inside, Server};
@@ -286,7 +286,7 @@ pub(super) async fn serve(inside: &Inside) -> Service {
         client: "cli".to_owned(),
         origins: Arc::new([]),
         console: false,
-        authenticator: Authenticator::load(AuthSettings::default()).unwrap(),
+        authenticator: Authenticator::load(AuthConfig::default()).unwrap(),
         started: Timestamp::now(),
         sandbox: SandboxFacts {
             landlock: 0,

@@ -8,6 +8,7 @@
 
 mod caller;
 mod certificates;
+mod error;
 mod files;
 mod host;
 mod jwt;
@@ -17,7 +18,6 @@ mod tls;
 mod tokens;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,20 +29,20 @@ use tonic::Status;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::server::TlsConnectInfo;
+use toolgate_config::service::{AuthConfig, JwtConfig};
 use toolgate_contract::Scope;
 use toolgate_model::{Principal, PrincipalKind};
 
 pub(crate) use self::caller::Caller;
 use self::caller::{Reach, Scopes, Secret};
-pub use self::certificates::CertificateRule;
 use self::certificates::Certificates;
-use self::files::{Kept, Readers, Source};
-pub use self::jwt::JwtSettings;
+pub use self::error::AuthError;
+use self::files::{Readers, Reloading, Source};
 use self::jwt::{Keys, Rejected};
 pub(crate) use self::layer::{Gate, GateLayer};
 use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
-pub use self::tls::{HANDSHAKE, Tls, TlsSettings};
+pub use self::tls::{HANDSHAKE, Tls};
 use self::tokens::Tokens;
 use super::arrival::{Arrival, Behind, MakingCall, Way};
 use super::status;
@@ -53,67 +53,16 @@ const FOR_PROCESSES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope:
 /// How often the files are looked at.
 pub const REFRESH: Duration = Duration::from_secs(2);
 
-/// Why authentication cannot be set up, or a changed file not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum AuthError {
-    /// A file cannot be read.
-    #[error("cannot read {}", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file cannot be used.
-    #[error("{} cannot be used: {problem}", .path.display())]
-    Content {
-        /// Which.
-        path: PathBuf,
-        /// Why; never its text.
-        problem: String,
-    },
-    /// A rule for certificates cannot be used.
-    #[error("the rule for certificates of {name:?} cannot be used: {problem}")]
-    Rule {
-        /// The principal.
-        name: String,
-        /// Why.
-        problem: String,
-    },
-    /// The settings for signed tokens cannot be used.
-    #[error("auth.jwt.algorithms: {0}")]
-    Algorithms(String),
-    /// The scopes of the group of the Unix socket cannot be used.
-    #[error("auth.unix.scopes: {0}")]
-    Group(String),
-    /// The descriptors that the build wrote cannot be read.
-    #[error("cannot read the service's own descriptors")]
-    Descriptors(#[from] prost::DecodeError),
-}
-
-/// How callers say who they are.
-#[derive(Clone, Debug, Default)]
-pub struct AuthSettings {
-    /// The file of bearer tokens.
-    pub tokens_file: Option<PathBuf>,
-    /// Signed tokens.
-    pub jwt: Option<JwtSettings>,
-    /// Owners of client certificates.
-    pub certificates: Vec<CertificateRule>,
-    /// What users may do that can use the Unix socket beside its owner; none if nobody can.
-    pub member_scopes: Option<Vec<String>>,
-}
-
 struct Jwt {
-    settings: JwtSettings,
+    settings: JwtConfig,
     algorithms: Vec<Algorithm>,
-    keys: Kept<Keys>,
+    keys: Reloading<Keys>,
 }
 
 /// Knows who may call.
 pub struct Authenticator {
     needs: Needs,
-    tokens: Option<Kept<Tokens>>,
+    tokens: Option<Reloading<Tokens>>,
     jwt: Option<Jwt>,
     certificates: Certificates,
     /// The user that the service runs as.
@@ -125,17 +74,17 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Reads what the settings name. Blocking.
+    /// Reads the files that the configuration names. Blocking.
     ///
     /// # Errors
     /// A file cannot be read or understood, or a setting means nothing.
-    pub fn load(settings: AuthSettings) -> Result<Arc<Self>, AuthError> {
-        let tokens = settings.tokens_file.map(|path| {
+    pub fn load(config: AuthConfig) -> Result<Arc<Self>, AuthError> {
+        let tokens = config.tokens_file.map(|path| {
             let source = Source {
                 path: path.clone(),
                 readers: Readers::Group,
             };
-            Kept::load(vec![source], move |contents| {
+            Reloading::load(vec![source], move |contents| {
                 Tokens::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
             })
         });
@@ -143,16 +92,16 @@ impl Authenticator {
         if tokens.as_ref().is_some_and(|tokens| tokens.current().len() == 0) {
             tracing::warn!("the file of tokens has none");
         }
-        let members = settings.member_scopes.map(|names| {
-            let names = names.iter().map(String::as_str);
+        let members = config.unix.map(|unix| {
+            let names = unix.scopes.iter().map(String::as_str);
             Scopes::parse(names).map_err(AuthError::Group)
         });
         Ok(Arc::new(Self {
             members: members.transpose()?,
             needs: Needs::read()?,
             tokens,
-            jwt: settings.jwt.map(Jwt::load).transpose()?,
-            certificates: Certificates::new(settings.certificates)?,
+            jwt: config.jwt.map(Jwt::load).transpose()?,
+            certificates: Certificates::new(config.certificates)?,
             owner: rustix::process::geteuid().as_raw(),
             generation: watch::Sender::new(0),
         }))
@@ -274,7 +223,7 @@ impl Authenticator {
             Some(("unix", _)) => Scopes::ALL,
             Some(("user", _)) => self.members.unwrap_or_default(),
             Some(("token", name)) => {
-                let tokens = self.tokens.as_ref().map(Kept::current);
+                let tokens = self.tokens.as_ref().map(Reloading::current);
                 of(tokens.as_ref().and_then(|tokens| tokens.named(name)))
             }
             Some(("certificate", name)) => of(self.certificates.named(name)),
@@ -287,7 +236,7 @@ impl Authenticator {
     fn bearer(&self, token: &Secret) -> Result<Caller, Status> {
         // Read first: what changes meanwhile is looked at again.
         let generation = *self.generation.borrow();
-        let known = self.tokens.as_ref().map(Kept::current);
+        let known = self.tokens.as_ref().map(Reloading::current);
         let known = known.as_ref().and_then(|tokens| tokens.find(&token.0)).cloned();
         let caller = match (known, &self.jwt) {
             (Some(caller), _) => caller,
@@ -347,7 +296,7 @@ impl Authenticator {
 
     /// Reads the files again. Blocking.
     fn refresh(&self) {
-        let tokens = self.tokens.as_ref().is_some_and(Kept::refresh);
+        let tokens = self.tokens.as_ref().is_some_and(Reloading::refresh);
         let keys = self.jwt.as_ref().is_some_and(|jwt| jwt.keys.refresh());
         if tokens || keys {
             self.generation.send_modify(|generation| *generation += 1);
@@ -356,14 +305,14 @@ impl Authenticator {
 }
 
 impl Jwt {
-    fn load(settings: JwtSettings) -> Result<Self, AuthError> {
+    fn load(settings: JwtConfig) -> Result<Self, AuthError> {
         let algorithms = jwt::algorithms(&settings.algorithms).map_err(AuthError::Algorithms)?;
         let path = settings.jwks_file.clone();
         let source = Source {
             path: path.clone(),
             readers: Readers::Anybody,
         };
-        let keys = Kept::load(vec![source], move |contents| {
+        let keys = Reloading::load(vec![source], move |contents| {
             Keys::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
         })?;
         Ok(Self {
@@ -429,9 +378,17 @@ pub async fn keep_fresh(
 
 #[cfg(test)]
 mod tests {
+    use toolgate_config::service::UnixGroupConfig;
     use toolgate_contract::Scope;
 
     use super::*;
+
+    fn group(scopes: &[&str]) -> UnixGroupConfig {
+        UnixGroupConfig {
+            group: "users".to_owned(),
+            scopes: scopes.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
 
     #[test]
     fn the_socket_is_for_its_owner() {
@@ -444,9 +401,9 @@ mod tests {
     #[test]
     fn others_come_in_by_their_group_only() {
         let check = |scopes: Option<&[&str]>, user: Option<u32>, expected: Option<(&str, bool, bool)>| {
-            let settings = AuthSettings {
-                member_scopes: scopes.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
-                ..AuthSettings::default()
+            let settings = AuthConfig {
+                unix: scopes.map(group),
+                ..AuthConfig::default()
             };
             let authenticator = Authenticator {
                 owner: 1000,
@@ -470,9 +427,9 @@ mod tests {
         }
         check(None, Some(1001), None);
         check(Some(&["calls.read"]), Some(1001), Some(("user:1001", true, false)));
-        let wrong = AuthSettings {
-            member_scopes: Some(vec!["everything".to_owned()]),
-            ..AuthSettings::default()
+        let wrong = AuthConfig {
+            unix: Some(group(&["everything"])),
+            ..AuthConfig::default()
         };
         assert!(matches!(Authenticator::load(wrong), Err(AuthError::Group(_))));
     }

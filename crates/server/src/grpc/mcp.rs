@@ -9,11 +9,12 @@
 
 mod call;
 mod content;
-mod forms;
+mod context;
+mod elicitation;
+mod endpoint;
 mod handler;
 mod resources;
 mod sessions;
-mod viewpoint;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -28,21 +29,17 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
+use self::context::McpContext;
+use self::endpoint::text_of;
+pub(crate) use self::endpoint::{PATH, SESSION};
 use self::handler::Handler;
 use self::sessions::{Sessions, Stream};
-use self::viewpoint::Viewpoint;
 use super::Shared;
 use super::auth::{Caller, Gate, GateLayer};
-
-/// Where MCP clients are served.
-pub(crate) const PATH: &str = "/mcp";
-
-/// Names the session of a request.
-pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Bytes of JSON around the input of a call.
 const MESSAGE_BYTES: usize = 1024 * 1024;
@@ -153,7 +150,7 @@ impl Mcp {
     }
 
     async fn serve(self, mut request: Request<Body>) -> Response<Body> {
-        let (viewpoint, session) = match self.check(&request) {
+        let (context, session) = match self.check(&request) {
             Ok(checked) => checked,
             Err(response) => return *response,
         };
@@ -161,7 +158,7 @@ impl Mcp {
             Ok(caller) => caller,
             Err(status) => return refused(status),
         };
-        request.extensions_mut().insert(viewpoint);
+        request.extensions_mut().insert(context);
         let method = request.method().clone();
         let mut response = self.sdk.handle(request).await.map(Body::new);
         if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
@@ -186,7 +183,7 @@ impl Mcp {
     }
 
     /// Checks what a request says beside its body. Returns for whom tools are shown, and the session if it names one.
-    fn check(&self, request: &Request<Body>) -> Result<(Viewpoint, Option<String>), Box<Response<Body>>> {
+    fn check(&self, request: &Request<Body>) -> Result<(McpContext, Option<String>), Box<Response<Body>>> {
         if ![Method::POST, Method::GET, Method::DELETE].contains(request.method()) {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "MCP uses POST, GET and DELETE\n");
             let allowed = HeaderValue::from_static("GET, POST, DELETE");
@@ -194,9 +191,9 @@ impl Mcp {
             return Err(response.into());
         }
         let caller = Caller::of(request.extensions()).map_err(|status| Box::new(refused(status)))?;
-        let viewpoint = Viewpoint::read(request.uri().query().unwrap_or_default(), request.headers())
+        let context = McpContext::read(request.uri().query().unwrap_or_default(), request.headers())
             .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
-        viewpoint
+        context
             .check(&caller, &self.shared.engine)
             .map_err(|status| Box::new(refused(status)))?;
         let session = text_of(request.headers(), &SESSION);
@@ -205,7 +202,7 @@ impl Mcp {
                 Err(plain(StatusCode::NOT_FOUND, "there is no such session: initialize again\n").into())
             }
             None if request.method() == Method::POST && !self.sessions.make_room() => Err(full().into()),
-            Some(_) | None => Ok((viewpoint, session)),
+            Some(_) | None => Ok((context, session)),
         }
     }
 }
@@ -230,10 +227,6 @@ impl Service<Request<Body>> for Mcp {
         let mcp = self.clone();
         Box::pin(async move { Ok(mcp.serve(request).await) })
     }
-}
-
-fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
 /// Says in HTTP what the gate says in gRPC.

@@ -6,23 +6,23 @@ pub mod arrival;
 mod audit_service;
 pub mod auth;
 mod authority;
-mod burst;
+mod coalesce;
 mod console;
 mod convert;
 mod events;
 mod host_service;
 mod info_service;
+pub mod limits;
 mod mcp;
 mod measure;
 mod output_service;
 mod permission_service;
 mod session_service;
+mod shared;
 mod status;
+mod struct_json;
 mod tool_service;
-pub mod traffic;
-mod values;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,6 @@ use tonic::codegen::http::{Method, Request, Response, StatusCode};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use tonic::{Code, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use toolgate_contract as proto;
@@ -46,24 +45,18 @@ use toolgate_contract::output_service_server::OutputServiceServer;
 use toolgate_contract::permission_service_server::PermissionServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
-use toolgate_engine::Engine;
-use toolgate_extensions::hosted::Hosts;
-use toolgate_model::{CallId, Timestamp};
-use toolgate_telemetry::Telemetry;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
 
 use self::arrival::{Tracer, Untraced, traced};
-use self::auth::{Authenticator, Caller, GateLayer, Tls};
+use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
-use self::burst::Bursts;
+use self::coalesce::CoalescingWriter;
 use self::console::{ConsoleLayer, is_own_origin};
+use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
-use self::traffic::Traffic;
-
-/// The longest silence on a stream.
-pub const HEARTBEAT: Duration = Duration::from_secs(15);
+pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 
 /// Flow-control windows: over a distance one window travels per round trip.
 const STREAM_WINDOW: u32 = 1024 * 1024;
@@ -72,109 +65,6 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// A peer that does not answer a ping in this time is gone, and its calls with it.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// What every service of one server shares.
-pub struct Shared {
-    /// Runs the calls.
-    pub engine: Arc<Engine>,
-    /// The front ends that lend tools.
-    pub hosts: Arc<Hosts>,
-    /// The longest silence on a stream.
-    pub heartbeat: Duration,
-    /// How long outputs are kept.
-    pub output_retention: Duration,
-    /// How long records of ended calls are kept.
-    pub call_retention: Duration,
-    /// The largest message that is accepted.
-    pub max_message_bytes: usize,
-    /// The kind of client where a request names none.
-    pub client: String,
-    /// The origins of the web pages that may call.
-    pub origins: Arc<[String]>,
-    /// Whether the console is served, which then may call as well.
-    pub console: bool,
-    /// Knows who may call.
-    pub authenticator: Arc<Authenticator>,
-    /// Knows how much may come from whom.
-    pub traffic: Arc<Traffic>,
-    /// When this run began.
-    pub started: Timestamp,
-    /// What a person should know of the service's own configuration.
-    pub warnings: Vec<String>,
-    /// What confines programs.
-    pub sandbox: SandboxFacts,
-    /// Knows the language servers of each workspace.
-    pub languages: Arc<dyn Languages>,
-    /// Ends the streams that have no end of their own.
-    pub closing: CancellationToken,
-    /// What is told of RPCs.
-    pub telemetry: Telemetry,
-}
-
-impl Shared {
-    /// Finds a call that a caller names; one that it may not see is not there.
-    async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
-        let is_only_one = self.engine.places().len() == 1 && id.workspace().is_none();
-        if is_only_one && !caller.is_limited() {
-            return Ok(id.clone());
-        }
-        let named = self.engine.named(id, |workspace| caller.sees(workspace)).await;
-        let mut named = named.map_err(status::store)?.into_iter();
-        match (named.next(), named.next()) {
-            (Some(id), None) => Ok(id),
-            (None, _) => Err(status::not_found("call", id.name())),
-            (Some(_), Some(_)) => Err(status::ambiguous_call(id.name())),
-        }
-    }
-
-    /// Finds a call to filter by; one that is not there has nothing.
-    async fn filtered_call(&self, caller: &Caller, id: String) -> Result<Option<CallId>, Status> {
-        if id.is_empty() {
-            return Ok(None);
-        }
-        let id = convert::known_call_id("call_id", &id)?;
-        match self.call(caller, &id).await {
-            Err(status) if status.code() == Code::NotFound => Ok(Some(id)),
-            found => found.map(Some),
-        }
-    }
-}
-
-/// What the service tells of a language server.
-#[derive(Clone, Debug)]
-pub struct LanguageServerFacts {
-    /// Its id.
-    pub id: String,
-    /// Its program, or why it cannot be used.
-    pub program: Result<PathBuf, String>,
-    /// For how many projects it runs.
-    pub running: usize,
-}
-
-/// Knows the language servers of each workspace.
-pub trait Languages: Send + Sync + 'static {
-    /// Returns those of a workspace. Blocking: it looks for programs.
-    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts>;
-}
-
-/// What the service tells of its sandbox.
-#[derive(Clone, Debug)]
-pub struct SandboxFacts {
-    /// The version of Landlock's interface, 0 without it.
-    pub landlock: u32,
-    /// Whether system calls can be filtered.
-    pub seccomp: bool,
-    /// Whether any program is confined.
-    pub is_on: bool,
-    /// The configured mode, of agents that have none of their own.
-    pub mode: &'static str,
-    /// The configured use of the network, likewise.
-    pub network: &'static str,
-    /// Whether the service refuses to start without it.
-    pub required: bool,
-    /// What the kernel lacks for all of it.
-    pub missing: Vec<String>,
-}
 
 /// Where a server listens.
 pub enum Listener {
@@ -280,19 +170,19 @@ impl Services {
         let signal = shutdown.cancelled_owned();
         match listener {
             Listener::Tcp(incoming) => {
-                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
+                let incoming = traced(incoming, tracer, open).map_ok(CoalescingWriter::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
             Listener::Tls(listener, tls) => {
                 let incoming = Box::pin(auth::incoming(listener, tls));
-                let incoming = traced(incoming, tracer, open).map_ok(Bursts::new);
+                let incoming = traced(incoming, tracer, open).map_ok(CoalescingWriter::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
             Listener::Unix(listener) => {
                 let incoming = UnixListenerStream::new(listener);
                 let incoming = traced(incoming, tracer, open)
                     .map_ok(AnyAuthority::new)
-                    .map_ok(Bursts::new);
+                    .map_ok(CoalescingWriter::new);
                 router.serve_with_incoming_shutdown(incoming, signal).await?;
             }
         }

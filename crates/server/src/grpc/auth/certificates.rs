@@ -5,29 +5,15 @@
 //!
 //! *Invariant:* never panics, whatever the bytes; what is not understood matches no rule.
 
+use toolgate_config::service::CertificateConfig;
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::AuthError;
 use super::caller::{Caller, Reach, Scopes};
-
-/// A rule: whoever shows such a certificate is this principal.
-#[derive(Clone, Debug)]
-pub struct CertificateRule {
-    /// The common name in the subject, if that matters.
-    pub subject: Option<String>,
-    /// One of the alternative names, if that matters: a DNS name, a mail address or a URI.
-    pub san: Option<String>,
-    /// The principal's name.
-    pub name: String,
-    /// Its scopes.
-    pub scopes: Vec<String>,
-    /// Its workspaces; none for all.
-    pub workspaces: Option<Vec<String>>,
-}
+use super::error::AuthError;
 
 /// The rules, checked.
 #[derive(Debug, Default)]
-pub(super) struct Certificates(Vec<(CertificateRule, Caller)>);
+pub(super) struct Certificates(Vec<(CertificateConfig, Caller)>);
 
 /// What a certificate says about its owner.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,8 +23,8 @@ struct Names {
 }
 
 impl Certificates {
-    pub(super) fn new(rules: Vec<CertificateRule>) -> Result<Self, AuthError> {
-        let checked = |rule: CertificateRule| {
+    pub(super) fn new(rules: Vec<CertificateConfig>) -> Result<Self, AuthError> {
+        let checked = |rule: CertificateConfig| {
             let problem = |problem| AuthError::Rule {
                 name: rule.name.clone(),
                 problem,
@@ -64,7 +50,7 @@ impl Certificates {
     /// Finds the owner by the first rule that matches.
     pub(super) fn find(&self, certificate: &[u8]) -> Option<&Caller> {
         let names = names(certificate)?;
-        let matches = |rule: &CertificateRule| {
+        let matches = |rule: &CertificateConfig| {
             let common = rule.subject.as_ref().is_none_or(|name| names.common == [name.clone()]);
             let alternative = rule.san.as_ref().is_none_or(|name| names.alternative.contains(name));
             common && alternative && (rule.subject.is_some() || rule.san.is_some())
@@ -210,8 +196,8 @@ mod tests {
             .to_vec()
     }
 
-    fn rule(subject: Option<&str>, san: Option<&str>, name: &str) -> CertificateRule {
-        CertificateRule {
+    fn rule(subject: Option<&str>, san: Option<&str>, name: &str) -> CertificateConfig {
+        CertificateConfig {
             subject: subject.map(str::to_owned),
             san: san.map(str::to_owned),
             name: name.to_owned(),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::AuthError;
+use super::error::AuthError;
 
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -78,7 +78,7 @@ pub(super) fn wrong(path: &Path, problem: impl Into<String>) -> AuthError {
 type Parse<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, AuthError> + Send + Sync>;
 
 /// What files say, as long as they say something that makes sense.
-pub(super) struct Kept<T> {
+pub(super) struct Reloading<T> {
     sources: Vec<Source>,
     parse: Parse<T>,
     /// What is in force, and which contents were looked at last. Never held across an await.
@@ -91,7 +91,7 @@ struct State<T> {
     seen: Result<[u8; 32], String>,
 }
 
-impl<T> Kept<T> {
+impl<T> Reloading<T> {
     /// Reads the files for the first time. Blocking.
     pub(super) fn load(
         sources: Vec<Source>,
@@ -188,7 +188,7 @@ mod tests {
             path: path.clone(),
             readers: Readers::Anybody,
         };
-        let kept = Kept::load(vec![source], length).unwrap();
+        let kept = Reloading::load(vec![source], length).unwrap();
         assert!(!kept.refresh());
         fs::write(&path, "").unwrap();
         assert!(!kept.refresh());

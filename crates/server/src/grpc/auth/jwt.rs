@@ -14,32 +14,12 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgo
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use toolgate_config::service::JwtConfig;
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::AuthError;
 use super::caller::{Caller, Reach, Scopes};
+use super::error::AuthError;
 use super::files::wrong;
-
-/// What is accepted and where it says what.
-#[derive(Clone, Debug)]
-pub struct JwtSettings {
-    /// The file of public keys.
-    pub jwks_file: std::path::PathBuf,
-    /// The only issuer.
-    pub issuer: String,
-    /// The audience that a token must name.
-    pub audience: String,
-    /// The algorithms by their names.
-    pub algorithms: Vec<String>,
-    /// The claim with the principal's name.
-    pub name_claim: String,
-    /// The claim with the scopes: a list, or words in one text.
-    pub scope_claim: String,
-    /// The claim with the workspaces, of the same form; none if tokens are for all.
-    pub workspace_claim: Option<String>,
-    /// By how much clocks may differ.
-    pub leeway: Duration,
-}
 
 /// A stream lasts no longer than this, whatever its token says.
 const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -143,12 +123,7 @@ fn header(token: &str) -> Option<Map<String, Value>> {
 ///
 /// # Errors
 /// It is not accepted; the text says why, for its owner.
-pub(super) fn check(
-    token: &str,
-    keys: &Keys,
-    allowed: &[Algorithm],
-    settings: &JwtSettings,
-) -> Result<Caller, Rejected> {
+pub(super) fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) -> Result<Caller, Rejected> {
     let header = header(token).ok_or(Rejected::Bad("it is no signed token"))?;
     // Extensions that must be understood, and none is.
     if header.contains_key("crit") {
@@ -205,7 +180,7 @@ fn rejected(kind: &ErrorKind) -> Rejected {
     }
 }
 
-fn caller(claims: &Map<String, Value>, settings: &JwtSettings) -> Result<Caller, Rejected> {
+fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, Rejected> {
     let name = claims
         .get(&settings.name_claim)
         .and_then(Value::as_str)

@@ -19,7 +19,7 @@ use tower::{Layer, Service};
 
 use super::Authenticator;
 use super::caller::Caller;
-use crate::grpc::traffic::{Stream, Traffic};
+use crate::grpc::limits::{Stream, Traffic};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

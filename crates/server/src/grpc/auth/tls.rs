@@ -18,9 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use toolgate_config::service::{ClientAuth, TlsConfig};
 
-use super::AuthError;
-use super::files::{Kept, Readers, Source, wrong};
+use super::error::AuthError;
+use super::files::{Readers, Reloading, Source, wrong};
 
 /// How long a handshake may take.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -31,20 +32,9 @@ pub(super) const HANDSHAKES: usize = 512;
 /// How long to wait when the system has no more to give, file descriptors for instance.
 const SHORT_OF: Duration = Duration::from_millis(100);
 
-/// Where the certificates are.
-#[derive(Clone, Debug)]
-pub struct TlsSettings {
-    /// The certificate chain, PEM.
-    pub certificate: PathBuf,
-    /// Its private key, PEM.
-    pub key: PathBuf,
-    /// The authorities whose client certificates are accepted, PEM, and whether a client must have one.
-    pub client_ca: Option<(PathBuf, bool)>,
-}
-
 /// The certificates in force.
 pub struct Tls {
-    files: Kept<ServerConfig>,
+    files: Reloading<ServerConfig>,
 }
 
 impl Tls {
@@ -52,22 +42,17 @@ impl Tls {
     ///
     /// # Errors
     /// A file cannot be read or understood, or the key does not belong to the certificate.
-    pub fn load(settings: TlsSettings) -> Result<Arc<Self>, AuthError> {
+    pub fn load(tls: TlsConfig) -> Result<Arc<Self>, AuthError> {
         let source = |path: &PathBuf, readers| Source {
             path: path.clone(),
             readers,
         };
         let mut sources = vec![
-            source(&settings.certificate, Readers::Anybody),
-            source(&settings.key, Readers::Group),
+            source(&tls.certificate, Readers::Anybody),
+            source(&tls.key, Readers::Group),
         ];
-        sources.extend(
-            settings
-                .client_ca
-                .iter()
-                .map(|(path, _)| source(path, Readers::Anybody)),
-        );
-        let files = Kept::load(sources, move |contents| config(&settings, contents))?;
+        sources.extend(tls.client_ca.iter().map(|(path, _)| source(path, Readers::Anybody)));
+        let files = Reloading::load(sources, move |contents| server_config(&tls, contents))?;
         Ok(Arc::new(Self { files }))
     }
 
@@ -77,28 +62,26 @@ impl Tls {
     }
 }
 
-fn config(settings: &TlsSettings, contents: &[Vec<u8>]) -> Result<ServerConfig, AuthError> {
+fn server_config(tls: &TlsConfig, contents: &[Vec<u8>]) -> Result<ServerConfig, AuthError> {
     let [certificate, key, client_ca @ ..] = contents else {
-        return Err(wrong(&settings.certificate, "it was not read"));
+        return Err(wrong(&tls.certificate, "it was not read"));
     };
-    let chain = certificates(&settings.certificate, certificate)?;
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|_| wrong(&settings.key, "it holds no private key in PEM form"))?;
+    let chain = certificates(&tls.certificate, certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| wrong(&tls.key, "it holds no private key in PEM form"))?;
     let provider = Arc::new(crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(&settings.certificate, error.to_string()))?;
-    let builder = match (&settings.client_ca, client_ca.first()) {
-        (Some((path, required)), Some(pem)) => {
+        .map_err(|error| wrong(&tls.certificate, error.to_string()))?;
+    let builder = match (&tls.client_ca, client_ca.first()) {
+        (Some((path, client)), Some(pem)) => {
             let mut roots = RootCertStore::empty();
             for authority in certificates(path, pem)? {
                 roots.add(authority).map_err(|error| wrong(path, error.to_string()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            let verifier = if *required {
-                verifier
-            } else {
-                verifier.allow_unauthenticated()
+            let verifier = match client {
+                ClientAuth::Required => verifier,
+                ClientAuth::Optional => verifier.allow_unauthenticated(),
             };
             let verifier = verifier.build().map_err(|error| wrong(path, error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
@@ -107,7 +90,7 @@ fn config(settings: &TlsSettings, contents: &[Vec<u8>]) -> Result<ServerConfig, 
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|error| wrong(&settings.certificate, error.to_string()))?;
+        .map_err(|error| wrong(&tls.certificate, error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 use toolgate_model::{Principal, PrincipalKind};
 
-use super::AuthError;
 use super::caller::{Caller, Reach, Scopes};
+use super::error::AuthError;
 use super::files::wrong;
 
 /// Letters of the shortest token: one that can be guessed is none.

@@ -29,9 +29,9 @@ use toolgate_model::{
     RawInput, Reply, ToolCall,
 };
 
+use super::context::{CLIENT, Seen};
 use super::sessions::Sessions;
-use super::viewpoint::{CLIENT, Seen};
-use super::{content, forms};
+use super::{content, elicitation};
 use crate::grpc::{Shared, convert, status};
 
 /// The least time between two notes about output.
@@ -71,7 +71,7 @@ pub(super) async fn run(
         Ok(call) => call,
         Err(status) => return Ok(refusal(&status)),
     };
-    if !seen.viewpoint.names_session() {
+    if !seen.context.names_session() {
         sessions.works_in(&seen.session, call.origin.session_key());
     }
     let mut following = match Following::start(shared, seen, call, context).await {
@@ -101,7 +101,7 @@ fn tool_call(
     context: &RequestContext<RoleServer>,
 ) -> Result<ToolCall, Status> {
     let tool = convert::name("name", request.name.into_owned())?;
-    let place = seen.viewpoint.place(&seen.caller, &shared.engine)?;
+    let place = seen.context.place(&seen.caller, &shared.engine)?;
     let mut extra = JsonMap::new();
     if let Some(client) = context.client_info() {
         let short = |text: String| text.chars().take(100).collect::<String>();
@@ -118,8 +118,8 @@ fn tool_call(
             workspace: place.workspace.name().to_owned(),
             session: seen.conversation(context.client_info().as_ref(), place),
             message_id: String::new(),
-            agent: seen.viewpoint.agent().to_owned(),
-            model: seen.viewpoint.model.clone(),
+            agent: seen.context.agent().to_owned(),
+            model: seen.context.model.clone(),
             client: CLIENT.to_owned(),
             parent: None,
             requester: seen.caller.principal().id(),
@@ -291,7 +291,7 @@ impl<'s> Following<'s> {
     /// Puts a prompt to the user, or says that it waits for somebody else.
     async fn ask(&mut self, prompt: Arc<Prompt>) {
         let form = match &self.asks {
-            Some(_) if self.may_answer(&prompt) => forms::form(&prompt, self.choices),
+            Some(_) if self.may_answer(&prompt) => elicitation::form(&prompt, self.choices),
             Some(_) | None => None,
         };
         let what = convert::waits_for(&prompt);
@@ -320,7 +320,7 @@ impl<'s> Following<'s> {
     /// Hands in what the user said. If that cannot be understood, others may still answer.
     async fn answered(&mut self, prompt: &Prompt, result: Result<ElicitResult, ServiceError>) {
         let reply = match &result {
-            Ok(result) => forms::reply(prompt, result),
+            Ok(result) => elicitation::reply(prompt, result),
             Err(error) => {
                 tracing::debug!(prompt = %prompt.id, %error, "a form of an MCP client came to nothing");
                 None

@@ -18,9 +18,10 @@ use tonic::codegen::http::request::Parts;
 use toolgate_engine::digest_of;
 use toolgate_model::{Definition, ITSELF, Source, introduction};
 
+use super::context::{McpContext, Seen};
+use super::endpoint::{SESSION, text_of};
 use super::sessions::Sessions;
-use super::viewpoint::{Seen, Viewpoint};
-use super::{SESSION, call, content, resources, text_of};
+use super::{call, content, resources};
 use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
 
@@ -47,13 +48,10 @@ impl Handler {
         seen: &Seen,
         client: Option<&ClientCapabilities>,
     ) -> Result<Vec<Definition>, ErrorData> {
-        let place = seen
-            .viewpoint
-            .place(&seen.caller, &self.shared.engine)
-            .map_err(refused)?;
+        let place = seen.context.place(&seen.caller, &self.shared.engine).map_err(refused)?;
         let shows_forms = client.is_some_and(call::shows_forms);
         let asks = shows_forms && call::user_may_answer(&self.shared, seen, place.workspace.name());
-        let mut definitions = seen.viewpoint.definitions(place, asks).await;
+        let mut definitions = seen.context.definitions(place, asks).await;
         let experimental = client.and_then(|client| client.experimental.as_ref());
         if experimental.is_some_and(|known| known.contains_key(ITSELF)) {
             // Services that have each other as a server would hand the same tools round and round.
@@ -69,7 +67,7 @@ fn seen(extensions: &Extensions) -> Result<Seen, ErrorData> {
     let parts = extensions.get::<Parts>().ok_or_else(missing)?;
     Ok(Seen {
         caller: Caller::of(&parts.extensions).map_err(refused)?,
-        viewpoint: parts.extensions.get::<Viewpoint>().cloned().ok_or_else(missing)?,
+        context: parts.extensions.get::<McpContext>().cloned().ok_or_else(missing)?,
         session: text_of(&parts.headers, &SESSION).ok_or_else(missing)?,
     })
 }
@@ -177,7 +175,7 @@ impl ServerHandler for Handler {
         let session = seen.session.clone();
         let watcher = Self::new(self.shared.clone(), self.sessions.clone());
         self.sessions.spawn(&session, async move {
-            let Ok(place) = seen.viewpoint.place(&seen.caller, &watcher.shared.engine) else {
+            let Ok(place) = seen.context.place(&seen.caller, &watcher.shared.engine) else {
                 return;
             };
             let mut changes = place.tools.changes();

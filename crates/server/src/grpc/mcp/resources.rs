@@ -15,7 +15,7 @@ use toolgate_engine::{Engine, outputs};
 use toolgate_model::{OutputId, SessionId};
 use toolgate_store::{OutputFilter, OutputInfo, PageRequest, StoreError};
 
-use super::viewpoint::Seen;
+use super::context::Seen;
 
 const OUTPUTS: &str = "toolgate://outputs/";
 
@@ -117,7 +117,7 @@ pub(super) async fn list(
 }
 
 fn conversation(engine: &Engine, seen: &Seen, client: Option<&Implementation>) -> Result<SessionId, ErrorData> {
-    let place = seen.viewpoint.place(&seen.caller, engine);
+    let place = seen.context.place(&seen.caller, engine);
     let place = place.map_err(|status| ErrorData::invalid_params(status.message().to_owned(), None))?;
     Ok(seen.conversation(client, place))
 }
@@ -138,7 +138,7 @@ async fn may_read(
     if info.owner.session != conversation(engine, seen, client)? {
         return Ok(false);
     }
-    if !seen.viewpoint.names_session() {
+    if !seen.context.names_session() {
         return Ok(true);
     }
     let call = engine.get(&info.owner.call).await.map_err(store)?;

@@ -26,16 +26,16 @@ const MAX_NAME: usize = 256;
 /// The longest part of a client's name in the name of its session.
 const MAX_CLIENT: usize = 40;
 
-/// What a request says of its viewpoint: `?workspace=…&agent=…&model=provider/model&session=…`, or headers of these names.
+/// What a request says of its context: `?workspace=…&agent=…&model=provider/model&session=…`, or headers of these names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Viewpoint {
+pub(super) struct McpContext {
     workspace: String,
     agent: String,
     pub(super) model: Model,
     session: String,
 }
 
-impl Viewpoint {
+impl McpContext {
     /// Reads the query, then the headers for what it leaves out.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Viewpoint {
 /// What a request came with, as the gate and the checks left it.
 pub(super) struct Seen {
     pub(super) caller: Arc<Caller>,
-    pub(super) viewpoint: Viewpoint,
+    pub(super) context: McpContext,
     /// The session of the transport.
     pub(super) session: String,
 }
@@ -132,8 +132,8 @@ impl Seen {
     /// Returns the session that a client works in: the one that it names, else one for all its connections, since some
     /// clients make one for each call. It is of this principal and this folder only.
     pub(super) fn conversation(&self, client: Option<&Implementation>, place: &WorkspaceRuntime) -> SessionId {
-        if self.viewpoint.names_session() {
-            return SessionId::from(self.viewpoint.session.as_str());
+        if self.context.names_session() {
+            return SessionId::from(self.context.session.as_str());
         }
         let name = client.map_or("", |client| &client.name);
         let owner = digest_of(&json!([
@@ -190,8 +190,8 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
                 .collect();
-            let read = Viewpoint::read(query, &map).ok();
-            let expected = expected.map(|[workspace, agent, provider, model]| Viewpoint {
+            let read = McpContext::read(query, &map).ok();
+            let expected = expected.map(|[workspace, agent, provider, model]| McpContext {
                 workspace: workspace.to_owned(),
                 agent: agent.to_owned(),
                 model: Model {
@@ -222,17 +222,17 @@ mod tests {
 
     #[test]
     fn a_session_may_be_named() {
-        let named = |query: &str| Viewpoint::read(query, &HeaderMap::new()).map(|read| read.session);
+        let named = |query: &str| McpContext::read(query, &HeaderMap::new()).map(|read| read.session);
         assert_eq!(named("agent=plan&session=a%20b"), Ok("a b".to_owned()));
         assert_eq!(named("agent=plan"), Ok(String::new()));
         assert!(named("session=a%0Ab").is_err());
         let mut headers = HeaderMap::new();
         headers.insert("toolgate-session", "mine".parse().unwrap());
-        assert!(Viewpoint::read("", &headers).unwrap().names_session());
+        assert!(McpContext::read("", &headers).unwrap().names_session());
     }
 
     #[test]
     fn the_agent_has_a_default() {
-        assert_eq!(Viewpoint::default().agent(), DEFAULT_AGENT);
+        assert_eq!(McpContext::default().agent(), DEFAULT_AGENT);
     }
 }

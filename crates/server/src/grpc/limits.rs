@@ -17,7 +17,8 @@ use tonic::codegen::http::{Method, Request};
 use toolgate_contract as proto;
 use toolgate_telemetry::Metrics;
 
-use super::{mcp, measure, status};
+use super::mcp::PATH as MCP_PATH;
+use super::{measure, status};
 
 /// Principals that the rate is remembered of before those that were silent are forgotten.
 const PRINCIPALS_REMEMBERED: usize = 1024;
@@ -142,7 +143,7 @@ impl Traffic {
 
     fn is_stream<B>(&self, request: &Request<B>) -> bool {
         match request.uri().path() {
-            mcp::PATH => request.method() != Method::DELETE,
+            MCP_PATH => request.method() != Method::DELETE,
             path => self.streaming.contains(path),
         }
     }
@@ -266,7 +267,7 @@ mod tests {
         });
         let open = |principal: &str, request: Request<()>| traffic.admit(principal, &request);
         let first = open("a", post(EXECUTE)).unwrap().expect("it is a stream");
-        let _second = open("a", post(mcp::PATH)).unwrap().expect("it is a stream");
+        let _second = open("a", post(MCP_PATH)).unwrap().expect("it is a stream");
         refused(open("a", post(EXECUTE)), "limits.max_streams_per_principal");
         assert!(open("a", post(GET)).unwrap().is_none(), "it is none");
         let _third = open("b", post(EXECUTE)).unwrap();

@@ -17,20 +17,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
 /// So much is written whatever follows.
-const ENOUGH: usize = 128 * 1024;
+const MAX_GATHERED_BYTES: usize = 128 * 1024;
 
 /// Less than this is no part of a burst.
-const LITTLE: usize = 8 * 1024;
+const MIN_BURST_BYTES: usize = 8 * 1024;
 
 /// A connection whose bursts are gathered.
-pub(super) struct Bursts<S> {
+pub(super) struct CoalescingWriter<S> {
     connection: S,
     gathered: BytesMut,
     /// Something was written since the last flush.
     is_fresh: bool,
 }
 
-impl<S> Bursts<S> {
+impl<S> CoalescingWriter<S> {
     pub(super) fn new(connection: S) -> Self {
         Self {
             connection,
@@ -40,7 +40,7 @@ impl<S> Bursts<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Bursts<S> {
+impl<S: AsyncWrite + Unpin> CoalescingWriter<S> {
     /// Writes everything that is gathered.
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.gathered.is_empty() {
@@ -54,7 +54,7 @@ impl<S: AsyncWrite + Unpin> Bursts<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bursts<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingWriter<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
@@ -64,13 +64,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bursts<S> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.gathered.len() >= ENOUGH {
+        if self.gathered.len() >= MAX_GATHERED_BYTES {
             ready!(self.poll_write_out(cx))?;
         }
         let before = self.gathered.len();
         for piece in pieces {
             // A frame beyond that is taken in parts: a connection that takes nothing must hold little.
-            let room = ENOUGH - self.gathered.len();
+            let room = MAX_GATHERED_BYTES - self.gathered.len();
             self.gathered.extend_from_slice(&piece[..piece.len().min(room)]);
         }
         self.is_fresh = true;
@@ -83,13 +83,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bursts<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_fresh = std::mem::take(&mut self.is_fresh);
-        if is_fresh && (LITTLE..ENOUGH).contains(&self.gathered.len()) {
+        if is_fresh && (MIN_BURST_BYTES..MAX_GATHERED_BYTES).contains(&self.gathered.len()) {
             // Should no other flush follow, the next turn of the task makes one.
             cx.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }
         ready!(self.poll_write_out(cx))?;
-        if self.gathered.capacity() > LITTLE {
+        if self.gathered.capacity() > MIN_BURST_BYTES {
             // A connection on which nothing happens holds no memory for what may.
             self.gathered = BytesMut::new();
         }
@@ -102,13 +102,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bursts<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bursts<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CoalescingWriter<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.connection).poll_read(cx, buffer)
     }
 }
 
-impl<S: Connected> Connected for Bursts<S> {
+impl<S: Connected> Connected for CoalescingWriter<S> {
     type ConnectInfo = S::ConnectInfo;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -164,8 +164,8 @@ mod tests {
         }
     }
 
-    fn bursts(takes: usize) -> Bursts<Wire> {
-        Bursts::new(Wire {
+    fn bursts(takes: usize) -> CoalescingWriter<Wire> {
+        CoalescingWriter::new(Wire {
             writes: Vec::new(),
             takes,
             is_tired: false,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     /// Writes and flushes as HTTP/2 does it for one frame.
-    fn frame(bursts: &mut Bursts<Wire>, cx: &mut Context<'_>, mut bytes: &[u8]) {
+    fn frame(bursts: &mut CoalescingWriter<Wire>, cx: &mut Context<'_>, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (head, rest) = bytes.split_at(bytes.len().min(9));
             if let Poll::Ready(written) =
@@ -185,7 +185,7 @@ mod tests {
         flush(bursts, cx);
     }
 
-    fn flush(bursts: &mut Bursts<Wire>, cx: &mut Context<'_>) {
+    fn flush(bursts: &mut CoalescingWriter<Wire>, cx: &mut Context<'_>) {
         while Pin::new(&mut *bursts).poll_flush(cx).is_pending() {}
     }
 
@@ -212,7 +212,7 @@ mod tests {
         for _ in 0..9 {
             frame(&mut bursts, &mut cx, &[1; 16 * 1024]);
         }
-        assert_eq!(bursts.connection.writes[2].len(), ENOUGH);
+        assert_eq!(bursts.connection.writes[2].len(), MAX_GATHERED_BYTES);
         assert!(Pin::new(&mut bursts).poll_shutdown(&mut cx).is_ready());
         assert_eq!(bursts.connection.writes.len(), 4, "the last of it");
     }
@@ -230,7 +230,7 @@ mod tests {
             for length in frames {
                 let (one, others) = rest.split_at(length);
                 frame(&mut bursts, &mut cx, one);
-                prop_assert!(bursts.gathered.len() <= ENOUGH);
+                prop_assert!(bursts.gathered.len() <= MAX_GATHERED_BYTES);
                 rest = others;
             }
             flush(&mut bursts, &mut cx);

@@ -1,0 +1,124 @@
+//! What the services of one server share: the engine, who may call, the limits, and the facts that they report.
+//!
+//! *Invariant:* a leaf: it uses no service, so that each service can use it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+use toolgate_engine::Engine;
+use toolgate_extensions::hosted::Hosts;
+use toolgate_model::{CallId, Timestamp};
+use toolgate_telemetry::Telemetry;
+
+use super::auth::{Authenticator, Caller};
+use super::limits::Traffic;
+use super::{convert, status};
+
+/// The longest silence on a stream.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What every service of one server shares.
+pub struct Shared {
+    /// Runs the calls.
+    pub engine: Arc<Engine>,
+    /// The front ends that lend tools.
+    pub hosts: Arc<Hosts>,
+    /// The longest silence on a stream.
+    pub heartbeat: Duration,
+    /// How long outputs are kept.
+    pub output_retention: Duration,
+    /// How long records of ended calls are kept.
+    pub call_retention: Duration,
+    /// The largest message that is accepted.
+    pub max_message_bytes: usize,
+    /// The kind of client where a request names none.
+    pub client: String,
+    /// The origins of the web pages that may call.
+    pub origins: Arc<[String]>,
+    /// Whether the console is served, which then may call as well.
+    pub console: bool,
+    /// Knows who may call.
+    pub authenticator: Arc<Authenticator>,
+    /// Knows how much may come from whom.
+    pub traffic: Arc<Traffic>,
+    /// When this run began.
+    pub started: Timestamp,
+    /// What a person should know of the service's own configuration.
+    pub warnings: Vec<String>,
+    /// What confines programs.
+    pub sandbox: SandboxFacts,
+    /// Knows the language servers of each workspace.
+    pub languages: Arc<dyn Languages>,
+    /// Ends the streams that have no end of their own.
+    pub closing: CancellationToken,
+    /// What is told of RPCs.
+    pub telemetry: Telemetry,
+}
+
+impl Shared {
+    /// Finds a call that a caller names; one that it may not see is not there.
+    pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
+        let is_only_one = self.engine.places().len() == 1 && id.workspace().is_none();
+        if is_only_one && !caller.is_limited() {
+            return Ok(id.clone());
+        }
+        let named = self.engine.named(id, |workspace| caller.sees(workspace)).await;
+        let mut named = named.map_err(status::store)?.into_iter();
+        match (named.next(), named.next()) {
+            (Some(id), None) => Ok(id),
+            (None, _) => Err(status::not_found("call", id.name())),
+            (Some(_), Some(_)) => Err(status::ambiguous_call(id.name())),
+        }
+    }
+
+    /// Finds a call to filter by; one that is not there has nothing.
+    pub(super) async fn filtered_call(&self, caller: &Caller, id: String) -> Result<Option<CallId>, Status> {
+        if id.is_empty() {
+            return Ok(None);
+        }
+        let id = convert::known_call_id("call_id", &id)?;
+        match self.call(caller, &id).await {
+            Err(status) if status.code() == Code::NotFound => Ok(Some(id)),
+            found => found.map(Some),
+        }
+    }
+}
+
+/// What the service tells of a language server.
+#[derive(Clone, Debug)]
+pub struct LanguageServerFacts {
+    /// Its id.
+    pub id: String,
+    /// Its program, or why it cannot be used.
+    pub program: Result<PathBuf, String>,
+    /// For how many projects it runs.
+    pub running: usize,
+}
+
+/// Knows the language servers of each workspace.
+pub trait Languages: Send + Sync + 'static {
+    /// Returns those of a workspace. Blocking: it looks for programs.
+    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts>;
+}
+
+/// What the service tells of its sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxFacts {
+    /// The version of Landlock's interface, 0 without it.
+    pub landlock: u32,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Whether any program is confined.
+    pub is_on: bool,
+    /// The configured mode, of agents that have none of their own.
+    pub mode: &'static str,
+    /// The configured use of the network, likewise.
+    pub network: &'static str,
+    /// Whether the service refuses to start without it.
+    pub required: bool,
+    /// What the kernel lacks for all of it.
+    pub missing: Vec<String>,
+}
