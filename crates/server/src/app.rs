@@ -47,7 +47,7 @@ use toolgate_process::sandbox::{Kernel, Sandbox};
 use toolgate_process::{self as process, Programs};
 use toolgate_store::Store;
 use toolgate_store::audit::Recorder;
-use toolgate_store::local::{LocalStore, SpaceLimits};
+use toolgate_store::local::{LocalStore, QuotaLimits};
 use toolgate_telemetry::{Admin, Telemetry};
 use toolgate_tool::Tool;
 use toolgate_tools::skills::remote::FirstFetch;
@@ -142,7 +142,7 @@ impl App {
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
-        let space = SpaceLimits {
+        let space = QuotaLimits {
             max_bytes: config.limits.max_total_output_bytes,
             min_free_bytes: config.limits.min_free_bytes,
             keep_outputs: config.retention.outputs,

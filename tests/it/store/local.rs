@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use toolgate_model::{CallId, FileChange, FileVersion, InstanceId, SessionId, SessionKey, Timestamp};
 use toolgate_store::audit::Recorder;
-use toolgate_store::local::{LocalStore, SpaceLimits, output_folder};
+use toolgate_store::local::{LocalStore, QuotaLimits, output_folder};
 use toolgate_store::{CallLog, Changes, OutputOwner, OutputRetention, Outputs, SessionFacts, Store, StoreError};
 
 use super::{Fixture, create, end, record};
@@ -406,7 +406,7 @@ async fn a_damaged_content_is_an_error_until_it_is_put_again() {
 #[tokio::test]
 async fn a_full_store_deletes_the_oldest_and_keeps_what_is_written() {
     let folder = TempDir::new().unwrap();
-    let limits = SpaceLimits {
+    let limits = QuotaLimits {
         // What the database takes is less than one of these.
         max_bytes: 101 * MIB as u64,
         min_free_bytes: 1,

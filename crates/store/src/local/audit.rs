@@ -10,13 +10,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolgate_model::{InstanceId, Timestamp};
 
 use super::error::{Doing, failed, limit, signed, unsigned};
+use super::schema;
+use super::store::LocalStore;
 use super::writer::Operation;
-use super::{LocalStore, schema};
 use crate::audit::{Fact, Head, Kind, Record, Recorder};
 use crate::{Audit, AuditEnd, AuditLine, StoreError};
 
 /// Records that one transaction removes, so that others need not wait long.
-const REMOVED_AT_ONCE: u64 = 20_000;
+const RECORDS_PER_DELETE: u64 = 20_000;
 
 fn end(db: &Connection) -> Result<Option<AuditEnd>, StoreError> {
     let read = |row: &Row<'_>| {
@@ -132,7 +133,9 @@ fn since(db: &Connection, time: Timestamp) -> Result<u64, StoreError> {
 fn sweep(db: &Connection, recorder: &Recorder, before: Timestamp) -> Result<usize, StoreError> {
     let what = "remove old records of the audit";
     let end = existing_end(db)?;
-    let last = since(db, before)?.saturating_sub(1).min(end.removed + REMOVED_AT_ONCE);
+    let last = since(db, before)?
+        .saturating_sub(1)
+        .min(end.removed + RECORDS_PER_DELETE);
     let last = last.min(end.head.sequence.saturating_sub(1));
     if last <= end.removed {
         return Ok(0);
@@ -194,7 +197,7 @@ impl Operation for Noted {
 #[async_trait]
 impl Audit for LocalStore {
     fn audit(&self, fact: Fact) {
-        self.writer.note(Noted {
+        self.writer.enqueue(Noted {
             recorder: self.recorder.clone(),
             fact,
         });
@@ -214,7 +217,7 @@ impl Audit for LocalStore {
 
     async fn sweep_audit(&self, before: Timestamp) -> Result<usize, StoreError> {
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| sweep(db, &recorder, before)).await
+        self.writer.write(move |db| sweep(db, &recorder, before)).await
     }
 }
 

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::error::{failed, io};
-use super::space::{Kind, Space};
+use super::quota::{Kind, Quota};
 use crate::StoreError;
 
 /// A blob is younger than this when its change is recorded, so a younger one is kept whoever refers to it.
@@ -25,12 +25,12 @@ const CHANGE_MAY_FOLLOW: Duration = Duration::from_secs(60 * 60);
 /// The folder of the blobs.
 pub(super) struct Blobs {
     folder: PathBuf,
-    space: Arc<Space>,
+    quota: Arc<Quota>,
 }
 
 impl Blobs {
-    pub(super) fn new(folder: PathBuf, space: Arc<Space>) -> Self {
-        Self { folder, space }
+    pub(super) fn new(folder: PathBuf, quota: Arc<Quota>) -> Self {
+        Self { folder, quota }
     }
 
     /// Keeps a content. Blocks.
@@ -41,8 +41,8 @@ impl Blobs {
         lock.lock_shared().map_err(|error| io("lock", &self.folder, error))?;
         if !is_renewed(&path, bytes.len() as u64) {
             let length = bytes.len() as u64;
-            self.space.take(Kind::Blob, length)?;
-            write(&path, bytes).inspect_err(|_| self.space.give_back(Kind::Blob, length))?;
+            self.quota.take(Kind::Blob, length)?;
+            write(&path, bytes).inspect_err(|_| self.quota.give_back(Kind::Blob, length))?;
         }
         Ok(sha256)
     }
@@ -103,7 +103,7 @@ impl Blobs {
             }
         }
         if count > 0 {
-            self.space.recount();
+            self.quota.recount();
         }
         Ok(count)
     }

@@ -17,7 +17,7 @@ use crate::audit::{Fact, Recorder};
 use crate::{CallFilter, CallLog, Created, Page, PageRequest, StoreError};
 
 /// So many calls are changed in one transaction: all that there are would be more than the log may have.
-const AT_A_TIME: i64 = 64;
+const CALLS_PER_DELETE: i64 = 64;
 
 /// A record and events as they are stored; made before the writer is bothered.
 struct Entry {
@@ -291,7 +291,7 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
             )
             .and_then(|mut statement| {
                 statement
-                    .query_map(params![owner, AT_A_TIME], |row| Ok((row.get(0)?, row.get(1)?)))?
+                    .query_map(params![owner, CALLS_PER_DELETE], |row| Ok((row.get(0)?, row.get(1)?)))?
                     .collect()
             })
             .doing(db, what)?;
@@ -313,7 +313,7 @@ fn adopt(db: &Connection, instances: &Instances, new_owner: &InstanceId) -> Resu
 fn sweep(db: &Connection, before: Timestamp) -> Result<usize, StoreError> {
     let what = "delete old calls";
     let oldest = "ended < ? ORDER BY ended, number LIMIT ?";
-    let some = params![before.millis(), AT_A_TIME];
+    let some = params![before.millis(), CALLS_PER_DELETE];
     db.prepare_cached(&format!(
         "DELETE FROM prompts WHERE call IN (SELECT id FROM calls WHERE {oldest})"
     ))
@@ -356,15 +356,15 @@ impl CallLog for LocalStore {
             )));
         }
         let bytes = entry.bytes();
-        if let Err(full) = self.space.check_records(bytes as u64) {
+        if let Err(full) = self.quota.check_records(bytes as u64) {
             if !self.make_room(bytes as u64).await {
                 return Err(full);
             }
-            self.space.check_records(bytes as u64)?;
+            self.quota.check_records(bytes as u64)?;
         }
         let recorder = self.recorder.clone();
         self.writer
-            .ask_to_write(bytes, move |db| entry.create(db, &recorder))
+            .write_sized(bytes, move |db| entry.create(db, &recorder))
             .await
     }
 
@@ -372,7 +372,7 @@ impl CallLog for LocalStore {
         let entry = Entry::new(record, &events)?;
         let recorder = self.recorder.clone();
         self.writer
-            .ask_to_write(entry.bytes(), move |db| entry.append(db, &recorder))
+            .write_sized(entry.bytes(), move |db| entry.append(db, &recorder))
             .await
     }
 
@@ -403,7 +403,7 @@ impl CallLog for LocalStore {
         let mut adopted = Vec::new();
         loop {
             let (new_owner, instances) = (new_owner.clone(), self.instances.clone());
-            let some = self.writer.ask(move |db| adopt(db, &instances, &new_owner)).await?;
+            let some = self.writer.write(move |db| adopt(db, &instances, &new_owner)).await?;
             if some.is_empty() {
                 return Ok(adopted);
             }
@@ -414,14 +414,14 @@ impl CallLog for LocalStore {
     async fn sweep_calls(&self, before: Timestamp) -> Result<usize, StoreError> {
         let mut count = 0;
         loop {
-            let some = self.writer.ask(move |db| sweep(db, before)).await?;
+            let some = self.writer.write(move |db| sweep(db, before)).await?;
             if some == 0 {
                 break;
             }
             count += some;
         }
         let instances = self.instances.clone();
-        self.writer.ask(move |db| sweep_rest(db, &instances)).await?;
+        self.writer.write(move |db| sweep_rest(db, &instances)).await?;
         self.sweep_blobs().await?;
         Ok(count)
     }

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use toolgate_model::{CallId, FileChange, FileVersion};
 
-use super::LocalStore;
 use super::error::{Doing, signed, unsigned};
 use super::readers::blocking;
+use super::store::LocalStore;
 use crate::{Changes, StoreError};
 
 fn record(db: &Connection, call: &CallId, changes: &[FileChange]) -> Result<(), StoreError> {
@@ -130,7 +130,7 @@ impl Changes for LocalStore {
 
     async fn record_changes(&self, call: &CallId, changes: Vec<FileChange>) -> Result<(), StoreError> {
         let call = call.clone();
-        self.writer.ask(move |db| record(db, &call, &changes)).await
+        self.writer.write(move |db| record(db, &call, &changes)).await
     }
 
     async fn changes(&self, call: &CallId) -> Result<Vec<FileChange>, StoreError> {

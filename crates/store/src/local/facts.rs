@@ -3,64 +3,18 @@
 //! *Invariant:* a fact leaves the overlay only after it is committed, and only if it was not replaced meanwhile; so a
 //! reader that asks the overlay first and the database second never misses one.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 use toolgate_model::{Facts, SessionKey};
 
-use super::LocalStore;
 use super::error::{Doing, decode};
+use super::overlay::Overlay;
+use super::store::LocalStore;
 use super::writer::Operation;
 use crate::{SessionFacts, StoreError};
-
-/// Facts that are not committed yet.
-#[derive(Default)]
-pub(super) struct Overlay {
-    /// The newest value of each, with the number of its `remember`.
-    queued: Mutex<Queued>,
-}
-
-#[derive(Default)]
-struct Queued {
-    sessions: HashMap<SessionKey, HashMap<String, (u64, Value)>>,
-    count: u64,
-}
-
-impl Overlay {
-    fn queued(&self) -> MutexGuard<'_, Queued> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, session: &SessionKey, key: &str) -> Option<Value> {
-        self.queued()
-            .sessions
-            .get(session)?
-            .get(key)
-            .map(|(_, value)| value.clone())
-    }
-
-    fn session(&self, session: &SessionKey) -> Facts {
-        let queued = self.queued();
-        let facts = queued.sessions.get(session).into_iter().flatten();
-        facts.map(|(key, (_, value))| (key.clone(), value.clone())).collect()
-    }
-
-    fn remove(&self, session: &SessionKey, key: &str, number: u64) {
-        let mut queued = self.queued();
-        let Some(facts) = queued.sessions.get_mut(session) else {
-            return;
-        };
-        if facts.get(key).is_some_and(|(newest, _)| *newest == number) {
-            facts.remove(key);
-        }
-        if facts.is_empty() {
-            queued.sessions.remove(session);
-        }
-    }
-}
 
 /// One fact on its way.
 struct Remembered {
@@ -166,7 +120,7 @@ impl SessionFacts for LocalStore {
             json,
             number,
         };
-        let noted = self.writer.try_note(fact);
+        let noted = self.writer.try_enqueue(fact);
         drop(queued);
         if let Err(refused) = noted {
             refused.end();
@@ -180,6 +134,6 @@ impl SessionFacts for LocalStore {
                 .and_then(|mut statement| statement.execute([&session.workspace, session.session.as_str()]))
                 .doing(db, "forget a session's facts")
         };
-        self.writer.ask(delete).await
+        self.writer.write(delete).await
     }
 }

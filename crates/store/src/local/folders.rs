@@ -2,7 +2,8 @@
 //!
 //! *Invariant:* two workspaces never share a folder, and the name of none leads out of the data directory.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -15,10 +16,10 @@ pub(super) const WORKSPACES: &str = "workspaces";
 
 /// What a model sees as the folder of its outputs (`docs/spec/framework.md` §5.3); it held those of all workspaces
 /// once.
-const NAME: &str = "tool-output";
+const OUTPUT_FOLDER: &str = "tool-output";
 
 /// Longer names are replaced by their digest: a file name has at most 255 bytes.
-const LONGEST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// Returns the folder below the data directory that belongs to a workspace.
 pub fn workspace_folder(data_dir: &Path, workspace: &str) -> PathBuf {
@@ -27,7 +28,7 @@ pub fn workspace_folder(data_dir: &Path, workspace: &str) -> PathBuf {
 
 /// Returns where the outputs of a workspace are.
 pub fn output_folder(data_dir: &Path, workspace: &str) -> PathBuf {
-    workspace_folder(data_dir, workspace).join(NAME)
+    workspace_folder(data_dir, workspace).join(OUTPUT_FOLDER)
 }
 
 /// Returns a name for a folder: letters, digits, `-` and `_` stand for themselves, other bytes are written as `%` and
@@ -39,7 +40,7 @@ fn file_name(workspace: &str) -> String {
         false => format!("%{byte:02x}"),
     };
     let name: String = workspace.bytes().map(shown).collect();
-    if name.is_empty() || name.len() > LONGEST {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
         let digest: String = Sha256::digest(workspace)
             .iter()
             .map(|byte| format!("{byte:02x}"))
@@ -47,6 +48,13 @@ fn file_name(workspace: &str) -> String {
         return format!("%{digest}");
     }
     name
+}
+
+/// Makes a folder for the owner only, unless it is there.
+pub(super) fn create_folder(path: PathBuf) -> Result<PathBuf, StoreError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+    made.map_err(|error| io("create the folder", &path, error))?;
+    Ok(path)
 }
 
 /// The folders of all workspaces.
@@ -59,25 +67,25 @@ impl Folders {
         Self { data_dir }
     }
 
-    pub(super) fn of(&self, workspace: &str) -> PathBuf {
+    pub(super) fn outputs_of(&self, workspace: &str) -> PathBuf {
         output_folder(&self.data_dir, workspace)
     }
 
     pub(super) fn make(&self, workspace: &str) -> Result<PathBuf, StoreError> {
-        super::folder(self.of(workspace))
+        create_folder(self.outputs_of(workspace))
     }
 
     /// Returns those that there are.
     pub(super) fn all(&self) -> Result<Vec<PathBuf>, StoreError> {
         let parent = self.data_dir.join(WORKSPACES);
         let entries = fs::read_dir(&parent).map_err(|error| io("list the folders in", &parent, error))?;
-        let folders = entries.flatten().map(|entry| entry.path().join(NAME));
+        let folders = entries.flatten().map(|entry| entry.path().join(OUTPUT_FOLDER));
         Ok(folders.filter(|folder| folder.is_dir()).collect())
     }
 
     /// Returns the one folder of an earlier version, if it is there.
     pub(super) fn shared(data_dir: &Path) -> Option<PathBuf> {
-        Some(data_dir.join(NAME)).filter(|folder| folder.is_dir())
+        Some(data_dir.join(OUTPUT_FOLDER)).filter(|folder| folder.is_dir())
     }
 
     /// Removes it if it is empty.
@@ -120,7 +128,7 @@ mod tests {
                 .expect("it is below")
                 .iter()
                 .collect();
-            assert_eq!((parts.len(), parts[1].to_str()), (2, Some(NAME)), "{parts:?}");
+            assert_eq!((parts.len(), parts[1].to_str()), (2, Some(OUTPUT_FOLDER)), "{parts:?}");
             assert!(parts[0].len() < 255 && parts[0] != ".." && parts[0] != ".");
         }
     }

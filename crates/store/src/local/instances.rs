@@ -17,10 +17,10 @@ use super::error::{failed, io};
 use crate::StoreError;
 
 /// How long another process may be about to open the data directory.
-const OPENING: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long somebody may look at a lock.
-const LOOKING: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(5);
+const LOCK_CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// The folder of the lock files.
 pub(super) struct Instances {
@@ -52,7 +52,7 @@ impl Instances {
         lock(
             &file,
             &self.folder,
-            OPENING,
+            OPEN_TIMEOUT,
             "another process has been opening this data directory for too long",
         )?;
         Ok(file)
@@ -71,11 +71,16 @@ impl Instances {
                 .mode(0o600)
                 .open(&path)
                 .map_err(|error| io("create", &path, error))?;
-            lock(&file, &path, LOOKING, "an instance of the same id is running")?;
+            lock(
+                &file,
+                &path,
+                LOCK_CHECK_TIMEOUT,
+                "an instance of the same id is running",
+            )?;
             // Somebody who took the file for a dead run's may have removed it between the two steps.
             if same_file(&file, &path) {
                 // Without it the lock alone counts.
-                if let Some(process) = Process::own() {
+                if let Some(process) = Process::current() {
                     (&file)
                         .write_all(process.0.as_bytes())
                         .map_err(|error| io("write", &path, error))?;
@@ -89,7 +94,9 @@ impl Instances {
     pub(super) fn is_alive(&self, instance: &str) -> bool {
         let Some(path) = self.path(instance) else { return false };
         match File::open(path) {
-            Ok(file) => file.try_lock_shared().is_err() && !Process::of(&file).is_some_and(|process| process.is_gone()),
+            Ok(file) => {
+                file.try_lock_shared().is_err() && !Process::read(&file).is_some_and(|process| process.is_gone())
+            }
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -123,16 +130,16 @@ impl Instances {
 struct Process(String);
 
 impl Process {
-    fn own() -> Option<Self> {
+    fn current() -> Option<Self> {
         let id = std::process::id();
         let began = began(id)?;
         Some(Self(format!("{} {id} {began}\n", place()?)))
     }
 
-    fn of(file: &File) -> Option<Self> {
-        const MOST: u64 = 256;
+    fn read(file: &File) -> Option<Self> {
+        const MAX_BYTES: u64 = 256;
         let mut text = String::new();
-        file.take(MOST).read_to_string(&mut text).ok()?;
+        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
         text.ends_with('\n').then_some(Self(text))
     }
 
@@ -174,7 +181,7 @@ fn lock(file: &File, path: &Path, patience: Duration, held: &str) -> Result<(), 
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(io("lock", path, error)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => std::thread::sleep(LOCK_RETRY_DELAY),
             Err(TryLockError::WouldBlock) => return Err(failed(format!("lock {}", path.display()), held)),
         }
     }
@@ -195,7 +202,7 @@ mod tests {
     fn a_run_whose_process_is_gone_is_dead_whoever_holds_its_lock() {
         let folder = tempfile::tempdir().unwrap();
         let instances = Instances::new(folder.path().to_path_buf());
-        let own = Process::own().unwrap().0;
+        let own = Process::current().unwrap().0;
         let began = own.trim_end().rsplit(' ').next().unwrap();
         let earlier = own.replace(&format!(" {began}\n"), " 1\n");
         let check = |name: &str, content: &str, alive: bool| {

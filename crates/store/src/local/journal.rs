@@ -9,13 +9,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::watch;
 use toolgate_model::{ServiceEvent, Timestamp};
 
-use super::LocalStore;
 use super::error::{Doing, decode, limit, signed, unsigned};
+use super::store::LocalStore;
 use super::writer::Operation;
 use crate::{Journal, StoreError};
 
 /// So many events are deleted in one transaction, so that the log has room for it.
-const AT_A_TIME: i64 = 1024;
+const EVENTS_PER_DELETE: i64 = 1024;
 
 /// One event on its way.
 struct Recorded {
@@ -77,7 +77,7 @@ impl Journal for LocalStore {
     fn record(&self, event: ServiceEvent) {
         match serde_json::to_string(&event) {
             Ok(json) => {
-                self.writer.note(Recorded {
+                self.writer.enqueue(Recorded {
                     last: Arc::clone(&self.last),
                     time: event.time,
                     json,
@@ -101,12 +101,12 @@ impl Journal for LocalStore {
             let sql = "DELETE FROM journal WHERE number IN
                        (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
             db.prepare_cached(sql)
-                .and_then(|mut statement| statement.execute(params![before.millis(), AT_A_TIME]))
+                .and_then(|mut statement| statement.execute(params![before.millis(), EVENTS_PER_DELETE]))
                 .doing(db, "delete old events of the journal")
         };
         let mut count = 0;
         loop {
-            match self.writer.ask(delete).await? {
+            match self.writer.write(delete).await? {
                 0 => return Ok(count),
                 some => count += some,
             }

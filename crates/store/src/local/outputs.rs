@@ -3,245 +3,34 @@
 //! *Invariant:* the file comes into being with the first append, its row is committed before that append returns, and an
 //! output stays among the live ones until its completion is committed: at any moment one of the two answers.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::Connection;
 use tokio::task::JoinHandle;
-use toolgate_model::{CallId, InstanceId, OutputId, SessionId, Timestamp};
+use toolgate_model::{OutputId, Timestamp};
 
-use super::LocalStore;
-use super::error::{Doing, failed, signed, unsigned};
-use super::folders::{Folders, workspace_folder};
-use super::instances::Instances;
+use super::error::failed;
+use super::output_file::{self, Live};
+use super::output_rows::{self, COLUMNS, Stored};
 use super::query::Query;
+use super::quota::Kind;
 use super::readers::{Readers, blocking};
-use super::space::{Kind, Space};
-use super::spool::{self, Live, Names};
+use super::spool::Spool;
+use super::store::LocalStore;
 use super::sweep;
 use super::writer::{Operation, Writer};
 use crate::{
     OutputFilter, OutputInfo, OutputOwner, OutputRetention, OutputWriter, Outputs, Page, PageRequest, StoreError,
 };
 
-const PLANS: &str = "plans";
+/// So many rows are deleted in one transaction, so that the log has room for it.
+const ROWS_PER_DELETE: usize = 256;
 
 /// One read brings no more into memory, whatever is asked for.
-/// So many rows are deleted in one transaction, so that the log has room for it.
-const ROWS_AT_A_TIME: usize = 256;
-
-const MAX_READ: usize = 16 * 1024 * 1024;
-
-/// The spool folders of one run of the service.
-pub(super) struct Spool {
-    folders: Folders,
-    pub(super) instance: InstanceId,
-    pub(super) instances: Arc<Instances>,
-    pub(super) space: Arc<Space>,
-    names: Names,
-    /// What this process writes, and what it completed but has not committed.
-    live: Mutex<HashMap<OutputId, Arc<Live>>>,
-}
-
-impl Spool {
-    pub(super) fn new(folders: Folders, instance: InstanceId, instances: Arc<Instances>, space: Arc<Space>) -> Self {
-        Self {
-            folders,
-            instance,
-            instances,
-            space,
-            names: Names::default(),
-            live: Mutex::default(),
-        }
-    }
-
-    fn all_live(&self) -> MutexGuard<'_, HashMap<OutputId, Arc<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn live(&self, id: &OutputId) -> Option<Arc<Live>> {
-        self.all_live().get(id).cloned()
-    }
-
-    fn forget_live(&self, id: &OutputId) {
-        self.all_live().remove(id);
-        self.space.output_ended();
-    }
-
-    pub(super) fn path(&self, owner: &OutputOwner, id: &OutputId) -> PathBuf {
-        self.folders.of(&owner.workspace).join(id.as_str())
-    }
-
-    /// Makes the folder of a workspace's outputs, unless it is there.
-    pub(super) fn make_folder(&self, workspace: &str) -> Result<PathBuf, StoreError> {
-        self.folders.make(workspace)
-    }
-
-    /// Returns the folders that there are.
-    pub(super) fn folders(&self) -> Result<Vec<PathBuf>, StoreError> {
-        self.folders.all()
-    }
-
-    /// Says whether a run that lives is still writing this output.
-    pub(super) fn is_being_written(&self, stored: &Stored) -> bool {
-        !stored.complete && (stored.instance == self.instance.as_str() || self.instances.is_alive(&stored.instance))
-    }
-
-    /// Says whether another run that lives is writing this output.
-    fn is_written_elsewhere(&self, stored: &Stored) -> bool {
-        !stored.complete && stored.instance != self.instance.as_str() && self.instances.is_alive(&stored.instance)
-    }
-
-    /// Completes a stored row by what its file says; nothing if the file is gone. Blocks.
-    fn info(&self, stored: Stored) -> Result<Option<OutputInfo>, StoreError> {
-        let path = self.path(&stored.owner, &stored.id);
-        let length = spool::file_length(&path)?;
-        Ok(length.map(|length| OutputInfo {
-            id: stored.id,
-            owner: stored.owner,
-            path: path.display().to_string(),
-            bytes: stored.bytes.unwrap_or(length),
-            lines: stored.lines.unwrap_or(0),
-            sha256: stored.sha256.unwrap_or_default(),
-            complete: stored.complete,
-            created: stored.created,
-        }))
-    }
-}
-
-/// A row of the table.
-pub(super) struct Stored {
-    pub(super) id: OutputId,
-    pub(super) instance: String,
-    pub(super) owner: OutputOwner,
-    created: Timestamp,
-    pub(super) complete: bool,
-    bytes: Option<u64>,
-    lines: Option<u64>,
-    sha256: Option<String>,
-}
-
-const COLUMNS: &str = "number, id, instance, call, session, workspace, created, complete, bytes, lines, sha256";
-
-impl Stored {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let text = |index: usize| row.get::<_, String>(index);
-        let count = |index: usize| row.get::<_, Option<i64>>(index).map(|value| value.map(unsigned));
-        Ok(Self {
-            id: OutputId::new(text(1)?),
-            instance: text(2)?,
-            owner: OutputOwner {
-                call: CallId::new(text(3)?),
-                session: SessionId::new(text(4)?),
-                workspace: text(5)?,
-            },
-            created: Timestamp(row.get(6)?),
-            complete: row.get(7)?,
-            bytes: count(8)?,
-            lines: count(9)?,
-            sha256: row.get(10)?,
-        })
-    }
-
-    fn get(db: &Connection, id: &OutputId) -> Result<Option<Self>, StoreError> {
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM outputs WHERE id = ?"))
-            .and_then(|mut statement| statement.query_row([id.as_str()], Self::read).optional())
-            .doing(db, "read an output's row")
-    }
-
-    pub(super) fn all(db: &Connection) -> Result<Vec<Self>, StoreError> {
-        Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE TRUE")).rows(db, "", usize::MAX, Self::read)
-    }
-}
-
-fn begin(db: &Connection, live: &Live, instance: &InstanceId) -> Result<(), StoreError> {
-    let OutputOwner {
-        call,
-        session,
-        workspace,
-    } = &live.owner;
-    db.prepare_cached(
-        "INSERT INTO outputs (id, instance, call, session, workspace, created) VALUES (?, ?, ?, ?, ?, ?)
-         ON CONFLICT (id) DO NOTHING",
-    )
-    .and_then(|mut statement| {
-        statement.execute(params![
-            live.id.as_str(),
-            instance.as_str(),
-            call.as_str(),
-            session.as_str(),
-            workspace,
-            live.created.millis(),
-        ])
-    })
-    .map(drop)
-    .doing(db, "store an output's row")
-}
-
-fn complete(db: &Connection, info: &OutputInfo) -> Result<(), StoreError> {
-    db.prepare_cached("UPDATE outputs SET complete = 1, bytes = ?, lines = ?, sha256 = ? WHERE id = ?")
-        .and_then(|mut statement| {
-            statement.execute(params![
-                signed(info.bytes),
-                signed(info.lines),
-                info.sha256,
-                info.id.as_str()
-            ])
-        })
-        .map(drop)
-        .doing(db, "complete an output's row")
-}
-
-/// Completes the rows of runs that died while they wrote. Called before this run writes anything, so a row of its own id
-/// is of an earlier run, too. Lines and digest are left for the first who asks: the files may be large.
-pub(super) fn recover(db: &Connection, spool: &Spool) -> Result<(), StoreError> {
-    let open = Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE complete = 0"));
-    for stored in open.rows(db, "", usize::MAX, Stored::read)? {
-        if spool.is_written_elsewhere(&stored) {
-            continue;
-        }
-        let length = spool::file_length(&spool.path(&stored.owner, &stored.id))?.unwrap_or(0);
-        db.prepare_cached("UPDATE outputs SET complete = 1, bytes = ? WHERE id = ?")
-            .and_then(|mut statement| statement.execute(params![signed(length), stored.id.as_str()]))
-            .doing(db, "complete an output's row")?;
-    }
-    Ok(())
-}
-
-/// Returns the files that sessions outside git checkouts keep their plans in, with their workspaces.
-fn plans(db: &Connection) -> Result<Vec<(String, String)>, StoreError> {
-    db.prepare_cached(
-        "SELECT workspace, json_extract(value, '$.created') || '-' || json_extract(value, '$.slug') || '.md'
-         FROM facts WHERE key = 'plan'",
-    )
-    .and_then(|mut statement| statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect())
-    .doing(db, "list the plans of sessions")
-}
-
-/// Moves outputs and plans that an earlier version kept all in one folder to those of their workspaces. What a run of that version
-/// still writes stays until a later start; what belongs to nobody stays for good.
-pub(super) fn move_apart(db: &Connection, spool: &Spool, data_dir: &Path) -> Result<(), StoreError> {
-    let Some(old) = Folders::shared(data_dir) else {
-        return Ok(());
-    };
-    for (workspace, plan) in plans(db)? {
-        let (from, to) = (data_dir.join(PLANS), workspace_folder(data_dir, &workspace).join(PLANS));
-        super::folder(to.clone())?;
-        spool::move_file(&from.join(&plan), &to.join(&plan))?;
-    }
-    for stored in Stored::all(db)? {
-        if spool.is_written_elsewhere(&stored) {
-            continue;
-        }
-        spool.make_folder(&stored.owner.workspace)?;
-        spool::move_file(&old.join(stored.id.as_str()), &spool.path(&stored.owner, &stored.id))?;
-    }
-    Folders::drop_shared(&old);
-    Ok(())
-}
+const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
 /// The end of an output that nobody finished, or a count that was made late.
 struct Completion {
@@ -255,7 +44,9 @@ impl Operation for Completion {
         if self.info.is_none() {
             self.info = self.spool.live(&self.id).map(|live| live.end());
         }
-        self.info.as_ref().map_or(Ok(()), |info| complete(db, info))
+        self.info
+            .as_ref()
+            .map_or(Ok(()), |info| output_rows::complete(db, info))
     }
 
     fn end(self: Box<Self>, outcome: Result<(), StoreError>) {
@@ -307,7 +98,7 @@ impl Appender {
         }
         let (live, instance) = (Arc::clone(&self.live), self.spool.instance.clone());
         let writer = Arc::clone(&self.writer);
-        let row = writer.ask(move |db| begin(db, &live, &instance));
+        let row = writer.write(move |db| output_rows::begin(db, &live, &instance));
         let (row, written) = tokio::join!(row, self.settle());
         self.stored = row.is_ok();
         written.and(row)
@@ -344,7 +135,7 @@ impl OutputWriter for Appender {
         self.work(Live::begin).await?;
         let info = self.live.end();
         let row = info.clone();
-        match self.writer.ask(move |db| complete(db, &row)).await {
+        match self.writer.write(move |db| output_rows::complete(db, &row)).await {
             Ok(()) => {}
             // The file is whole and this process knows it; the drop below has the row completed when there is space.
             Err(StoreError::Full(_)) => return Ok(info),
@@ -367,7 +158,7 @@ impl Drop for Appender {
         }
         // A piece on its way may take its time; the writer thread waits for it then.
         let info = self.in_flight.is_none().then(|| self.live.end());
-        self.writer.note(Completion {
+        self.writer.enqueue(Completion {
             spool: Arc::clone(&self.spool),
             id: self.live.id.clone(),
             info,
@@ -382,8 +173,8 @@ impl Outputs for LocalStore {
         let id = self.spool.names.next(created);
         let path = self.spool.path(&owner, &id);
         let shown = path.display().to_string();
-        let space = Arc::clone(&self.spool.space);
-        let live = Arc::new(Live::new(id.clone(), owner, path, created, space));
+        let quota = Arc::clone(&self.spool.quota);
+        let live = Arc::new(Live::new(id.clone(), owner, path, created, quota));
         self.spool.all_live().insert(id, Arc::clone(&live));
         Ok(Box::new(Appender {
             spool: Arc::clone(&self.spool),
@@ -415,11 +206,11 @@ impl Outputs for LocalStore {
     }
 
     async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
-        let max = max.min(MAX_READ);
+        let max = max.min(MAX_READ_BYTES);
         let missing = || StoreError::NotFound(format!("output {id}"));
         let read = match self.spool.live(id) {
             Some(live) if live.bytes() <= offset => Ok(Some(Vec::new())),
-            Some(live) => blocking(move || spool::read_file(&live.path, offset, live.bytes(), max)).await,
+            Some(live) => blocking(move || output_file::read_file(&live.path, offset, live.bytes(), max)).await,
             None => {
                 let (id, spool) = (id.clone(), Arc::clone(&self.spool));
                 let read = move |db: &Connection| match Stored::get(db, &id)? {
@@ -462,12 +253,12 @@ impl Outputs for LocalStore {
             return Err(busy());
         }
         let id = id.clone();
-        let deleted = self.writer.ask(move |db| delete_row(db, &id)).await?;
+        let deleted = self.writer.write(move |db| output_rows::delete(db, &id)).await?;
         let path = spool.path(&stored.owner, &stored.id);
         let remove = move || {
-            let length = spool::file_length(&path)?;
-            spool::remove_file(&path)?;
-            spool.space.give_back(Kind::Output, length.unwrap_or(0));
+            let length = output_file::file_length(&path)?;
+            output_file::remove_file(&path)?;
+            spool.quota.give_back(Kind::Output, length.unwrap_or(0));
             Ok(())
         };
         blocking(remove).await?;
@@ -491,14 +282,14 @@ impl Cleaner {
         let spool = Arc::clone(&self.spool);
         let sweep = move |db: &Connection| {
             let swept = sweep::sweep(&spool, &Stored::all(db)?, keep)?;
-            spool.space.recount();
+            spool.quota.recount();
             Ok(swept)
         };
         let sweep::Swept { rows, files } = self.readers.read(sweep).await?;
-        for some in rows.chunks(ROWS_AT_A_TIME) {
+        for some in rows.chunks(ROWS_PER_DELETE) {
             let some = some.to_vec();
             self.writer
-                .ask(move |db| some.iter().try_for_each(|id| delete_row(db, id).map(drop)))
+                .write(move |db| some.iter().try_for_each(|id| output_rows::delete(db, id).map(drop)))
                 .await?;
         }
         Ok(files)
@@ -506,7 +297,7 @@ impl Cleaner {
 
     /// Deletes old outputs so that `bytes` have room; false if none could go, or if that was tried a moment ago.
     async fn make_room(&self, bytes: u64) -> bool {
-        let Some(keep) = self.spool.space.retention(bytes) else {
+        let Some(keep) = self.spool.quota.retention(bytes) else {
             return false;
         };
         match self.clean(keep).await {
@@ -544,15 +335,15 @@ impl LocalStore {
     /// Adds lines and digest to what is known of a complete output, for this time and later ones.
     async fn count(&self, mut info: OutputInfo) -> Result<OutputInfo, StoreError> {
         let path = PathBuf::from(&info.path);
-        (info.lines, info.sha256) = blocking(move || spool::count_file(&path)).await?;
+        (info.lines, info.sha256) = blocking(move || output_file::count_file(&path)).await?;
         let (spool, id) = (Arc::clone(&self.spool), info.id.clone());
-        self.writer.note(Completion {
+        self.writer.enqueue(Completion {
             spool,
             id,
             info: Some(info.clone()),
         });
         // What was queued before this is stored by then, so that the next list has it; should that fail, it comes later.
-        let _ = self.writer.ask(|_| Ok(())).await;
+        let _ = self.writer.write(|_| Ok(())).await;
         Ok(info)
     }
 }
@@ -560,14 +351,7 @@ impl LocalStore {
 fn read_stored(path: &Path, stored: &Stored, offset: u64, max: usize) -> Result<Option<Vec<u8>>, StoreError> {
     let end = match stored.bytes {
         Some(bytes) => Some(bytes),
-        None => spool::file_length(path)?,
+        None => output_file::file_length(path)?,
     };
-    end.map_or(Ok(None), |end| spool::read_file(path, offset, end, max))
-}
-
-fn delete_row(db: &Connection, id: &OutputId) -> Result<bool, StoreError> {
-    db.prepare_cached("DELETE FROM outputs WHERE id = ?")
-        .and_then(|mut statement| statement.execute([id.as_str()]))
-        .map(|rows| rows > 0)
-        .doing(db, "delete an output's row")
+    end.map_or(Ok(None), |end| output_file::read_file(path, offset, end, max))
 }

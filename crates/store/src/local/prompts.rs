@@ -266,7 +266,7 @@ impl Prompts for LocalStore {
     async fn open(&self, prompt: Prompt) -> Result<(), StoreError> {
         let json = encode("a prompt", &prompt)?;
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| open(db, &recorder, &prompt, &json)).await
+        self.writer.write(move |db| open(db, &recorder, &prompt, &json)).await
     }
 
     async fn prompt(&self, id: &PromptId) -> Result<Option<Prompt>, StoreError> {
@@ -282,7 +282,7 @@ impl Prompts for LocalStore {
     async fn approve(&self, id: &PromptId, approval: Approval) -> Result<Option<Prompt>, StoreError> {
         let id = id.clone();
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| approve(db, &recorder, &id, approval)).await
+        self.writer.write(move |db| approve(db, &recorder, &id, approval)).await
     }
 
     async fn settle(
@@ -295,13 +295,13 @@ impl Prompts for LocalStore {
         let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
         let recorder = self.recorder.clone();
         self.writer
-            .ask(move |db| settle(db, &recorder, first, also, &grants))
+            .write(move |db| settle(db, &recorder, first, also, &grants))
             .await
     }
 
     async fn use_grants(&self, ids: &[GrantId], now: Timestamp) -> Result<Vec<GrantId>, StoreError> {
         let ids = ids.to_vec();
-        self.writer.ask(move |db| use_grants(db, &ids, now)).await
+        self.writer.write(move |db| use_grants(db, &ids, now)).await
     }
 
     async fn grants(&self, owner: &InstanceId) -> Result<Vec<Grant>, StoreError> {
@@ -312,6 +312,6 @@ impl Prompts for LocalStore {
     async fn revoke(&self, id: &GrantId, by: &str) -> Result<Option<Grant>, StoreError> {
         let (id, by) = (id.clone(), by.to_owned());
         let recorder = self.recorder.clone();
-        self.writer.ask(move |db| revoke(db, &recorder, &id, &by)).await
+        self.writer.write(move |db| revoke(db, &recorder, &id, &by)).await
     }
 }

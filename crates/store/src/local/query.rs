@@ -12,7 +12,7 @@ use crate::{Page, PageRequest, StoreError};
 const MAX_PAGE: usize = 1000;
 
 /// A page of large rows ends after this much: a listing must not take memory by what calls wrote.
-const PAGE_BYTES: usize = 16 * 1024 * 1024;
+const MAX_PAGE_BYTES: usize = 16 * 1024 * 1024;
 
 /// A `SELECT` under construction.
 pub(super) struct Query {
@@ -88,7 +88,7 @@ impl Query {
     }
 
     /// Returns the newest rows with their numbers, and whether there are more: at most `size`, and after the first only
-    /// as long as they stay within [`PAGE_BYTES`].
+    /// as long as they stay within [`MAX_PAGE_BYTES`].
     fn first_rows<T>(
         mut self,
         db: &Connection,
@@ -102,7 +102,7 @@ impl Query {
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
             bytes += row.get_ref(1)?.as_bytes_or_null().ok().flatten().map_or(0, <[u8]>::len);
-            if found.len() == size || (bytes > PAGE_BYTES && !found.is_empty()) {
+            if found.len() == size || (bytes > MAX_PAGE_BYTES && !found.is_empty()) {
                 return Ok((found, true));
             }
             found.push((row.get(0)?, read(row)?));

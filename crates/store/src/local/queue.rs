@@ -12,27 +12,27 @@ use tokio::sync::Semaphore;
 
 use crate::StoreError;
 
-const ROOM: usize = 1024;
-const BATCH: usize = 256;
+const MAX_AWAITED_WRITES: usize = 1024;
+const MAX_BATCH_OPERATIONS: usize = 256;
 
 /// What one transaction appends to the log, about, unless one operation alone appends more.
 pub(super) const BATCH_BYTES: u64 = 8 << 20;
 
 /// What an operation appends besides what it says: pages of tables and indexes of which it changes a few bytes.
-const PAGES: u64 = 32 << 10;
+const PAGE_OVERHEAD_BYTES: u64 = 32 << 10;
 
 /// More than this is not done on the spot.
-const BATCH_ON_THE_SPOT: usize = 16;
+const MAX_INLINE_OPERATIONS: usize = 16;
 
-const RETRY: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// How long what nobody waits for lets others join its transaction: a commit of its own would take the processor from
 /// the call that made it.
-const LINGER: Duration = Duration::from_millis(4);
+const GROUP_COMMIT_DELAY: Duration = Duration::from_millis(4);
 
-/// The thread looks at the queue by itself for so many times [`LINGER`] after it last found something: waking it for
+/// The thread looks at the queue by itself for so many times [`GROUP_COMMIT_DELAY`] after it last found something: waking it for
 /// each note would cost more than the note.
-const LOOKS: u32 = 50;
+const IDLE_POLLS: u32 = 50;
 
 /// One change, run by the writer.
 pub(super) trait Operation: Send {
@@ -60,7 +60,7 @@ pub(super) fn log_bytes<'a>(operations: impl IntoIterator<Item = &'a Box<dyn Ope
 }
 
 fn log_bytes_of(operation: &dyn Operation) -> u64 {
-    operation.bytes().saturating_mul(2).saturating_add(PAGES)
+    operation.bytes().saturating_mul(2).saturating_add(PAGE_OVERHEAD_BYTES)
 }
 
 pub(super) type Batch = Vec<Box<dyn Operation>>;
@@ -85,7 +85,7 @@ impl Default for Queue {
         Self {
             state: Mutex::default(),
             filled: Condvar::new(),
-            room: Arc::new(Semaphore::new(ROOM)),
+            room: Arc::new(Semaphore::new(MAX_AWAITED_WRITES)),
         }
     }
 }
@@ -124,14 +124,14 @@ impl Queue {
             }
             let had_some = !state.operations.is_empty();
             idle_looks = if had_some { 0 } else { idle_looks + 1 };
-            if idle_looks > LOOKS {
+            if idle_looks > IDLE_POLLS {
                 state = self.sleep(state);
                 idle_looks = 0;
                 continue;
             }
             let (later, looked) = self
                 .filled
-                .wait_timeout(state, LINGER)
+                .wait_timeout(state, GROUP_COMMIT_DELAY)
                 .unwrap_or_else(PoisonError::into_inner);
             // Somebody else may have done it all meanwhile.
             if had_some && looked.timed_out() && !later.operations.is_empty() {
@@ -159,7 +159,7 @@ impl Queue {
         let count = state
             .operations
             .iter()
-            .take(BATCH)
+            .take(MAX_BATCH_OPERATIONS)
             .take_while(|operation| {
                 bytes = bytes.saturating_add(log_bytes_of(operation.as_ref()));
                 bytes <= BATCH_BYTES
@@ -174,15 +174,15 @@ impl Queue {
     }
 
     /// Says whether all that is queued is so little that it is done in no time.
-    pub(super) fn is_little(&self) -> bool {
+    pub(super) fn fits_inline(&self) -> bool {
         let state = self.state();
-        state.operations.len() <= BATCH_ON_THE_SPOT && log_bytes(&state.operations) <= BATCH_BYTES
+        state.operations.len() <= MAX_INLINE_OPERATIONS && log_bytes(&state.operations) <= BATCH_BYTES
     }
 
     /// Keeps what nobody waits for, of a batch that failed and of what is queued behind it, in its order. Returns the rest,
     /// which must hear of the failure now: behind what is tried again and again it would wait for ever. When the queue is
     /// closed there is no later, and everything comes back.
-    pub(super) fn retreat(&self, batch: Batch) -> Batch {
+    pub(super) fn requeue(&self, batch: Batch) -> Batch {
         let mut state = self.state();
         let behind = std::mem::take(&mut state.operations);
         let all = batch.into_iter().chain(behind);
@@ -198,14 +198,14 @@ impl Queue {
     pub(super) fn pause(&self) {
         let state = self.state();
         if !state.closed && !state.operations.is_empty() {
-            drop(self.filled.wait_timeout(state, RETRY));
+            drop(self.filled.wait_timeout(state, RETRY_DELAY));
         }
     }
 }
 
 /// Says whether nobody waits for anything that is queued. Once there is much, it is not worth waiting with.
 fn is_unattended(state: &Waiting) -> bool {
-    state.operations.len() < BATCH && state.operations.iter().all(|operation| operation.unattended())
+    state.operations.len() < MAX_BATCH_OPERATIONS && state.operations.iter().all(|operation| operation.unattended())
 }
 
 /// However the thread ends, nobody may wait for it afterwards.

@@ -19,10 +19,10 @@ use crate::StoreError;
 const CONNECTIONS: usize = 4;
 
 /// So often a read begins anew.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Nobody holds reads back for longer; whoever does has failed.
-const HELD_BACK: Duration = Duration::from_secs(10);
+const MAX_HOLD_BACK: Duration = Duration::from_secs(10);
 
 /// A few connections, opened when they are first needed.
 pub(super) struct Readers {
@@ -74,7 +74,7 @@ impl Readers {
         let under_way = self.under_way();
         let (mut under_way, _) = self
             .free
-            .wait_timeout_while(under_way, HELD_BACK, |under_way| under_way.held_back)
+            .wait_timeout_while(under_way, MAX_HOLD_BACK, |under_way| under_way.held_back)
             .unwrap_or_else(PoisonError::into_inner);
         under_way.next += 1;
         let number = under_way.next;
@@ -98,7 +98,7 @@ impl Readers {
         db: &Connection,
         work: impl Fn(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let number = self.begin(db);
             let result = work(db);
             if !self.end(number) || result.is_ok() {

@@ -21,9 +21,9 @@ const MIGRATIONS: [&str; 4] = [
 ];
 
 /// Other processes write in transactions of a few milliseconds; waiting this long means that one of them hangs.
-pub(super) const BUSY: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-const STATEMENTS: usize = 64;
+const CACHED_STATEMENTS: usize = 64;
 
 /// Opens the connection that writes, and brings the tables up to date.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
@@ -67,8 +67,8 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let db = Connection::open_with_flags(path, flags)
         .map_err(|error| failed(format!("open the database {}", path.display()), error))?;
-    db.busy_timeout(BUSY).doing(&db, "set the waiting time")?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.busy_timeout(BUSY_TIMEOUT).doing(&db, "set the waiting time")?;
+    db.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     Ok(db)
 }
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 use toolgate_model::{OutputId, Timestamp};
 
 use super::error::io;
-use super::outputs::{Spool, Stored};
-use super::spool;
+use super::output_file;
+use super::output_rows::Stored;
+use super::spool::Spool;
 use crate::{OutputRetention, StoreError};
 
 /// Another process may have made a file without having stored its row yet.
@@ -56,7 +57,7 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
             continue;
         }
         let Found { id, path, bytes, .. } = found;
-        match spool::remove_file(&path) {
+        match output_file::remove_file(&path) {
             Ok(()) => {
                 total -= bytes;
                 files += 1;
@@ -77,7 +78,7 @@ fn list(folder: &Path, found: &mut Vec<Found>) -> Result<(), StoreError> {
         let Some(id) = entry
             .file_name()
             .to_str()
-            .filter(|name| spool::is_name(name))
+            .filter(|name| output_file::is_name(name))
             .map(OutputId::from)
         else {
             continue;

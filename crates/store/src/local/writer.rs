@@ -7,7 +7,7 @@
 //! Who waits for a change while the connection is free makes it on the spot, with what little is queued before it: a
 //! commit is an append to the log that is not synchronised, and takes less time than waking a thread for it and being
 //! woken by it. What may take long is the thread's alone: large batches, waiting for another process, and everything after
-//! a failure. Writing the log back into the database waits for the disk, and is another thread's (`write_back`). But a
+//! a failure. Writing the log back into the database waits for the disk, and is another thread's (`checkpoint`). But a
 //! batch for which the log has no room waits until it was begun anew: first for those who read, then those of this process
 //! are interrupted, at last the batch is refused.
 //!
@@ -26,32 +26,35 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use toolgate_telemetry::Metrics;
 
+use super::checkpoint::{Checkpointer, Files, MAX_LOG_BYTES, truncate_log};
 use super::error::{Doing, again, failed};
 pub(super) use super::queue::Operation;
 use super::queue::{BATCH_BYTES, Batch, CloseAtEnd, Queue, log_bytes};
 use super::readers::Readers;
-use super::schema::BUSY;
-use super::write_back::{Files, LogLength, MOST, begin_anew};
+use super::schema::BUSY_TIMEOUT;
 use crate::StoreError;
 
-/// How long reads may stand in the way of a full log before they are interrupted; how long one attempt to begin it anew
-/// takes; and how often those of this process are interrupted before they are let go on, because another's is in the way.
-const READS_MAY_TAKE: Duration = Duration::from_millis(500);
-const ATTEMPT: Duration = Duration::from_millis(100);
-const INTERRUPTIONS: u32 = 10;
+/// How long reads may stand in the way of a full log before they are interrupted.
+const READ_GRACE: Duration = Duration::from_millis(500);
 
-/// The way to the writer thread.
+/// How long one attempt to truncate a full log takes.
+const CHECKPOINT_ATTEMPT: Duration = Duration::from_millis(100);
+
+/// How often the reads of this process are interrupted before they may go on, because another process is in the way.
+const MAX_INTERRUPTIONS: u32 = 10;
+
+/// Hands changes to whoever holds the connection.
 pub(super) struct Writer {
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The queue, and the connection for whoever works it off.
-struct Desk {
+struct Shared {
     queue: Queue,
     /// None when the store is closed. Taken before the queue's lock, never the other way round.
     db: Mutex<Option<Connection>>,
-    log: LogLength,
+    log: Checkpointer,
     files: Arc<Files>,
     readers: Arc<Readers>,
     metrics: OnceLock<Arc<Metrics>>,
@@ -68,8 +71,8 @@ impl Writer {
         db.pragma_update(None, "wal_autocheckpoint", 0)
             .doing(&db, "keep the log from being written back at any time")?;
         files.count_free(&db);
-        let (log, write_back) = LogLength::of(&db, files.clone())?;
-        let desk = Arc::new(Desk {
+        let (log, write_back) = Checkpointer::new(&db, files.clone())?;
+        let shared = Arc::new(Shared {
             queue: Queue::default(),
             db: Mutex::new(Some(db)),
             log,
@@ -77,85 +80,85 @@ impl Writer {
             readers,
             metrics: OnceLock::new(),
         });
-        let held_up = Arc::clone(&desk);
+        let held_up = Arc::clone(&shared);
         let write_back = write_back.start(move |work| held_up.db().as_ref().into_iter().for_each(work))?;
-        let desk_of_thread = Arc::clone(&desk);
+        let shared_by_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || {
                 let held = held;
-                desk_of_thread.serve(write_back);
+                shared_by_thread.serve(write_back);
                 drop(held);
             })
             .map_err(|error| failed("start the thread that writes to the database", error))?;
         Ok(Self {
-            desk,
+            shared,
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Times the transactions from now on.
     pub(super) fn measure(&self, metrics: &Arc<Metrics>) {
-        let _ = self.desk.metrics.set(metrics.clone());
+        let _ = self.shared.metrics.set(metrics.clone());
     }
 
     /// Queues a change, waits until it is committed, and returns its result.
     ///
     /// A caller that goes away leaves its change in the queue.
-    pub(super) async fn ask<T, F>(&self, work: F) -> Result<T, StoreError>
+    pub(super) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        self.ask_to_write(0, work).await
+        self.write_sized(0, work).await
     }
 
-    /// As [`Self::ask`], for a change that writes so many bytes.
-    pub(super) async fn ask_to_write<T, F>(&self, bytes: usize, work: F) -> Result<T, StoreError>
+    /// As [`Self::write`], for a change that writes so many bytes.
+    pub(super) async fn write_sized<T, F>(&self, bytes: usize, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let room = Arc::clone(&self.desk.queue.room)
+        let room = Arc::clone(&self.shared.queue.room)
             .acquire_owned()
             .await
             .map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let question = Question {
+        let write = Write {
             work: Some(work),
             bytes: bytes as u64,
             result: None,
             answer,
             _room: room,
         };
-        if self.desk.queue.push(Box::new(question)).is_err() {
+        if self.shared.queue.push(Box::new(write)).is_err() {
             return Err(closed());
         }
-        if !self.desk.on_the_spot() {
-            self.desk.queue.filled.notify_one();
+        if !self.shared.run_inline() {
+            self.shared.queue.filled.notify_one();
         }
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
     /// Queues a change that nobody waits for. Never blocks.
-    pub(super) fn note(&self, operation: impl Operation + 'static) {
-        if let Err(refused) = self.try_note(operation) {
+    pub(super) fn enqueue(&self, operation: impl Operation + 'static) {
+        if let Err(refused) = self.try_enqueue(operation) {
             refused.end();
         }
     }
 
-    /// As [`Self::note`], but hands back what a closed store refuses, for callers that hold a lock that its end needs.
-    pub(super) fn try_note(&self, operation: impl Operation + 'static) -> Result<(), Refused> {
-        let is_asleep = self.desk.queue.push(Box::new(operation)).map_err(Refused)?;
+    /// As [`Self::enqueue`], but hands back what a closed store refuses, for callers that hold a lock that its end needs.
+    pub(super) fn try_enqueue(&self, operation: impl Operation + 'static) -> Result<(), Refused> {
+        let is_asleep = self.shared.queue.push(Box::new(operation)).map_err(Refused)?;
         if is_asleep {
-            self.desk.queue.filled.notify_one();
+            self.shared.queue.filled.notify_one();
         }
         Ok(())
     }
 
     /// Refuses what comes from now on; what is queued is still written.
     pub(super) fn close(&self) {
-        self.desk.queue.close();
+        self.shared.queue.close();
     }
 
     /// Waits until everything is written. Blocks.
@@ -186,7 +189,7 @@ fn closed() -> StoreError {
     failed("write to the store", "the store is closed")
 }
 
-struct Question<T, F> {
+struct Write<T, F> {
     work: Option<F>,
     bytes: u64,
     result: Option<T>,
@@ -194,7 +197,7 @@ struct Question<T, F> {
     _room: OwnedSemaphorePermit,
 }
 
-impl<T, F> Operation for Question<T, F>
+impl<T, F> Operation for Write<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
@@ -218,14 +221,14 @@ where
     }
 }
 
-impl Desk {
+impl Shared {
     /// What the thread does until the store is closed.
     fn serve(&self, write_back: JoinHandle<()>) {
         let _close = CloseAtEnd(&self.queue);
         while self.queue.wait() {
             let db = self.db();
             let Some(db) = db.as_ref() else { break };
-            self.work(db);
+            self.write_batch(db);
         }
         self.log.end();
         // What it was to do is done below.
@@ -241,7 +244,7 @@ impl Desk {
     }
 
     /// Works off some of the queue, however long it takes.
-    fn work(&self, db: &Connection) {
+    fn write_batch(&self, db: &Connection) {
         let mut batch = self.queue.take(1);
         if batch.is_empty() {
             return;
@@ -266,21 +269,21 @@ impl Desk {
         let mut held_back = None;
         let mut interruptions = 0;
         loop {
-            begin_anew(db, ATTEMPT);
+            truncate_log(db, CHECKPOINT_ATTEMPT);
             if self.log.has_room(bytes) {
                 return Ok(());
             }
-            if from.elapsed() > BUSY {
+            if from.elapsed() > BUSY_TIMEOUT {
                 return Err(StoreError::Full(format!(
-                    "the log of the database may take {MOST} bytes, and another program keeps it from being begun anew: \
+                    "the log of the database may take {MAX_LOG_BYTES} bytes, and another program keeps it from being begun anew: \
                      end what has been reading {} for more than {} s",
                     db.path().unwrap_or("the database"),
-                    BUSY.as_secs(),
+                    BUSY_TIMEOUT.as_secs(),
                 )));
             }
-            if interruptions == INTERRUPTIONS {
+            if interruptions == MAX_INTERRUPTIONS {
                 held_back = None;
-            } else if from.elapsed() > READS_MAY_TAKE {
+            } else if from.elapsed() > READ_GRACE {
                 interruptions += 1;
                 held_back.get_or_insert_with(|| self.readers.hold_back()).interrupt();
             }
@@ -292,27 +295,27 @@ impl Desk {
     /// Tells of a failure who waits; what nobody waits for is tried again.
     fn give_up(&self, batch: Batch, error: &StoreError) {
         tracing::error!(%error, "cannot write to the database");
-        for operation in self.queue.retreat(batch) {
+        for operation in self.queue.requeue(batch) {
             operation.end(Err(again(error)));
         }
     }
 
     /// Works off the queue in the calling task, if that is done in no time; false if the thread has to.
-    fn on_the_spot(&self) -> bool {
+    fn run_inline(&self) -> bool {
         let db = match self.db.try_lock() {
             Ok(db) => db,
             // Somebody is at it, and may have taken its last look at the queue.
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return false,
         };
         let Some(db) = db.as_ref() else { return false };
-        if !self.queue.is_little() || !self.log.has_room(BATCH_BYTES) {
+        if !self.queue.fits_inline() || !self.log.has_room(BATCH_BYTES) {
             return false;
         }
         let from = Instant::now();
         // Another process may be writing: that is not waited for here.
         let _ = db.busy_timeout(Duration::ZERO);
         let begun = statement(db, "BEGIN IMMEDIATE");
-        let _ = db.busy_timeout(BUSY);
+        let _ = db.busy_timeout(BUSY_TIMEOUT);
         if begun.is_err() {
             return false;
         }
@@ -444,22 +447,22 @@ mod tests {
         blocker.execute_batch("BEGIN IMMEDIATE").expect("the lock");
         let (tx, rx) = std::sync::mpsc::channel();
         for number in 0..600 {
-            writer.note(Note(number, tx.clone()));
+            writer.enqueue(Note(number, tx.clone()));
         }
-        let refused = writer.ask(|db| insert(db, 1_000)).await;
+        let refused = writer.write(|db| insert(db, 1_000)).await;
         assert!(matches!(refused, Err(StoreError::Failed { .. })), "{refused:?}");
         assert!(rx.try_recv().is_err(), "the notes wait");
         blocker.execute_batch("ROLLBACK").expect("the end of the lock");
-        writer.ask(|db| insert(db, 1_001)).await.expect("it works again");
+        writer.write(|db| insert(db, 1_001)).await.expect("it works again");
         let ended: Vec<(i64, bool)> = rx.try_iter().collect();
         assert_eq!(ended, (0..600).map(|number| (number, true)).collect::<Vec<_>>());
 
         blocker.execute_batch("BEGIN IMMEDIATE").expect("the lock");
-        writer.note(Note(2_000, tx));
+        writer.enqueue(Note(2_000, tx));
         writer.close();
         writer.join().expect("it ends, also when it cannot write");
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), [(2_000, false)]);
-        let refused = writer.ask(|db| insert(db, 1_002)).await;
+        let refused = writer.write(|db| insert(db, 1_002)).await;
         assert!(refused.is_err());
     }
 
@@ -470,11 +473,11 @@ mod tests {
         let (tx, rx) = std::sync::mpsc::channel();
         let ask = async |from: i64| {
             for number in from..from + 50 {
-                writer.note(Note(number * 2, tx.clone()));
+                writer.enqueue(Note(number * 2, tx.clone()));
                 // More and less than what the thread lingers.
                 tokio::time::sleep(Duration::from_millis(u64::try_from(number % 7).unwrap_or(0))).await;
                 writer
-                    .ask(move |db| insert(db, number * 2 + 1))
+                    .write(move |db| insert(db, number * 2 + 1))
                     .await
                     .expect("the store is open");
             }
@@ -491,9 +494,9 @@ mod tests {
         let writer = start(&path, db);
         let both = |db: &Connection| insert(db, 2).and_then(|()| insert(db, 1));
         let (first, failed, last) = tokio::join!(
-            writer.ask(|db| insert(db, 1)),
-            writer.ask(both),
-            writer.ask(|db| insert(db, 3))
+            writer.write(|db| insert(db, 1)),
+            writer.write(both),
+            writer.write(|db| insert(db, 3))
         );
         assert!(first.is_ok() && failed.is_err() && last.is_ok());
         writer.close();
@@ -509,9 +512,9 @@ mod tests {
     async fn a_panic_leaves_nobody_waiting() {
         let (_folder, path, db) = database();
         let writer = start(&path, db);
-        let result = writer.ask::<(), _>(|_| panic!("a fault of an operation")).await;
+        let result = writer.write::<(), _>(|_| panic!("a fault of an operation")).await;
         assert!(result.is_err());
-        assert!(writer.ask(|db| insert(db, 1)).await.is_err());
+        assert!(writer.write(|db| insert(db, 1)).await.is_err());
         writer.join().expect("the thread ends");
     }
 }

@@ -15,23 +15,23 @@ use std::time::{Duration, Instant};
 use toolgate_model::Timestamp;
 use toolgate_telemetry::Metrics;
 
+use super::checkpoint::{Files, MAX_LOG_BYTES};
 use super::error::io;
-use super::write_back::{Files, MOST};
 use crate::{OutputRetention, StoreError};
 
 /// After a clean-up, another one for want of space has to wait this long: a full disk must not keep the service busy
 /// looking for what it can delete.
-const CLEAN_EVERY: Duration = Duration::from_secs(1);
+const MIN_CLEAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A clean-up for want of space makes room for this part of the bound, so that the next one is not due at once.
-const HEADROOM: u64 = 16;
+const HEADROOM_PARTS: u64 = 16;
 
 /// Below so many free bytes nothing new is recorded, as what is under way may need as much.
-const FOR_RECORDS: u64 = MOST;
+const MIN_FREE_FOR_RECORDS_BYTES: u64 = MAX_LOG_BYTES;
 
 /// What the store may take of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceLimits {
+pub struct QuotaLimits {
     /// Bytes of outputs, of contents before and after changes, and of the database with its log, together.
     pub max_bytes: u64,
     /// Bytes that must be free on the disk after every write.
@@ -40,7 +40,7 @@ pub struct SpaceLimits {
     pub keep_outputs: Duration,
 }
 
-impl SpaceLimits {
+impl QuotaLimits {
     /// As much as there is.
     pub const UNLIMITED: Self = Self {
         max_bytes: u64::MAX,
@@ -56,9 +56,9 @@ pub(super) enum Kind {
     Blob,
 }
 
-/// The space of one data directory.
-pub(super) struct Space {
-    limits: SpaceLimits,
+/// What one data directory takes of the disk, and may take.
+pub(super) struct Quota {
+    limits: QuotaLimits,
     outputs: PathBuf,
     blobs: PathBuf,
     files: Arc<Files>,
@@ -73,7 +73,7 @@ struct Used {
 }
 
 impl Used {
-    fn of(&self, kind: Kind) -> &AtomicU64 {
+    fn counter(&self, kind: Kind) -> &AtomicU64 {
         match kind {
             Kind::Output => &self.outputs,
             Kind::Blob => &self.blobs,
@@ -81,13 +81,13 @@ impl Used {
     }
 
     fn total(&self) -> u64 {
-        let count = |kind| self.of(kind).load(Ordering::Acquire);
+        let count = |kind| self.counter(kind).load(Ordering::Acquire);
         count(Kind::Output).saturating_add(count(Kind::Blob))
     }
 }
 
-impl Space {
-    pub(super) fn new(limits: SpaceLimits, outputs: PathBuf, blobs: PathBuf, files: Arc<Files>) -> Self {
+impl Quota {
+    pub(super) fn new(limits: QuotaLimits, outputs: PathBuf, blobs: PathBuf, files: Arc<Files>) -> Self {
         Self {
             limits,
             outputs,
@@ -110,7 +110,7 @@ impl Space {
     /// at every file.
     pub(super) fn take(&self, kind: Kind, bytes: u64) -> Result<(), StoreError> {
         let used = self.used();
-        used.of(kind).fetch_add(bytes, Ordering::AcqRel);
+        used.counter(kind).fetch_add(bytes, Ordering::AcqRel);
         let total = used.total().saturating_add(self.files.bytes());
         let checked = self.check(total, bytes);
         if checked.is_err() {
@@ -120,7 +120,7 @@ impl Space {
     }
 
     fn check(&self, total: u64, bytes: u64) -> Result<(), StoreError> {
-        let SpaceLimits {
+        let QuotaLimits {
             max_bytes,
             min_free_bytes,
             ..
@@ -155,7 +155,7 @@ impl Space {
         let outputs = self.used.get().map_or(0, Used::total);
         let total = outputs.saturating_add(self.files.bytes()).saturating_add(bytes);
         self.check_total(total, self.limits.max_bytes, bytes)?;
-        let must_stay = self.limits.min_free_bytes.min(FOR_RECORDS);
+        let must_stay = self.limits.min_free_bytes.min(MIN_FREE_FOR_RECORDS_BYTES);
         if must_stay == 0 {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Space {
         // The function always returns a value, so this cannot fail.
         let _ = self
             .used()
-            .of(kind)
+            .counter(kind)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
@@ -220,12 +220,12 @@ impl Space {
     pub(super) fn retention(&self, bytes: u64) -> Option<OutputRetention> {
         {
             let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
-            if cleaned.is_some_and(|last| last.elapsed() < CLEAN_EVERY) {
+            if cleaned.is_some_and(|last| last.elapsed() < MIN_CLEAN_INTERVAL) {
                 return None;
             }
             *cleaned = Some(Instant::now());
         }
-        let SpaceLimits {
+        let QuotaLimits {
             max_bytes,
             keep_outputs,
             ..
@@ -233,7 +233,7 @@ impl Space {
         let (used, records) = (self.used(), self.files.bytes());
         let is_bound = used.total().saturating_add(records).saturating_add(bytes) > max_bytes;
         let wanted = bytes
-            .max(max_bytes / HEADROOM)
+            .max(max_bytes / HEADROOM_PARTS)
             .saturating_add(used.blobs.load(Ordering::Acquire))
             .saturating_add(records);
         let age = i64::try_from(keep_outputs.as_millis()).unwrap_or(i64::MAX);
@@ -264,7 +264,7 @@ fn bytes_in(folder: &Path, levels: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn space(limits: SpaceLimits) -> (tempfile::TempDir, Space) {
+    fn quota(limits: QuotaLimits) -> (tempfile::TempDir, Quota) {
         let folder = tempfile::TempDir::new().expect("a folder");
         let [outputs, blobs] = ["outputs", "blobs"].map(|name| folder.path().join(name));
         fs::create_dir_all(&outputs).expect("a folder");
@@ -272,54 +272,54 @@ mod tests {
         fs::write(outputs.join("one"), [0; 30]).expect("a file");
         fs::write(blobs.join("ab").join("two"), [0; 20]).expect("a file");
         let files = Files::new(&folder.path().join("toolgate.db"));
-        (folder, Space::new(limits, outputs, blobs, Arc::new(files)))
+        (folder, Quota::new(limits, outputs, blobs, Arc::new(files)))
     }
 
     #[test]
     fn the_bound_counts_what_was_there_and_what_is_taken() {
-        let (_folder, space) = space(SpaceLimits {
+        let (_folder, quota) = quota(QuotaLimits {
             max_bytes: 100,
-            ..SpaceLimits::UNLIMITED
+            ..QuotaLimits::UNLIMITED
         });
-        assert!(matches!(space.take(Kind::Output, 51), Err(StoreError::Full(_))));
-        space.take(Kind::Output, 50).expect("there is room");
-        assert!(space.take(Kind::Blob, 1).is_err());
-        space.give_back(Kind::Output, 10);
-        space.take(Kind::Blob, 10).expect("there is room again");
-        space.recount();
-        space.take(Kind::Output, 50).expect("nothing was written");
+        assert!(matches!(quota.take(Kind::Output, 51), Err(StoreError::Full(_))));
+        quota.take(Kind::Output, 50).expect("there is room");
+        assert!(quota.take(Kind::Blob, 1).is_err());
+        quota.give_back(Kind::Output, 10);
+        quota.take(Kind::Blob, 10).expect("there is room again");
+        quota.recount();
+        quota.take(Kind::Output, 50).expect("nothing was written");
     }
 
     #[test]
     fn a_disk_must_keep_some_space_free() {
-        let (_folder, space) = space(SpaceLimits {
+        let (_folder, quota) = quota(QuotaLimits {
             min_free_bytes: u64::MAX,
-            ..SpaceLimits::UNLIMITED
+            ..QuotaLimits::UNLIMITED
         });
-        let refused = space.take(Kind::Output, 1);
+        let refused = quota.take(Kind::Output, 1);
         assert!(
             matches!(&refused, Err(StoreError::Full(what)) if what.contains("min_free_bytes")),
             "{refused:?}"
         );
-        let keep = space.retention(1).expect("the first clean-up");
+        let keep = quota.retention(1).expect("the first clean-up");
         assert_eq!(keep.max_total_bytes, u64::MAX, "what is young stays");
-        assert!(space.retention(1).is_none(), "not twice in a moment");
+        assert!(quota.retention(1).is_none(), "not twice in a moment");
     }
 
     #[test]
     fn the_database_and_its_log_count() {
-        let (folder, space) = space(SpaceLimits {
+        let (folder, quota) = quota(QuotaLimits {
             max_bytes: 100,
             min_free_bytes: 1,
-            ..SpaceLimits::UNLIMITED
+            ..QuotaLimits::UNLIMITED
         });
-        space.check_records(50).expect("there is room");
+        quota.check_records(50).expect("there is room");
         fs::write(folder.path().join("toolgate.db"), [0; 20]).expect("a file");
-        assert!(matches!(space.take(Kind::Output, 31), Err(StoreError::Full(_))));
-        space.take(Kind::Output, 20).expect("there is room");
+        assert!(matches!(quota.take(Kind::Output, 31), Err(StoreError::Full(_))));
+        quota.take(Kind::Output, 20).expect("there is room");
         fs::write(folder.path().join("toolgate.db-wal"), [0; 10]).expect("a file");
-        assert!(matches!(space.take(Kind::Blob, 1), Err(StoreError::Full(_))));
-        let refused = space.check_records(1);
+        assert!(matches!(quota.take(Kind::Blob, 1), Err(StoreError::Full(_))));
+        let refused = quota.check_records(1);
         assert!(
             matches!(&refused, Err(StoreError::Full(what)) if what.contains("max_total_output_bytes")),
             "{refused:?}"
@@ -328,11 +328,11 @@ mod tests {
 
     #[test]
     fn a_clean_up_leaves_headroom_beside_the_blobs() {
-        let (_folder, space) = space(SpaceLimits {
+        let (_folder, quota) = quota(QuotaLimits {
             max_bytes: 64,
-            ..SpaceLimits::UNLIMITED
+            ..QuotaLimits::UNLIMITED
         });
-        let keep = space.retention(15).expect("the first clean-up");
+        let keep = quota.retention(15).expect("the first clean-up");
         assert_eq!(keep.max_total_bytes, 64 - 20 - 15);
     }
 }

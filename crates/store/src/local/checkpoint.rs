@@ -1,6 +1,6 @@
 //! Writing the log of the database back into it, and keeping the log short.
 //!
-//! *Invariant:* the log's file never takes more than [`MOST`], whoever reads: what would pass that waits, and is refused
+//! *Invariant:* the log's file never takes more than [`MAX_LOG_BYTES`], whoever reads: what would pass that waits, and is refused
 //! when waiting does not help.
 //!
 //! Writing back waits for the disk in a thread and on a connection of its own, so that others append to the log meanwhile.
@@ -21,23 +21,23 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::error::{Doing as _, failed, unsigned};
-use super::schema::{self, BUSY};
+use super::schema::{self, BUSY_TIMEOUT};
 use crate::StoreError;
 
 /// What the file of the log may take.
-pub(super) const MOST: u64 = 64 << 20;
+pub(super) const MAX_LOG_BYTES: u64 = 64 << 20;
 
 /// From so many bytes on the log is begun anew, whoever has to wait for it.
-const LONG: u64 = 16 << 20;
+const LONG_LOG_BYTES: u64 = 16 << 20;
 
 /// After so many transactions the log is written back. Pages are few in each, so this is some megabytes.
-const TRANSACTIONS: u32 = 256;
+const CHECKPOINT_TRANSACTIONS: u32 = 256;
 
 /// A long log is worth another attempt when it has grown by so much.
-const STEP: u64 = 4 << 20;
+const RETRY_GROWTH_BYTES: u64 = 4 << 20;
 
 /// What nobody who writes notices: how long readers are waited for while the log has room.
-const SHORT: Duration = Duration::from_millis(50);
+const READER_WAIT: Duration = Duration::from_millis(50);
 
 /// The files of the database, and how much of them is in use.
 pub(super) struct Files {
@@ -85,57 +85,57 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Looks at what is appended to the log, and has it written back in time.
-pub(super) struct LogLength {
+/// Follows how long the log grows, and has it written back in time.
+pub(super) struct Checkpointer {
     files: Arc<Files>,
     transactions: AtomicU32,
     /// How long the log was when it was last asked for.
     asked: AtomicU64,
-    wanted: SyncSender<Wanted>,
+    requests: SyncSender<Request>,
 }
 
-/// What the thread is told.
-enum Wanted {
-    WriteBack,
+/// What the thread is asked for.
+enum Request {
+    Checkpoint,
     End,
 }
 
 /// The thread that is to be started.
-pub(super) struct WriteBack {
+pub(super) struct CheckpointThread {
     db: Connection,
-    wanted: Receiver<Wanted>,
+    requests: Receiver<Request>,
     files: Arc<Files>,
 }
 
-impl LogLength {
+impl Checkpointer {
     /// Prepares for the log of a database.
-    pub(super) fn of(db: &Connection, files: Arc<Files>) -> Result<(Self, WriteBack), StoreError> {
+    pub(super) fn new(db: &Connection, files: Arc<Files>) -> Result<(Self, CheckpointThread), StoreError> {
         let path = db
             .path()
             .ok_or_else(|| failed("open the database again", "it has no path"))?;
         let db = schema::open_beside(path.as_ref())?;
         // One that waits is for everything up to the time when it is taken up.
-        let (wants, wanted) = sync_channel(1);
-        let length = Self {
+        let (sender, requests) = sync_channel(1);
+        let checkpointer = Self {
             files: files.clone(),
             transactions: AtomicU32::new(0),
             asked: AtomicU64::new(0),
-            wanted: wants,
+            requests: sender,
         };
-        Ok((length, WriteBack { db, wanted, files }))
+        Ok((checkpointer, CheckpointThread { db, requests, files }))
     }
 
     /// Notes that a transaction was appended; says whether that was the last of some. Never waits.
     pub(super) fn grow(&self) -> bool {
-        let many = self.transactions.fetch_add(1, Ordering::Relaxed) + 1 >= TRANSACTIONS;
+        let many = self.transactions.fetch_add(1, Ordering::Relaxed) + 1 >= CHECKPOINT_TRANSACTIONS;
         let bytes = self.files.log_bytes();
         let asked = self.asked.load(Ordering::Relaxed).min(bytes);
-        let much = bytes >= LONG && bytes >= asked.saturating_add(STEP);
+        let much = bytes >= LONG_LOG_BYTES && bytes >= asked.saturating_add(RETRY_GROWTH_BYTES);
         self.asked.store(if much { bytes } else { asked }, Ordering::Relaxed);
         if many || much {
             self.transactions.store(0, Ordering::Relaxed);
             // Full: it is about to be done.
-            let _ = self.wanted.try_send(Wanted::WriteBack);
+            let _ = self.requests.try_send(Request::Checkpoint);
         }
         many || much
     }
@@ -143,30 +143,30 @@ impl LogLength {
     /// Says whether so many bytes may be appended. A log that is empty takes whatever comes: it cannot become shorter.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
         let log = self.files.log_bytes();
-        log == 0 || log.saturating_add(bytes) <= MOST
+        log == 0 || log.saturating_add(bytes) <= MAX_LOG_BYTES
     }
 
     /// Ends the thread when it has done what it was told.
     pub(super) fn end(&self) {
         // Fails when it has ended.
-        let _ = self.wanted.send(Wanted::End);
+        let _ = self.requests.send(Request::End);
     }
 }
 
-impl WriteBack {
+impl CheckpointThread {
     /// Starts the thread. `hold_up` does something while nobody appends to the log, on the connection that does it.
     pub(super) fn start(
         self,
         hold_up: impl Fn(&dyn Fn(&Connection)) + Send + 'static,
     ) -> Result<JoinHandle<()>, StoreError> {
         let work = move || {
-            while let Ok(Wanted::WriteBack) = self.wanted.recv() {
+            while let Ok(Request::Checkpoint) = self.requests.recv() {
                 write_back(&self.db);
-                if self.files.log_bytes() >= LONG {
+                if self.files.log_bytes() >= LONG_LOG_BYTES {
                     // Less has come since then, so that less is left to do while others wait.
                     write_back(&self.db);
                     hold_up(&|db| {
-                        begin_anew(db, SHORT);
+                        truncate_log(db, READER_WAIT);
                     });
                 }
             }
@@ -186,10 +186,10 @@ fn write_back(db: &Connection) {
 
 /// Writes the whole log back and empties its file; false if somebody still read from it when the patience was at its end,
 /// or writes it back at this moment.
-pub(super) fn begin_anew(db: &Connection, patience: Duration) -> bool {
+pub(super) fn truncate_log(db: &Connection, patience: Duration) -> bool {
     let _ = db.busy_timeout(patience);
     let done = checkpoint(db, "PRAGMA wal_checkpoint(TRUNCATE)");
-    let _ = db.busy_timeout(BUSY);
+    let _ = db.busy_timeout(BUSY_TIMEOUT);
     done
 }
 
@@ -227,7 +227,8 @@ mod tests {
     fn the_log_begins_anew_when_nobody_needs_it() {
         let (_folder, path, db) = database();
         let files = Arc::new(Files::new(&path));
-        let (_, WriteBack { db: beside, .. }) = LogLength::of(&db, files.clone()).expect("another connection");
+        let (_, CheckpointThread { db: beside, .. }) =
+            Checkpointer::new(&db, files.clone()).expect("another connection");
         let reader = schema::open_reader(&path).expect("a reader");
         let read = || {
             let count = reader.query_row("SELECT count(*) FROM facts", [], |row| row.get::<_, i64>(0));
@@ -237,7 +238,7 @@ mod tests {
         reader.execute_batch("BEGIN").expect("a transaction");
         assert_eq!(read(), 1);
         write(&db, 2, 1);
-        assert!(!begin_anew(&db, Duration::ZERO), "the reader needs what was before");
+        assert!(!truncate_log(&db, Duration::ZERO), "the reader needs what was before");
         assert_eq!(read(), 1);
         reader.execute_batch("COMMIT").expect("its end");
         write_back(&beside);
@@ -248,7 +249,7 @@ mod tests {
             write_back(&beside);
         }
         assert_eq!(files.log_bytes(), before, "it has begun anew every time");
-        assert!(begin_anew(&db, Duration::ZERO));
+        assert!(truncate_log(&db, Duration::ZERO));
         assert_eq!(files.log_bytes(), 0);
     }
 
@@ -257,20 +258,20 @@ mod tests {
         let (_folder, path, db) = database();
         let reader = schema::open_reader(&path).expect("a reader");
         let check = |bytes: usize| {
-            assert!(begin_anew(&db, Duration::ZERO), "nobody reads");
+            assert!(truncate_log(&db, Duration::ZERO), "nobody reads");
             let files = Arc::new(Files::new(&path));
-            let (length, write_back) = LogLength::of(&db, files).expect("another connection");
+            let (checkpointer, write_back) = Checkpointer::new(&db, files).expect("another connection");
             let (held_up, seen) = std::sync::mpsc::channel();
             let thread = write_back.start(move |_| held_up.send(()).expect("a listener"));
             // Its snapshot keeps the log.
             reader
                 .execute_batch("BEGIN; SELECT count(*) FROM facts;")
                 .expect("a snapshot");
-            for number in 0..u64::from(TRANSACTIONS) {
+            for number in 0..u64::from(CHECKPOINT_TRANSACTIONS) {
                 write(&db, number, bytes);
-                length.grow();
+                checkpointer.grow();
             }
-            length.end();
+            checkpointer.end();
             thread.expect("a thread").join().expect("its end");
             reader.execute_batch("COMMIT").expect("the end of the snapshot");
             seen.iter().count()
@@ -288,7 +289,7 @@ mod tests {
         files.count_free(&db);
         assert!(files.bytes() > empty + 10_000_000);
         db.execute("DELETE FROM facts", []).expect("it is deleted");
-        assert!(begin_anew(&db, Duration::ZERO));
+        assert!(truncate_log(&db, Duration::ZERO));
         files.count_free(&db);
         assert!(files.bytes() < empty + 1_000_000, "{}", files.bytes());
     }

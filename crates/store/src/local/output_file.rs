@@ -1,0 +1,373 @@
+//! The files of outputs: their names, and the one that is being written.
+//!
+//! *Invariant:* a file holds whole appends only: one that failed half-way is cut off again. A name is used as a path only
+//! after [`is_name`] said that it is one.
+//!
+//! The digest is not kept up while an output is written: it takes longer than the writing, and few ever ask for it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use sha2::{Digest, Sha256};
+use toolgate_model::{OutputId, Timestamp};
+use uuid::{NoContext, Uuid};
+
+use super::error::{failed, io};
+use super::folders::create_folder;
+use super::quota::{Kind, Quota};
+use crate::{OutputInfo, OutputOwner, StoreError};
+
+const PREFIX: &str = "tool_";
+const TIME_DIGITS: usize = 12;
+const RANDOM_LETTERS: usize = 14;
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Makes the names of one service; those of one millisecond are told apart and sorted by a counter.
+#[derive(Default)]
+pub(super) struct Names {
+    /// The millisecond and the counter of the last name.
+    last: Mutex<(u64, u64)>,
+}
+
+impl Names {
+    pub(super) fn next(&self, now: Timestamp) -> OutputId {
+        let millis = u64::try_from(now.millis()).unwrap_or(0);
+        let counter = {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = if last.0 == millis {
+                (millis, last.1 + 1)
+            } else {
+                (millis, 1)
+            };
+            last.1
+        };
+        let time = millis.wrapping_mul(4096).wrapping_add(counter) & 0xffff_ffff_ffff;
+        OutputId::new(format!("{PREFIX}{time:012x}{}", random_letters()))
+    }
+}
+
+fn random_letters() -> String {
+    // Without a context all bits of a version 7 UUID beside its time are random, 62 of them at the low end.
+    let bits = || Uuid::new_v7(uuid::Timestamp::from_unix(NoContext, 0, 0)).as_u128() & ((1 << 62) - 1);
+    let mut random = bits() << 62 | bits();
+    let mut letter = || {
+        let index = random % 62;
+        random /= 62;
+        char::from(LETTERS[index as usize])
+    };
+    (0..RANDOM_LETTERS).map(|_| letter()).collect()
+}
+
+/// Says whether a text is the name of an output.
+pub(super) fn is_name(text: &str) -> bool {
+    let Some((time, random)) = text
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_at_checked(TIME_DIGITS))
+    else {
+        return false;
+    };
+    time.bytes()
+        .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+        && random.len() == RANDOM_LETTERS
+        && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Moves a file to another folder of the same disk; nothing if it is not there. Blocks.
+pub(super) fn move_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("move the output", from, error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// An output that this process writes.
+pub(super) struct Live {
+    pub(super) id: OutputId,
+    pub(super) owner: OutputOwner,
+    pub(super) path: PathBuf,
+    pub(super) created: Timestamp,
+    /// The length up to the last whole append.
+    bytes: AtomicU64,
+    /// The file, held while a piece is written; only blocking threads wait for it.
+    content: Mutex<Content>,
+    ended: OnceLock<OutputInfo>,
+    quota: Arc<Quota>,
+}
+
+#[derive(Default)]
+struct Content {
+    file: Option<File>,
+    bytes: u64,
+    line_feeds: u64,
+    closed: bool,
+}
+
+impl Live {
+    pub(super) fn new(id: OutputId, owner: OutputOwner, path: PathBuf, created: Timestamp, quota: Arc<Quota>) -> Self {
+        let (bytes, content, ended) = (AtomicU64::new(0), Mutex::default(), OnceLock::new());
+        Self {
+            id,
+            owner,
+            path,
+            created,
+            bytes,
+            content,
+            ended,
+            quota,
+        }
+    }
+
+    /// Returns the length up to the last whole append.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Returns what is known now.
+    pub(super) fn info(&self) -> OutputInfo {
+        self.ended
+            .get()
+            .cloned()
+            .unwrap_or_else(|| self.describe(self.bytes(), None))
+    }
+
+    /// Creates the file if it is not there yet. Blocks.
+    pub(super) fn begin(&self) -> Result<(), StoreError> {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        self.file(&mut content).map(drop)
+    }
+
+    /// Writes one piece behind the others. Blocks.
+    pub(super) fn append(&self, piece: &[u8]) -> Result<(), StoreError> {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = content.bytes;
+        let mut file = self.file(&mut content)?;
+        self.quota.take(Kind::Output, piece.len() as u64)?;
+        if let Err(error) = file.write_all(piece) {
+            self.quota.give_back(Kind::Output, piece.len() as u64);
+            // Without this a reader of the file would see part of a piece that the call's log does not have.
+            if let Err(error) = file.set_len(before) {
+                tracing::error!(path = %self.path.display(), %error, "cannot cut off a piece that was not written whole");
+            }
+            return Err(io("write to the output", &self.path, error));
+        }
+        content.line_feeds += line_feeds(piece);
+        content.bytes = before + piece.len() as u64;
+        self.bytes.store(content.bytes, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the output: nothing is written after this. Waits for a piece that is being written.
+    pub(super) fn end(&self) -> OutputInfo {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.closed = true;
+        content.file = None;
+        let info = || self.describe(content.bytes, Some(content.line_feeds));
+        self.ended.get_or_init(info).clone()
+    }
+
+    fn file<'a>(&self, content: &'a mut Content) -> Result<&'a File, StoreError> {
+        if content.closed {
+            return Err(failed(
+                format!("write to the output {}", self.path.display()),
+                "it was ended",
+            ));
+        }
+        let file = match content.file.take() {
+            Some(file) => file,
+            None => {
+                if let Some(folder) = self.path.parent() {
+                    create_folder(folder.to_path_buf())?;
+                }
+                let made = OpenOptions::new()
+                    .append(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&self.path);
+                made.map_err(|error| io("create the output", &self.path, error))?
+            }
+        };
+        Ok(content.file.insert(file))
+    }
+
+    fn describe(&self, bytes: u64, ended: Option<u64>) -> OutputInfo {
+        OutputInfo {
+            id: self.id.clone(),
+            owner: self.owner.clone(),
+            path: self.path.display().to_string(),
+            bytes,
+            lines: ended.map_or(0, |line_feeds| line_feeds + 1),
+            sha256: String::new(),
+            complete: ended.is_some(),
+            created: self.created,
+        }
+    }
+}
+
+fn line_feeds(piece: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', piece).count() as u64
+}
+
+/// Opens an output for reading. Commands know its path: what they put in its place is neither waited for nor followed.
+fn open_regular(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::Error::other("it is no longer a regular file"))
+    }
+}
+
+/// Counts the lines of a file and computes its digest. Blocks.
+pub(super) fn count_file(path: &Path) -> Result<(u64, String), StoreError> {
+    let mut file = open_regular(path).map_err(|error| io("open the output", path, error))?;
+    let mut buffer = vec![0; 256 * 1024];
+    let (mut lines, mut digest) = (1, Sha256::new());
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => {
+                lines += line_feeds(&buffer[..read]);
+                digest.update(&buffer[..read]);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(io("read the output", path, error)),
+        }
+    }
+    let hex = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((lines, hex))
+}
+
+/// Returns at most `max` bytes of a file from `offset` on, none of them at or after `end`; nothing if the file is gone.
+/// Blocks.
+pub(super) fn read_file(path: &Path, offset: u64, end: u64, max: usize) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = match open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io("open the output", path, error)),
+    };
+    let length = usize::try_from(end.saturating_sub(offset))
+        .unwrap_or(usize::MAX)
+        .min(max);
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(io("read the output", path, error)),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(Some(bytes))
+}
+
+/// Returns the length of an output's file, if there is one.
+pub(super) fn file_length(path: &Path) -> Result<Option<u64>, StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io("look at the output", path, error)),
+    }
+}
+
+/// Deletes an output's file; it may be gone already. Blocks.
+pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io("delete the output", path, error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checkpoint::Files;
+    use super::super::quota::QuotaLimits;
+    use super::*;
+
+    #[test]
+    fn names_sort_by_time_and_never_repeat() {
+        let names = Names::default();
+        let made: Vec<String> = [5, 5, 5, 6, 6, 70]
+            .iter()
+            .map(|millis| names.next(Timestamp(*millis)).to_string())
+            .collect();
+        assert!(made.is_sorted(), "{made:?}");
+        assert!(made.iter().all(|name| is_name(name)), "{made:?}");
+        let times: Vec<&str> = made.iter().map(|name| &name[5..17]).collect();
+        assert_eq!(
+            times,
+            [
+                "000000005001",
+                "000000005002",
+                "000000005003",
+                "000000006001",
+                "000000006002",
+                "000000046001"
+            ]
+        );
+        let randoms: std::collections::BTreeSet<&str> = made.iter().map(|name| &name[17..]).collect();
+        assert_eq!(randoms.len(), made.len());
+    }
+
+    #[test]
+    fn a_full_device_is_full() {
+        let owner = OutputOwner {
+            call: "c".into(),
+            session: "s".into(),
+            workspace: String::new(),
+        };
+        let quota = Quota::new(
+            QuotaLimits::UNLIMITED,
+            PathBuf::from("/dev"),
+            PathBuf::from("/nowhere"),
+            Arc::new(Files::new(Path::new("/nowhere/toolgate.db"))),
+        );
+        let path = PathBuf::from("/dev/full");
+        let live = Live::new("tool_".into(), owner, path, Timestamp(0), Arc::new(quota));
+        let device = File::options().append(true).open("/dev/full").expect("the device");
+        live.content.lock().expect("no panic").file = Some(device);
+        let result = live.append(b"text");
+        assert!(matches!(result, Err(StoreError::Full(_))), "{result:?}");
+        assert_eq!((live.bytes(), live.end().bytes), (0, 0));
+        assert!(live.append(b"text").is_err(), "it was ended");
+    }
+
+    #[test]
+    fn line_feeds_are_counted() {
+        for length in [0, 1, 254, 255, 256, 511, 100_000] {
+            assert_eq!(line_feeds(&vec![b'\n'; length]), length as u64);
+            assert_eq!(line_feeds(&vec![0x8a; length]), 0);
+        }
+        assert_eq!(line_feeds(b"\na\r\n\n"), 3);
+    }
+
+    #[test]
+    fn names_wrap() {
+        let name = Names::default().next(Timestamp((1 << 36) + 1));
+        assert_eq!(&name.as_str()[5..17], "000000001001");
+    }
+
+    #[test]
+    fn what_is_a_name() {
+        let check = |text: &str, expected: bool| assert_eq!(is_name(text), expected, "{text:?}");
+        check("tool_0123456789abABCDEFGHIJKLMN", true);
+        check("tool_0123456789ABABCDEFGHIJKLMN", false);
+        check("tool_0123456789abABCDEFGHIJKLM", false);
+        check("tool_0123456789abABCDEFGHIJKLMNO", false);
+        check("tool_0123456789abABCDEFGHIJKL/N", false);
+        check("tool_0123456789abABCDEFGHIJKLM\0", false);
+        check("tool_0123456789a\u{e9}BCDEFGHIJKLMN", false);
+        check("../../etc/passwd", false);
+        check("", false);
+    }
+}

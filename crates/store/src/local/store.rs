@@ -1,0 +1,92 @@
+//! One run's view of a data directory: what the parts of the store are, and what concerns all of them.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+use toolgate_telemetry::Metrics;
+
+use super::blobs::Blobs;
+use super::error::Doing as _;
+use super::instances::Instances;
+use super::overlay::Overlay;
+use super::quota::Quota;
+use super::readers::{Readers, blocking};
+use super::spool::Spool;
+use super::writer::Writer;
+use crate::StoreError;
+use crate::audit::Recorder;
+
+/// One run's view of a data directory.
+///
+/// Dropping it writes what is queued and gives up the instance's lock a moment later; [`LocalStore::close`] waits for that.
+pub struct LocalStore {
+    pub(super) writer: Arc<Writer>,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) readers: Arc<Readers>,
+    pub(super) instances: Arc<Instances>,
+    pub(super) spool: Arc<Spool>,
+    pub(super) blobs: Arc<Blobs>,
+    pub(super) overlay: Arc<Overlay>,
+    pub(super) quota: Arc<Quota>,
+    pub(super) last: Arc<watch::Sender<u64>>,
+}
+
+impl LocalStore {
+    /// Makes the folders of these workspaces' outputs, so that they are there before anything is stored.
+    ///
+    /// # Errors
+    /// A folder cannot be made.
+    pub fn prepare_outputs<'n>(&self, workspaces: impl IntoIterator<Item = &'n str>) -> Result<(), StoreError> {
+        workspaces
+            .into_iter()
+            .try_for_each(|workspace| self.spool.make_folder(workspace).map(drop))
+    }
+
+    /// Counts and times from now on what is written and what is refused.
+    pub fn measure(&self, metrics: &Arc<Metrics>) {
+        self.writer.measure(metrics);
+        self.quota.measure(metrics);
+    }
+
+    /// Returns the bytes that are free where outputs are kept; none if that cannot be told.
+    pub async fn free_bytes(&self) -> Option<u64> {
+        let space = Arc::clone(&self.quota);
+        blocking(move || space.free()).await.ok()
+    }
+
+    /// Writes something that changes nothing, and looks whether there is room on the disk.
+    ///
+    /// # Errors
+    /// The store cannot be written, or the disk is full.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let writing = |db: &Connection| {
+            let doing = "see whether the database can be written";
+            let version: i64 = db
+                .query_row("PRAGMA user_version", [], |row| row.get(0))
+                .doing(db, doing)?;
+            db.pragma_update(None, "user_version", version).doing(db, doing)
+        };
+        self.writer.write(writing).await?;
+        let space = Arc::clone(&self.quota);
+        blocking(move || space.check_disk()).await
+    }
+
+    /// Waits until everything queued is written, then gives up the database and the instance's lock. What comes later
+    /// fails.
+    ///
+    /// # Errors
+    /// The thread that writes did not end as it should.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.readers.close();
+        self.writer.close();
+        let writer = Arc::clone(&self.writer);
+        blocking(move || writer.join()).await
+    }
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        self.writer.close();
+    }
+}
