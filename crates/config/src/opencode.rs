@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_model::skills::Remote;
-use toolgate_model::skills::Root;
+use toolgate_model::skills::SkillFolder;
+use toolgate_model::skills::SkillSource;
 use toolgate_model::{JsonMap, Rule};
 use toolgate_permission::agents::{AgentConfig, AgentsConfig, Mode};
 use toolgate_permission::{hints, rules};
@@ -45,7 +45,7 @@ pub struct ToolsConfig {
     /// The configuration folders that exist, weak to strong: custom tools and plugins are looked for there.
     pub directories: Vec<PathBuf>,
     /// Where skills are looked for, weak to strong.
-    pub skills: Vec<Root>,
+    pub skills: Vec<SkillFolder>,
     /// Those of them that the project brought, and not the user who runs the service.
     project_directories: Vec<PathBuf>,
     /// What a person should know: keys without effect, files left out.
@@ -141,7 +141,7 @@ impl ToolsConfig {
     }
 
     /// Returns the skills that are to be fetched: those that the project names only if it is trusted.
-    pub fn remote_skills(&self, trusted: bool, env: &Environment) -> Vec<Remote> {
+    pub fn remote_skills(&self, trusted: bool, env: &Environment) -> Vec<SkillSource> {
         skills::remote(self.code("skills", trusted).as_ref(), env)
     }
 

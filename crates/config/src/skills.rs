@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use toolgate_fs::marks::sha256;
 use toolgate_model::JsonMap;
-use toolgate_model::skills::Remote;
-use toolgate_model::skills::Root;
+use toolgate_model::skills::SkillFolder;
+use toolgate_model::skills::SkillSource;
 
 use super::environment::Environment;
 use super::flags::Flags;
@@ -28,7 +28,7 @@ pub(super) fn roots(
     env: &Environment,
     merged: &JsonMap,
     warnings: &mut Vec<String>,
-) -> Vec<Root> {
+) -> Vec<SkillFolder> {
     let flags = Flags::from_environment(env);
     let project = project_folders(directory, worktree);
     let mut roots = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn roots(
     let homes = env.home().map(own).into_iter();
     for folder in homes.chain(project.iter().cloned()) {
         let below = |name| root(&folder, folder.path.join(name).join("skills"), worktree);
-        roots.extend(others.clone().map(below).map(|root| Root {
+        roots.extend(others.clone().map(below).map(|root| SkillFolder {
             enters_hidden: true,
             ..root
         }));
@@ -60,9 +60,9 @@ fn own(path: &Path) -> Folder {
     }
 }
 
-fn root(folder: &Folder, path: PathBuf, worktree: &Path) -> Root {
+fn root(folder: &Folder, path: PathBuf, worktree: &Path) -> SkillFolder {
     let is_of_project = folder.foreign || folder.path.starts_with(worktree);
-    Root {
+    SkillFolder {
         path,
         enters_hidden: false,
         own_only: folder.foreign,
@@ -87,7 +87,7 @@ fn configuration(project: &[Folder], env: &Environment, flags: &Flags) -> Vec<(F
 }
 
 /// Returns the folders that the configuration names.
-fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut Vec<String>) -> Vec<Root> {
+fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut Vec<String>) -> Vec<SkillFolder> {
     let part = merged.get("skills");
     let mut roots = Vec::new();
     for text in texts(part, "paths") {
@@ -95,14 +95,14 @@ fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut V
         if !path.is_dir() {
             warnings.push(format!("skills.paths: {} is not a folder", path.display()));
         }
-        roots.push(Root {
+        roots.push(SkillFolder {
             path,
             enters_hidden: false,
             own_only: false,
             within: None,
         });
     }
-    roots.extend(remote(part, env).into_iter().map(|remote| Root {
+    roots.extend(remote(part, env).into_iter().map(|remote| SkillFolder {
         within: Some(remote.folder.clone()),
         path: remote.folder,
         enters_hidden: false,
@@ -117,11 +117,11 @@ fn texts<'v>(part: Option<&'v Value>, key: &str) -> impl Iterator<Item = &'v str
 }
 
 /// Returns what the part `skills` of a configuration names by URL, and where that is kept.
-pub(super) fn remote(part: Option<&Value>, env: &Environment) -> Vec<Remote> {
+pub(super) fn remote(part: Option<&Value>, env: &Environment) -> Vec<SkillSource> {
     let Some(cache) = env.cache_home() else {
         return Vec::new();
     };
-    let remote = |url: &str| Remote {
+    let remote = |url: &str| SkillSource {
         folder: cache.join("toolgate/skills").join(&sha256(url.as_bytes())[..16]),
         url: url.to_owned(),
     };
@@ -129,8 +129,8 @@ pub(super) fn remote(part: Option<&Value>, env: &Environment) -> Vec<Remote> {
 }
 
 /// Of a folder that is listed twice the stronger place counts.
-fn keep_last(roots: Vec<Root>) -> Vec<Root> {
-    let mut kept: Vec<Root> = Vec::new();
+fn keep_last(roots: Vec<SkillFolder>) -> Vec<SkillFolder> {
+    let mut kept: Vec<SkillFolder> = Vec::new();
     for root in roots {
         kept.retain(|known| known.path != root.path);
         kept.push(root);

@@ -17,10 +17,10 @@ use rustix::fs::{FallocateFlags, Gid, OFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::ResolvedPath;
-use super::changes::LINK_MODE;
 use super::error::FileError;
-use super::files::Snapshot;
 use super::place::{Folder, Place, Temp, set_mode};
+use super::snapshot::Snapshot;
+use super::version::LINK_MODE;
 
 /// Names of temporary files begin with this. One that is left over belongs to a service that was killed while it
 /// wrote, and may be deleted.

@@ -3,7 +3,6 @@
 //! *Invariant:* of several files either all get their new content or none; only if even undoing fails do some keep it,
 //! and the error names them. Who looks meanwhile may see some files changed and others not yet.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,47 +10,15 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::atomic::{self, Staged};
+use super::blocking::blocking;
 use super::error::FileError;
-use super::files::{LockedFile, Snapshot, blocking};
+use super::files::LockedFile;
 use super::marks::{self, ReadMark};
 use super::place::{Folders, Place};
-use super::transaction::Target;
+use super::snapshot::{self, Snapshot};
+use super::target::Target;
+pub use super::version::{LINK_MODE, PlannedChange, Version};
 use super::{ResolvedPath, Workspace};
-
-/// A file's content, with its permission bits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    /// The content.
-    pub bytes: Bytes,
-    /// The permission bits; none for those that the system gives to new files; [`LINK_MODE`] for a link.
-    pub mode: Option<u32>,
-}
-
-/// The mode of a symbolic link, as git has it. Its content is where it leads.
-pub const LINK_MODE: u32 = 0o120_000;
-
-impl Version {
-    /// Makes a symbolic link.
-    pub fn link(to: &Path) -> Self {
-        Self {
-            bytes: Bytes::copy_from_slice(to.as_os_str().as_bytes()),
-            mode: Some(LINK_MODE),
-        }
-    }
-}
-
-/// What is about to be done to a file: recorded before it is done, so that it can be taken back whatever happens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedChange {
-    /// The path with every link followed.
-    pub path: PathBuf,
-    /// The path as written.
-    pub shown: PathBuf,
-    /// What is there; none if there is no file.
-    pub before: Option<Version>,
-    /// What will be there; none if there will be no file.
-    pub after: Option<Version>,
-}
 
 impl LockedFile {
     /// Says what [`LockedFile::replace`] will do: the file keeps its mode.
@@ -160,7 +127,7 @@ pub async fn replace_all(replacements: Vec<Replacement>) -> Result<Vec<Option<Re
         let mut folders = Folders::default();
         for Replacement { file, old, .. } in &replacements {
             let place = folders.find(file.path())?;
-            super::files::expect_at(file.path(), place.as_ref(), old)?;
+            snapshot::expect_at(file.path(), place.as_ref(), old)?;
         }
         let mut prepared = replacements
             .iter()

@@ -5,40 +5,27 @@
 //! in that folder. Between the comparison and the rename another program could still change the file itself; closing that
 //! gap would need the cooperation of that program.
 
-use std::fs::Metadata;
-use std::io::{self, Read as _};
-use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::changes::{LINK_MODE, Version};
+use super::blocking::blocking;
 use super::diff::{self, FileDiff};
 use super::error::{FileError, MAX_PATH};
 use super::locks::{FileGuard, FileLocks};
 use super::marks::{self, ReadMark};
 use super::open::{self, Kind};
 use super::place::{Folders, Place};
-use super::text::{BOM_BYTES, split_bom};
+use super::snapshot;
+pub use super::snapshot::{MAX_LOADED, Snapshot};
+use super::text::split_bom;
 use super::{ResolvedPath, Workspace, atomic};
-
-/// Files above this size are neither loaded nor overwritten.
-pub const MAX_LOADED: u64 = marks::MAX_HASHED;
 
 /// A tree of more empty folders than this is somebody's.
 const MAX_EMPTY_FOLDERS: usize = 64;
-
-/// Runs file work where it may block.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-) -> Result<T, FileError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(FileError::Interrupted)?
-}
 
 /// A path as written by a model, resolved, with what was there at that moment.
 #[derive(Clone, Debug)]
@@ -69,141 +56,6 @@ pub async fn locate(workspace: &Arc<Workspace>, written: String) -> Result<Locat
     }
     let workspace = Arc::clone(workspace);
     blocking(move || Ok(look(&workspace, &written))).await
-}
-
-/// What was at a path at one moment: a regular file's content, or nothing.
-#[derive(Debug)]
-pub struct Snapshot {
-    taken: SystemTime,
-    file: Option<Content>,
-    /// SHA-256 of the content; made where hashing may take its time.
-    sha256: String,
-}
-
-#[derive(Debug)]
-struct Content {
-    bytes: Bytes,
-    metadata: Metadata,
-}
-
-impl Snapshot {
-    /// Says whether there was a file.
-    pub fn exists(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Returns the file's bytes; none if there was no file.
-    pub fn bytes(&self) -> &[u8] {
-        self.file.as_ref().map_or(&[], |file| &file.bytes)
-    }
-
-    /// Says whether the file begins with a byte order mark.
-    pub fn has_bom(&self) -> bool {
-        self.bytes().starts_with(BOM_BYTES)
-    }
-
-    /// Returns the SHA-256 of the file's bytes, hexadecimal; empty if there was no file.
-    pub fn sha256(&self) -> &str {
-        &self.sha256
-    }
-
-    /// Returns the file's bytes and permission bits; none if there was no file.
-    pub fn version(&self) -> Option<Version> {
-        self.file.as_ref().map(|file| Version {
-            bytes: file.bytes.clone(),
-            mode: Some(if file.metadata.is_symlink() {
-                LINK_MODE
-            } else {
-                file.metadata.mode() & 0o7777
-            }),
-        })
-    }
-
-    pub(super) fn metadata(&self) -> Option<&Metadata> {
-        self.file.as_ref().map(|file| &file.metadata)
-    }
-
-    pub(super) fn take(path: &ResolvedPath) -> Result<Self, FileError> {
-        let place = Folders::default().find(path)?;
-        Self::take_at(path, place.as_ref())
-    }
-
-    pub(super) fn take_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Self, FileError> {
-        let taken = SystemTime::now();
-        let file = load_at(path, place)?;
-        let sha256 = file.as_ref().map(|file| marks::sha256(&file.bytes)).unwrap_or_default();
-        Ok(Self { taken, file, sha256 })
-    }
-}
-
-/// Loads what is at the place of a path; none is where its folder is missing.
-fn load_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Option<Content>, FileError> {
-    let shown = path.shown();
-    let Some(place) = place else {
-        refuse_file_above(path)?;
-        return Ok(None);
-    };
-    if let Some((to, metadata)) = open::read_link_at(path, place)? {
-        let bytes = to.into_os_string().into_vec().into();
-        return Ok(Some(Content { bytes, metadata }));
-    }
-    let Some(opened) = open::open_at(path, place)? else {
-        return Ok(None);
-    };
-    if opened.is_folder {
-        return Err(FileError::IsFolder { path: shown.into() });
-    }
-    let too_large = |size| FileError::TooLarge {
-        attempt: "change",
-        path: shown.into(),
-        size,
-        limit: MAX_LOADED,
-    };
-    if opened.metadata.len() > MAX_LOADED {
-        return Err(too_large(opened.metadata.len()));
-    }
-    let mut bytes = Vec::new();
-    // One byte more than allowed, to notice a file that has grown since.
-    (&opened.file)
-        .take(MAX_LOADED + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|source| FileError::io("read", shown, source))?;
-    if bytes.len() as u64 > MAX_LOADED {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(Some(Content {
-        bytes: bytes.into(),
-        metadata: opened.metadata,
-    }))
-}
-
-/// Makes the "modified" error for a path that now holds `current` and was last read at `read`.
-fn modified(path: &ResolvedPath, current: Option<&Content>, read: SystemTime) -> FileError {
-    let modified = current.and_then(|file| file.metadata.modified().ok());
-    FileError::Modified {
-        path: path.shown().into(),
-        // A file that is gone was modified just now, as far as anybody can tell.
-        modified: modified.unwrap_or_else(SystemTime::now),
-        read,
-    }
-}
-
-/// Fails if the path cannot be created because a file stands where one of its folders should be.
-fn refuse_file_above(path: &ResolvedPath) -> Result<(), FileError> {
-    let above = path.real().ancestors().skip(1);
-    for folder in above {
-        match folder.symlink_metadata() {
-            Ok(metadata) if metadata.is_dir() => return Ok(()),
-            Ok(_) => {
-                return Err(FileError::ParentIsFile {
-                    path: path.shown().into(),
-                    parent: folder.into(),
-                });
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(())
 }
 
 /// The files that tools change: their locks and the read-before-write rule. One for the whole service.
@@ -250,7 +102,7 @@ impl Files {
     /// # Errors
     /// [`FileError::Unread`], [`FileError::Modified`].
     pub fn check_read(&self, mark: Option<Value>, path: &ResolvedPath, current: &Snapshot) -> Result<(), FileError> {
-        let Some(file) = current.file.as_ref().filter(|_| self.check_reads) else {
+        let Some(metadata) = current.metadata().filter(|_| self.check_reads) else {
             return Ok(());
         };
         // A mark that cannot be understood is as good as none: the model reads the file again.
@@ -259,10 +111,10 @@ impl Files {
                 path: path.shown().into(),
             });
         };
-        if mark.matches(&current.sha256, &file.metadata) {
+        if mark.matches(current.sha256(), metadata) {
             Ok(())
         } else {
-            Err(modified(path, current.file.as_ref(), mark.read_at()))
+            Err(snapshot::modified(path, Some(metadata), mark.read_at()))
         }
     }
 }
@@ -283,7 +135,7 @@ impl LockedFile {
     /// Returns what is at the path now.
     ///
     /// # Errors
-    /// It is a folder, a pipe or a device, above [`MAX_LOADED`], not readable, or cannot be created where it is.
+    /// It is a folder, a pipe or a device, above [`MAX_LOADED`](super::snapshot::MAX_LOADED), not readable, or cannot be created where it is.
     pub async fn load(&self) -> Result<Arc<Snapshot>, FileError> {
         let path = Arc::clone(&self.path);
         blocking(move || Snapshot::take(&path).map(Arc::new)).await
@@ -298,13 +150,8 @@ impl LockedFile {
         blocking(move || {
             let place = Folders::default().find(&path)?;
             let is_empty = place.as_ref().is_some_and(|place| empty_folders(place).is_some());
-            let nothing = || Snapshot {
-                taken: SystemTime::now(),
-                file: None,
-                sha256: String::new(),
-            };
             let snapshot = if is_empty {
-                nothing()
+                Snapshot::nothing()
             } else {
                 Snapshot::take_at(&path, place.as_ref())?
             };
@@ -357,7 +204,7 @@ impl LockedFile {
             open::check_leads_there(&this.path)?;
             let mut folders = Folders::default();
             let place = folders.find(&this.path)?;
-            expect_at(&this.path, place.as_ref(), &expected)?;
+            snapshot::expect_at(&this.path, place.as_ref(), &expected)?;
             let place = place.map_or_else(|| folders.make(&this.path, &mut drop), Ok)?;
             let metadata = atomic::stage(place, &this.path, &bytes, &expected, None)?.commit()?;
             Ok(ReadMark::new(&metadata, Some(marks::sha256(&bytes)), SystemTime::now()))
@@ -374,7 +221,7 @@ impl LockedFile {
         blocking(move || {
             open::check_leads_there(&this.path)?;
             let place = Folders::default().find(&this.path)?;
-            expect_at(&this.path, place.as_ref(), &expected)?;
+            snapshot::expect_at(&this.path, place.as_ref(), &expected)?;
             this.delete_at(place.as_ref())
         })
         .await
@@ -403,21 +250,6 @@ fn empty_folders(folder: &Place) -> Option<Vec<Place>> {
         at += 1;
     }
     Some(folders)
-}
-
-/// Fails if the place of a path does not hold what `expected` has; no place is where its folder is missing.
-pub(super) fn expect_at(path: &ResolvedPath, place: Option<&Place>, expected: &Snapshot) -> Result<(), FileError> {
-    let current = load_at(path, place)?;
-    let same = match (&current, &expected.file) {
-        (None, None) => true,
-        (Some(now), Some(then)) => now.bytes == then.bytes && now.metadata.is_symlink() == then.metadata.is_symlink(),
-        (None, Some(_)) | (Some(_), None) => false,
-    };
-    if same {
-        Ok(())
-    } else {
-        Err(modified(path, current.as_ref(), expected.taken))
-    }
 }
 
 #[cfg(test)]

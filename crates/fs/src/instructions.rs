@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::blocking::blocking;
 use super::error::FileError;
-use super::files::blocking;
 use super::text::BOM_BYTES;
 use super::{ResolvedPath, Workspace, open};
 

@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::changes::{PlannedChange, Version};
-use super::error::{FileError, MAX_PATH};
-use super::files::{Files, LockedFile, Snapshot, blocking};
+use super::blocking::blocking;
+use super::error::FileError;
+use super::files::{Files, LockedFile};
 use super::marks::ReadMark;
-use super::{ResolvedPath, Workspace, open, path};
+use super::snapshot::Snapshot;
+pub use super::target::Target;
+use super::version::{PlannedChange, Version};
+use super::{ResolvedPath, open};
 
 mod commit;
 pub mod edit;
@@ -24,76 +27,6 @@ mod tests;
 
 /// The files of one transaction have no more bytes than this together.
 const MAX_TOTAL: u64 = 128 << 20;
-
-/// What a written path names: a file, and the link that leads to it if the path's last part is one.
-#[derive(Clone, Debug)]
-pub struct Target {
-    path: ResolvedPath,
-    link: Option<ResolvedPath>,
-}
-
-impl Target {
-    /// Resolves paths that a model wrote. Nothing of what it finds may be told to the model before they are approved.
-    ///
-    /// # Errors
-    /// A path is too long.
-    pub async fn resolve_all(workspace: &Arc<Workspace>, written: Vec<String>) -> Result<Vec<Self>, FileError> {
-        if let Some(path) = written.iter().find(|path| path.len() > MAX_PATH) {
-            return Err(FileError::PathTooLong { length: path.len() });
-        }
-        let workspace = Arc::clone(workspace);
-        let resolve = move || {
-            Ok(written
-                .iter()
-                .map(|path| Self::resolve(&workspace, path.as_ref()))
-                .collect())
-        };
-        blocking(resolve).await
-    }
-
-    pub(super) fn resolve(workspace: &Workspace, written: &Path) -> Self {
-        let path = workspace.resolve(written);
-        let link = entry_of(path.shown()).filter(|entry| entry.is_symlink()).map(|entry| {
-            let inside = workspace.contains_real(&entry);
-            // What it is called was looked at with the path; this is about the folder that the link stands in.
-            let relative = path.relative().to_owned();
-            let root = workspace.root_of(&entry).map(Path::to_path_buf);
-            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside)
-                .within(root.as_deref())
-                .naming_link()
-        });
-        Self { path, link }
-    }
-
-    /// Returns the path of the file, links followed.
-    pub fn path(&self) -> &ResolvedPath {
-        &self.path
-    }
-
-    /// Returns the path of the link itself, if the last part of the path is one: what deleting the path removes.
-    pub fn link(&self) -> Option<&ResolvedPath> {
-        self.link.as_ref()
-    }
-
-    /// Says whether both name the same entry of the same folder.
-    pub fn is_same_entry(&self, other: &Self) -> bool {
-        self.entry() == other.entry()
-    }
-
-    /// Returns the path as that of a link, whether one is there or not.
-    pub(super) fn into_entry(self) -> ResolvedPath {
-        self.link.unwrap_or(self.path).naming_link()
-    }
-
-    fn entry(&self) -> &Path {
-        self.link.as_ref().unwrap_or(&self.path).real()
-    }
-}
-
-/// Returns where a path stands, without following its last part.
-fn entry_of(shown: &Path) -> Option<PathBuf> {
-    Some(path::follow(shown.parent()?).join(shown.file_name()?))
-}
 
 /// A file as it will be.
 #[derive(Clone, Debug)]
@@ -203,7 +136,7 @@ impl Transaction {
     pub async fn begin(files: &Files, targets: &[Target]) -> Self {
         let paths = targets
             .iter()
-            .flat_map(|target| [Some(&target.path), target.link.as_ref()])
+            .flat_map(|target| [Some(target.path()), target.link()])
             .flatten();
         let locked = files.lock_all(paths.cloned().collect()).await;
         Self {
@@ -237,8 +170,8 @@ impl Transaction {
     /// # Errors
     /// As [`Self::read`].
     pub async fn remove(&mut self, target: &Target) -> Result<(), FileError> {
-        match &target.link {
-            Some(link) if !self.knows(link.real()) => {
+        match target.link() {
+            Some(link) if !self.has_slot(link.real()) => {
                 let file = self.locked(link).await?;
                 let path = link.clone();
                 let before = blocking(move || {
@@ -293,17 +226,16 @@ impl Transaction {
         })
     }
 
-    fn knows(&self, real: &Path) -> bool {
+    fn has_slot(&self, real: &Path) -> bool {
         self.slots.iter().any(|slot| slot.file.path().real() == real)
     }
 
     async fn slot(&mut self, target: &Target) -> Result<&mut Slot, FileError> {
         // A link that was removed leads nowhere any more: the path is free.
         let path = target
-            .link
-            .as_ref()
-            .filter(|link| self.knows(link.real()))
-            .unwrap_or(&target.path);
+            .link()
+            .filter(|link| self.has_slot(link.real()))
+            .unwrap_or(target.path());
         let at = match self
             .slots
             .iter()

@@ -16,8 +16,9 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::ResolvedPath;
+use super::blocking::blocking;
 use super::error::FileError;
-use super::files::{Located, blocking};
+use super::files::Located;
 use super::kind::{Media, SAMPLE, is_binary};
 use super::marks::{MAX_HASHED, ReadMark};
 use super::open::{self, Kind};

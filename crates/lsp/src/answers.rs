@@ -13,13 +13,16 @@ use super::uri;
 /// How many settings a server may ask for at once.
 const MAX_ITEMS: usize = 100;
 
+/// Bytes of a server's sentence that are handed on.
+const MAX_SENTENCE: usize = 500;
+
 /// Returns the parameters of `initialize`.
 pub(super) fn initialize(root: &Path, settings: &Value) -> Value {
     json!({
         // A server may watch this process and end with it.
         "processId": std::process::id(),
         "clientInfo": {"name": "toolgate", "version": env!("CARGO_PKG_VERSION")},
-        "rootUri": uri::of(root),
+        "rootUri": uri::from_path(root),
         "workspaceFolders": [folder(root)],
         "initializationOptions": settings,
         "capabilities": {
@@ -38,7 +41,7 @@ pub(super) fn initialize(root: &Path, settings: &Value) -> Value {
 }
 
 fn folder(root: &Path) -> Value {
-    json!({"name": "workspace", "uri": uri::of(root)})
+    json!({"name": "workspace", "uri": uri::from_path(root)})
 }
 
 /// Returns the result of a server's request; none for a method that means nothing here.
@@ -101,7 +104,14 @@ pub(super) fn progress(params: &RawValue) -> Option<(String, bool)> {
         "end" => false,
         _ => return None,
     };
-    Some((super::client::cut(&token.to_string()), begins))
+    Some((cut(&token.to_string()), begins))
+}
+
+/// Returns a sentence of a server on one line of bounded length.
+pub(super) fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_SENTENCE);
+    let clean = text[..end].chars().map(|c| if c.is_control() { ' ' } else { c });
+    clean.collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]

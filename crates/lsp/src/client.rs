@@ -15,11 +15,13 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::answers::cut;
 use super::documents::Documents;
+use super::limits::Limits;
 use super::position::Encoding;
-use super::reports::Reports;
+use super::reports::{Published, Reports};
 use super::wire::{self, Message, Refusal};
-use super::{Limits, Published, answers, uri};
+use super::{answers, uri};
 
 /// Bytes that may wait for a server to read them.
 const MAX_WAITING: usize = 32 << 20;
@@ -28,10 +30,7 @@ const MAX_WAITING: usize = 32 << 20;
 const MAX_PROGRESS: usize = 64;
 
 /// How long nothing must be under way for a server to count as calm: one thing often follows another.
-const CALM: Duration = Duration::from_millis(300);
-
-/// Bytes of a server's sentence that are handed on.
-const MAX_SENTENCE: usize = 500;
+const CALM_AFTER: Duration = Duration::from_millis(300);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,7 +147,7 @@ pub struct Client {
 }
 
 /// What a client is made of.
-pub(super) struct Made {
+pub(super) struct ClientParts {
     pub(super) id: String,
     pub(super) root: PathBuf,
     pub(super) settings: Value,
@@ -158,16 +157,16 @@ pub(super) struct Made {
 }
 
 impl Client {
-    pub(super) fn new(made: Made) -> (Self, Outgoing) {
+    pub(super) fn new(parts: ClientParts) -> (Self, Outgoing) {
         let (outgoing, messages) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
         let client = Self {
             // Its first report of a file has the syntax only.
-            reports: Reports::new(made.id == "typescript"),
-            id: made.id,
-            root: made.root,
-            settings: made.settings,
-            limits: made.limits,
+            reports: Reports::new(parts.id == "typescript"),
+            id: parts.id,
+            root: parts.root,
+            settings: parts.settings,
+            limits: parts.limits,
             outgoing,
             waiting: Arc::clone(&waiting),
             next_id: AtomicU64::new(1),
@@ -175,8 +174,8 @@ impl Client {
             documents: tokio::sync::Mutex::default(),
             under_way: watch::Sender::default(),
             encoding: OnceLock::new(),
-            uses: made.uses,
-            published: made.published,
+            uses: parts.uses,
+            published: parts.published,
             ended: CancellationToken::new(),
             problem: OnceLock::new(),
         };
@@ -329,7 +328,7 @@ impl Client {
             }
             (Some(method), None) => {
                 if let Some(params) = message.params {
-                    self.told(&method, &params);
+                    self.take_notification(&method, &params);
                 }
             }
             (None, Some(id)) => {
@@ -344,7 +343,7 @@ impl Client {
         }
     }
 
-    fn told(&self, method: &str, params: &RawValue) {
+    fn take_notification(&self, method: &str, params: &RawValue) {
         match method {
             "textDocument/publishDiagnostics" => {
                 if let Some((path, found)) = self.reports.take(params) {
@@ -383,7 +382,7 @@ impl Client {
                 if under_way.wait_for(HashSet::is_empty).await.is_err() {
                     return;
                 }
-                if timeout(CALM, under_way.wait_for(|tokens| !tokens.is_empty()))
+                if timeout(CALM_AFTER, under_way.wait_for(|tokens| !tokens.is_empty()))
                     .await
                     .is_err()
                 {
@@ -402,7 +401,7 @@ impl Client {
     pub fn place(&self, path: &Path, text: &str, line: u32, character: u32) -> Value {
         let units = super::position::units_before(text, line, character, self.encoding());
         json!({
-            "textDocument": {"uri": uri::of(path)},
+            "textDocument": {"uri": uri::from_path(path)},
             "position": {"line": line.saturating_sub(1), "character": units},
         })
     }
@@ -420,11 +419,4 @@ impl Drop for Question<'_> {
             self.client.notify("$/cancelRequest", json!({"id": self.id}));
         }
     }
-}
-
-/// Returns a sentence of a server on one line of bounded length.
-pub(super) fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(MAX_SENTENCE);
-    let clean = text[..end].chars().map(|c| if c.is_control() { ' ' } else { c });
-    clean.collect::<String>().trim().to_owned()
 }

@@ -16,7 +16,7 @@ use toolgate_fs::{FileError, ResolvedPath};
 
 use super::client::Client;
 use super::diagnostic::Diagnostic;
-use super::reports::Mark;
+use super::reports::ReportMark;
 use super::{language, uri};
 
 /// Bytes of the largest file that servers are told of.
@@ -49,7 +49,7 @@ pub struct Document {
     pub is_new: bool,
     path: PathBuf,
     version: i64,
-    mark: Mark,
+    mark: ReportMark,
 }
 
 /// What became of a file since the server was last told of it.
@@ -75,8 +75,8 @@ impl Client {
         Ok(Some(self.tell(&mut documents, path.shown(), text.into(), mark)))
     }
 
-    fn tell(&self, documents: &mut Documents, path: &Path, text: Arc<str>, mark: Mark) -> Document {
-        let uri = uri::of(path);
+    fn tell(&self, documents: &mut Documents, path: &Path, text: Arc<str>, mark: ReportMark) -> Document {
+        let uri = uri::from_path(path);
         let known = documents.0.get_mut(path);
         let is_known = known.is_some();
         let kind = if is_known { CHANGED } else { CREATED };
@@ -98,7 +98,7 @@ impl Client {
                 self.make_room(documents);
                 let document = json!({
                     "uri": uri,
-                    "languageId": language::of(path),
+                    "languageId": language::id_of(path),
                     "version": 0,
                     "text": &*text,
                 });
@@ -128,7 +128,7 @@ impl Client {
         let oldest = documents.0.iter().min_by_key(|(_, open)| open.used);
         if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
             documents.0.remove(&oldest);
-            let document = json!({"uri": uri::of(&oldest)});
+            let document = json!({"uri": uri::from_path(&oldest)});
             self.notify("textDocument/didClose", json!({"textDocument": document}));
         }
     }
@@ -138,7 +138,7 @@ impl Client {
         if documents.0.remove(path).is_none() {
             return;
         }
-        let uri = uri::of(path);
+        let uri = uri::from_path(path);
         let changes = json!({"changes": [{"uri": uri, "type": DELETED}]});
         self.notify("workspace/didChangeWatchedFiles", changes);
         self.notify("textDocument/didClose", json!({"textDocument": {"uri": uri}}));
@@ -161,7 +161,7 @@ impl Client {
 
     /// Returns what the server last reported of a file.
     pub fn reported(&self, path: &Path) -> Arc<[Diagnostic]> {
-        self.reports.of(path)
+        self.reports.found_in(path)
     }
 }
 

@@ -76,7 +76,7 @@ const LANGUAGES: &[(&str, &[&str])] = &[
 ];
 
 /// Returns the language of a file.
-pub(super) fn of(path: &Path) -> &'static str {
+pub(super) fn id_of(path: &Path) -> &'static str {
     let ending = match path.extension() {
         Some(extension) => extension.to_str(),
         None => match path.file_name().and_then(|name| name.to_str()) {
@@ -113,7 +113,7 @@ mod tests {
             ("/w/.rs", "plaintext"),
             ("/w/rs", "plaintext"),
         ] {
-            assert_eq!(of(Path::new(path)), expected, "{path}");
+            assert_eq!(id_of(Path::new(path)), expected, "{path}");
         }
     }
 

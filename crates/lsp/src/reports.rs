@@ -1,7 +1,7 @@
 //! What a server has reported of which file, and waiting for it to have had its say.
 //!
 //! A server reports a file's findings as a whole, whenever it likes, often first what is quickly found and then the rest.
-//! So a report counts as the last word when none has followed it for [`QUIET`].
+//! So a report counts as the last word when none has followed it for [`QUIET_PERIOD`].
 //!
 //! *Invariant:* bounded: files and bytes beyond the limits push out what was reported of other files.
 
@@ -20,15 +20,26 @@ use super::diagnostic::Diagnostic;
 use super::uri;
 
 /// How long no further report must come for the last one to count as final.
-pub(super) const QUIET: Duration = Duration::from_millis(150);
+pub(super) const QUIET_PERIOD: Duration = Duration::from_millis(150);
 
 /// What is kept of all files together, in bytes of JSON.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_FILES: usize = 2000;
 
+/// A report that a server made of its own accord.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The server's id.
+    pub server: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Everything that the server has to say about it now.
+    pub diagnostics: Arc<[Diagnostic]>,
+}
+
 /// A report as it arrives.
 #[derive(Deserialize)]
-struct Published<'a> {
+struct PublishParams<'a> {
     uri: String,
     #[serde(default)]
     version: Option<i64>,
@@ -66,7 +77,7 @@ struct Files {
 
 /// Where the reports stood at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark(u64);
+pub(super) struct ReportMark(u64);
 
 impl Reports {
     pub(super) fn new(first_is_partial: bool) -> Self {
@@ -83,7 +94,7 @@ impl Reports {
 
     /// Takes a report. Returns the file and what was found, if the report counts.
     pub(super) fn take(&self, params: &RawValue) -> Option<(PathBuf, Arc<[Diagnostic]>)> {
-        let published: Published<'_> = serde_json::from_str(params.get()).ok()?;
+        let published: PublishParams<'_> = serde_json::from_str(params.get()).ok()?;
         let path = uri::to_path(&published.uri)?;
         let list: Vec<Value> = serde_json::from_str(published.diagnostics.get()).ok()?;
         let found: Arc<[Diagnostic]> = list.into_iter().map(Diagnostic::new).collect();
@@ -118,7 +129,7 @@ impl Reports {
     }
 
     /// Returns what was last reported of a file.
-    pub(super) fn of(&self, path: &Path) -> Arc<[Diagnostic]> {
+    pub(super) fn found_in(&self, path: &Path) -> Arc<[Diagnostic]> {
         let files = self.files();
         let report = files.reports.get(path);
         report.map_or_else(|| Arc::from([]), |report| Arc::clone(&report.found))
@@ -134,8 +145,8 @@ impl Reports {
     }
 
     /// Remembers where the reports stand. To be called before the server is told of a change.
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.files().serial)
+    pub(super) fn mark(&self) -> ReportMark {
+        ReportMark(self.files().serial)
     }
 
     /// Waits until reports have followed `mark` and none more follows. Reports about an earlier version than `version` are
@@ -143,7 +154,7 @@ impl Reports {
     pub(super) async fn settled(
         &self,
         path: &Path,
-        mark: Mark,
+        mark: ReportMark,
         version: i64,
         until: Instant,
     ) -> Option<Arc<[Diagnostic]>> {
@@ -153,7 +164,7 @@ impl Reports {
             let report = self.files().reports.get(path).cloned();
             let counts = |report: &Report| report.serial > mark.0 && report.version.is_none_or(|told| told >= version);
             let report = report.filter(counts);
-            let quiet = report.as_ref().map(|report| report.at + QUIET);
+            let quiet = report.as_ref().map(|report| report.at + QUIET_PERIOD);
             let end = quiet.map_or(until, |quiet| quiet.min(until));
             if Instant::now() >= end {
                 return report.map(|report| report.found);
@@ -222,13 +233,13 @@ mod tests {
         };
         let (found, ()) = tokio::join!(reports.settled(path, mark, 1, started + limit), told);
         assert_eq!(texts(&found.unwrap()), ["two"]);
-        assert_eq!(started.elapsed(), Duration::from_millis(120) + QUIET);
+        assert_eq!(started.elapsed(), Duration::from_millis(120) + QUIET_PERIOD);
 
         let started = Instant::now();
         let until = started + Duration::from_millis(50);
         let found = reports.settled(path, mark, 2, until).await;
         assert!(found.is_none(), "it is about an earlier version");
-        assert_eq!(texts(&reports.of(path)), ["two"]);
+        assert_eq!(texts(&reports.found_in(path)), ["two"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -237,7 +248,7 @@ mod tests {
         let path = Path::new("/a");
         let mark = reports.mark();
         assert!(!publish(&reports, "/a", None, &["first"]));
-        assert_eq!(texts(&reports.of(path)), ["first"]);
+        assert_eq!(texts(&reports.found_in(path)), ["first"]);
         let soon = Instant::now() + Duration::from_secs(1);
         assert!(reports.settled(path, mark, 0, soon).await.is_none());
         assert!(publish(&reports, "/a", None, &[]));
@@ -255,7 +266,7 @@ mod tests {
             publish(&reports, &format!("/{index}"), None, &[&long]);
         }
         assert_eq!(reports.all().len(), 15);
-        assert!(!reports.of(Path::new("/39")).is_empty());
+        assert!(!reports.found_in(Path::new("/39")).is_empty());
         for index in 0..MAX_FILES + 50 {
             publish(&reports, &format!("/{index}"), None, &[]);
         }

@@ -31,7 +31,7 @@ pub(super) enum Root {
 
 impl Root {
     /// Returns the root for a file; none if the server is not for it.
-    pub(super) fn of(self, file: &Path, workspace: &Workspace) -> Option<PathBuf> {
+    pub(super) fn find(self, file: &Path, workspace: &Workspace) -> Option<PathBuf> {
         let start = || workspace.directory().to_path_buf();
         match self {
             Self::Start => Some(start()),
@@ -97,7 +97,7 @@ mod tests {
 
         fn check(&self, root: Root, file: &str, expected: Option<&str>) {
             let top = self.folder.path().canonicalize().unwrap();
-            let found = root.of(&top.join(file), &self.workspace);
+            let found = root.find(&top.join(file), &self.workspace);
             assert_eq!(found, expected.map(|path| top.join(path)), "{root:?} {file}");
         }
     }

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolgate_fs::Workspace;
+use toolgate_process::Programs;
 
-use super::Around;
 use super::roots::{self, Root};
 use super::table::{self, Builtin, Settings};
 
@@ -40,6 +42,14 @@ pub enum Command {
     Line(Vec<String>),
     /// Not at all: only the project names it, and the workspace is not trusted.
     Untrusted,
+}
+
+/// Where servers of a workspace look for things.
+pub(super) struct Surroundings {
+    pub(super) workspace: Arc<Workspace>,
+    pub(super) programs: Programs,
+    pub(super) trusted: bool,
+    pub(super) virtual_env: Option<PathBuf>,
 }
 
 /// How a server is started for one root.
@@ -84,21 +94,21 @@ impl Server {
     }
 
     /// Returns where its project begins for a file; none if it is not for the file.
-    pub(super) fn root(&self, path: &Path, around: &Around) -> Option<PathBuf> {
+    pub(super) fn root(&self, path: &Path, around: &Surroundings) -> Option<PathBuf> {
         let builtin = self.builtin();
         let unless = builtin.map(|builtin| builtin.unless).unwrap_or_default();
         if !unless.is_empty() && roots::nearest(path, &around.workspace, unless).is_some() {
             return None;
         }
         let root = builtin.map_or(Root::Start, |builtin| builtin.root);
-        root.of(path, &around.workspace)
+        root.find(path, &around.workspace)
     }
 
     /// Returns how it is started for a root.
     ///
     /// # Errors
     /// It cannot be; the text says why, and how to get it.
-    pub(super) fn start(&self, root: &Path, around: &Around) -> Result<Start, String> {
+    pub(super) fn start(&self, root: &Path, around: &Surroundings) -> Result<Start, String> {
         let start = match (&self.command, self.builtin()) {
             (Command::Untrusted, _) => {
                 return Err(format!("it is named by the project, which is not trusted. {TRUST}"));
@@ -116,7 +126,7 @@ impl Server {
         })
     }
 
-    fn configured(&self, line: &[String], root: &Path, around: &Around) -> Result<Start, String> {
+    fn configured(&self, line: &[String], root: &Path, around: &Surroundings) -> Result<Start, String> {
         let Some((program, arguments)) = line.split_first() else {
             return Err("it has no command".to_owned());
         };
@@ -129,7 +139,7 @@ impl Server {
         })
     }
 
-    fn found(&self, builtin: &Builtin, root: &Path, around: &Around) -> Result<Start, String> {
+    fn found(&self, builtin: &Builtin, root: &Path, around: &Surroundings) -> Result<Start, String> {
         let get = builtin.get;
         let name = builtin.commands[0][0];
         let candidates = builtin.commands.iter();
@@ -156,7 +166,7 @@ impl Server {
         })
     }
 
-    fn settings(&self, builtin: &Builtin, program: &Path, root: &Path, around: &Around) -> Result<Value, String> {
+    fn settings(&self, builtin: &Builtin, program: &Path, root: &Path, around: &Surroundings) -> Result<Value, String> {
         let typescript = |file: &str| {
             let get = builtin.get;
             let wanted = format!("typescript/lib/{file}");
@@ -181,13 +191,13 @@ impl Server {
     ///
     /// # Errors
     /// As [`Self::start`].
-    pub(super) fn survey(&self, around: &Around) -> Result<PathBuf, String> {
+    pub(super) fn survey(&self, around: &Surroundings) -> Result<PathBuf, String> {
         let start = self.start(around.workspace.directory(), around)?;
         Ok(start.program)
     }
 }
 
-impl Around {
+impl Surroundings {
     /// Finds a program: in the project's `node_modules` where that is trusted, else in the service's `PATH`.
     fn find(&self, name: &str, root: &Path) -> Option<PathBuf> {
         let in_project = || {
@@ -266,7 +276,7 @@ mod tests {
     /// A workspace `w`, and a folder `bin` of programs beside it.
     struct Stage {
         folder: tempfile::TempDir,
-        around: Around,
+        around: Surroundings,
     }
 
     impl Stage {
@@ -281,7 +291,7 @@ mod tests {
             }
             let path = format!("{0}/bin:{0}/w/bin", top.display());
             let variables = [("PATH".into(), path.into())].into();
-            let around = Around {
+            let around = Surroundings {
                 workspace: Arc::new(Workspace::open("w", &top.join("w"), None).unwrap()),
                 programs: Programs::new(&variables, process::Settings::default()).unwrap(),
                 trusted,

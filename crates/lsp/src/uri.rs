@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const SCHEME: &str = "file://";
 
 /// Returns the URI of an absolute path.
-pub(super) fn of(path: &Path) -> String {
+pub(super) fn from_path(path: &Path) -> String {
     let mut uri = SCHEME.to_owned();
     for &byte in path.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
@@ -79,7 +79,7 @@ mod tests {
         #[test]
         fn a_path_comes_back(path in "(/[^/\\x00]{1,10}){1,4}") {
             prop_assume!(!path.split('/').any(|part| part == "." || part == ".."));
-            let uri = of(Path::new(&path));
+            let uri = from_path(Path::new(&path));
             prop_assert!(uri.is_ascii());
             prop_assert_eq!(to_path(&uri), Some(PathBuf::from(path)));
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A folder in which skills are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct SkillFolder {
     /// The folder. It need not exist.
     pub path: PathBuf,
     /// Whether folders whose names begin with a dot are entered.
@@ -20,7 +20,7 @@ pub struct Root {
 
 /// Skills at a URL, and where they are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct SkillSource {
     /// Where they are published.
     pub url: String,
     /// Where they are kept; not there before they have been fetched.

@@ -219,7 +219,7 @@ fn file_url(path: &Path) -> String {
 mod tests {
     use toolgate_fs::Workspace;
     use toolgate_model::Model;
-    use toolgate_model::skills::Root;
+    use toolgate_model::skills::SkillFolder;
     use toolgate_permission::Refusal;
     use toolgate_permission::Rights;
     use toolgate_permission::rules;
@@ -229,7 +229,7 @@ mod tests {
     use crate::testing::{Bench, shown};
 
     fn tool(bench: &Bench) -> LoadSkill {
-        let root = Root {
+        let root = SkillFolder {
             path: bench.at("skills"),
             enters_hidden: false,
             own_only: false,

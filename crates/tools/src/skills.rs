@@ -12,7 +12,7 @@ pub mod remote;
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-pub use toolgate_model::skills::Root;
+pub use toolgate_model::skills::SkillFolder;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

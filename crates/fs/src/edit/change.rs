@@ -10,9 +10,12 @@ use bytes::Bytes;
 use memchr::memmem;
 use tokio_util::sync::CancellationToken;
 
-use super::{Edit, EditError, replace};
+use super::replace::replace;
+use super::request::{Edit, EditError};
+use crate::blocking::blocking;
 use crate::diff::{self, FileDiff};
-use crate::files::{Files, LockedFile, Snapshot, blocking};
+use crate::files::{Files, LockedFile};
+use crate::snapshot::Snapshot;
 use crate::text::BOM_BYTES;
 use crate::{FileError, ResolvedPath};
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use super::EditError;
+use super::request::EditError;
 use super::splice::check_size;
 
 /// Replaces `old` by `new`, or returns `None` if `old` is not there.

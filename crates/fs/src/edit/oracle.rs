@@ -273,7 +273,7 @@ fn some_lines(most: usize) -> impl Strategy<Value = String> {
 
 /// What comes to every strategy: oldString is not empty, has the file's line endings, and is not there exactly.
 fn usable(text: &str, old: &str) -> Option<String> {
-    let old = super::with_endings(old, text.contains("\r\n")).into_owned();
+    let old = super::replace::with_endings(old, text.contains("\r\n")).into_owned();
     (!old.is_empty() && !text.contains(&old)).then_some(old)
 }
 

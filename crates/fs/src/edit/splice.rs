@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use super::EditError;
 use super::lines::trim;
-use crate::files::MAX_LOADED;
+use super::request::EditError;
+use crate::snapshot::MAX_LOADED;
 
 /// Replaces the one place, or all of them; of two that overlap the first.
 pub(super) fn replace(

@@ -1,8 +1,12 @@
 //! Which strategy decides, what is left alone, and what a search may cost.
 
 use proptest::prelude::*;
+use tokio_util::sync::CancellationToken;
 
+use super::effort::Effort;
+use super::replace::{find_loosely, with_endings};
 use super::*;
+use crate::FileError;
 
 fn edit(old: &str, new: &str) -> Edit {
     Edit {

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::super::place::{Folders, Place, Temp};
-use super::super::{ResolvedPath, atomic, files, marks, open};
+use super::super::{ResolvedPath, atomic, marks, open, snapshot};
 use super::{Before, Changed, Draft, Slot, TransactionError, Unrestored};
 use crate::FileError;
 use crate::marks::ReadMark;
@@ -313,7 +313,7 @@ impl Slot {
     fn check_unchanged(&self, place: Option<&Place>) -> Result<(), FileError> {
         let path = self.file.path();
         match &self.before {
-            Before::Content(snapshot) => files::expect_at(path, place, snapshot),
+            Before::Content(snapshot) => snapshot::expect_at(path, place, snapshot),
             Before::Link(to) => match place.map(Place::read_link) {
                 Some(Ok(now)) if now == *to => Ok(()),
                 Some(_) | None => Err(FileError::Swapped {

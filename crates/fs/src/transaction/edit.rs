@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::Draft;
+use crate::blocking::blocking;
 use crate::diff::{self, FileDiff};
-use crate::files::blocking;
 use crate::patch::{self, ApplyError, Chunk};
 use crate::text::{BOM, BOM_BYTES, split_bom};
 use crate::{FileError, ResolvedPath};

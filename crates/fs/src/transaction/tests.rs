@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
+use crate::Workspace;
 use crate::atomic::TEMP_PREFIX;
 
 struct Place {

@@ -14,7 +14,7 @@ use toolgate_fs::named::Search;
 use toolgate_fs::newest::Modified;
 use toolgate_fs::open::is_own;
 
-use super::{FILE_NAME, Root, Skill, SkillError, parse, read};
+use super::{FILE_NAME, Skill, SkillError, SkillFolder, parse, read};
 
 /// Entries that are looked at below one root.
 const MOST_ENTRIES: usize = 20_000;
@@ -25,7 +25,7 @@ const MOST_SKILLS: usize = 1000;
 /// The skills of one workspace.
 pub struct Catalog {
     /// Weak to strong: of skills with one name the last one counts.
-    roots: Vec<Root>,
+    roots: Vec<SkillFolder>,
     /// What the last search found, sorted by name.
     known: Mutex<Arc<[Skill]>>,
     search: Mutex<Memory>,
@@ -52,7 +52,7 @@ struct File {
 impl Catalog {
     /// Makes the catalogue of the skills below these folders, of which the later ones win. It knows none before it is
     /// [refreshed](Self::refresh).
-    pub fn new(roots: Vec<Root>) -> Self {
+    pub fn new(roots: Vec<SkillFolder>) -> Self {
         Self {
             roots,
             known: Mutex::new(Arc::from([])),
@@ -85,7 +85,7 @@ impl Catalog {
             let folder = skill.folder();
             folders.push(folder.to_path_buf());
             // Where a project's links lead is for a person to say.
-            let is_trusted = |root: &Root| folder.starts_with(&root.path) && root.within.is_none();
+            let is_trusted = |root: &SkillFolder| folder.starts_with(&root.path) && root.within.is_none();
             if self.roots.iter().any(is_trusted) {
                 folders.extend(folder.canonicalize());
             }
@@ -156,7 +156,7 @@ fn add(skills: &mut BTreeMap<String, Skill>, skill: &Skill) -> Option<String> {
 }
 
 /// Reads a file, unless it is as it was when it was read before.
-fn look_at(root: &Root, path: &Path, before: Option<File>) -> File {
+fn look_at(root: &SkillFolder, path: &Path, before: Option<File>) -> File {
     let mut file = File {
         real: PathBuf::new(),
         modified: Modified { seconds: 0, nanos: 0 },
@@ -185,7 +185,7 @@ fn look_at(root: &Root, path: &Path, before: Option<File>) -> File {
     file
 }
 
-fn identify(root: &Root, path: &Path, file: &mut File) -> Result<(), SkillError> {
+fn identify(root: &SkillFolder, path: &Path, file: &mut File) -> Result<(), SkillError> {
     file.real = path.canonicalize()?;
     let is_named = file.real.file_name() == Some(OsStr::new(FILE_NAME));
     let may_lead_there = || match &root.within {
@@ -237,7 +237,7 @@ mod tests {
         }
 
         fn catalog(&self, roots: &[&str]) -> Catalog {
-            let root = |path: &&str| Root {
+            let root = |path: &&str| SkillFolder {
                 path: self.at(path),
                 enters_hidden: false,
                 own_only: false,

@@ -13,7 +13,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
-pub use toolgate_model::skills::Remote;
+pub use toolgate_model::skills::SkillSource;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -41,13 +41,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct FirstFetch {
     /// What is to be fetched.
-    pub wanted: Vec<Remote>,
+    pub wanted: Vec<SkillSource>,
     over: DropGuard,
 }
 
 impl FirstFetch {
     /// Makes a fetch that has not begun.
-    pub fn of(wanted: Vec<Remote>) -> Self {
+    pub fn of(wanted: Vec<SkillSource>) -> Self {
         Self {
             wanted,
             over: CancellationToken::new().drop_guard(),
@@ -140,7 +140,7 @@ struct Listed {
 ///
 /// # Errors
 /// Something is missing, too large or not to be trusted. Nothing is kept then.
-pub async fn fetch(remote: &Remote, network: &Network) -> Result<bool, RemoteError> {
+pub async fn fetch(remote: &SkillSource, network: &Network) -> Result<bool, RemoteError> {
     let folder = remote.folder.clone();
     if blocking(move || Ok(folder.exists())).await? {
         return Ok(false);

@@ -26,12 +26,12 @@ const MAX_BYTES: usize = 128 << 10;
 
 /// The findings in files, by path: first the files that were changed, then others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Diagnostics {
     pub(super) changed: Vec<(PathBuf, Arc<[Diagnostic]>)>,
     pub(super) others: Vec<(PathBuf, Arc<[Diagnostic]>)>,
 }
 
-impl Told {
+impl Diagnostics {
     /// Returns what the model reads after an edit of one file, appended to its result; empty if there is no error in it.
     pub fn of_this_file(&self) -> String {
         let blocks = self.changed.iter().filter_map(|(path, found)| block(path, found));
@@ -142,12 +142,12 @@ mod tests {
         }))
     }
 
-    fn told(changed: &[(&str, Vec<Diagnostic>)], others: &[(&str, Vec<Diagnostic>)]) -> Told {
+    fn diagnostics(changed: &[(&str, Vec<Diagnostic>)], others: &[(&str, Vec<Diagnostic>)]) -> Diagnostics {
         let files = |files: &[(&str, Vec<Diagnostic>)]| {
             let file = |(path, found): &(&str, Vec<Diagnostic>)| (PathBuf::from(path), found.clone().into());
             files.iter().map(file).collect()
         };
-        Told {
+        Diagnostics {
             changed: files(changed),
             others: files(others),
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn only_errors_reach_the_model() {
-        let told = told(
+        let told = diagnostics(
             &[(
                 "/w/a",
                 vec![finding(0, 2, "meh"), finding(4, 1, "bad"), finding(1, 4, "hint")],
@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn a_file_without_findings_is_told_if_it_was_changed() {
-        let told = told(&[("/w/a", Vec::new())], &[("/w/b", Vec::new())]);
+        let told = diagnostics(&[("/w/a", Vec::new())], &[("/w/b", Vec::new())]);
         assert_eq!(told.of_this_file() + &told.of_other_files(), "");
         assert_eq!(told.to_json(), json!({"/w/a": []}));
-        assert_eq!(Told::default().to_json(), json!({}));
+        assert_eq!(Diagnostics::default().to_json(), json!({}));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
             .iter()
             .map(|(path, found)| (path.as_str(), found.clone()))
             .collect();
-        let told = told(&[("/w/a", many(10_000))], &others);
+        let told = diagnostics(&[("/w/a", many(10_000))], &others);
         let text = told.of_this_file();
         assert!(text.ends_with("\n... and 9980 more\n</diagnostics>"), "{text}");
         assert_eq!(text.matches("ERROR").count(), 20);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn twenty_errors_are_told_in_full() {
         let found: Vec<Diagnostic> = (0..20).map(|line| finding(line, 1, "m")).collect();
-        let text = told(&[("/w/a", found)], &[]).of_this_file();
+        let text = diagnostics(&[("/w/a", found)], &[]).of_this_file();
         assert!(text.contains("ERROR [20:3] m\n</diagnostics>"), "{text}");
     }
 }

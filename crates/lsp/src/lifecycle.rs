@@ -13,27 +13,29 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use toolgate_process::stderr_log::{self, LastLine};
-use toolgate_process::{Exit, Filter, Launch, Stdin, StdioChild};
+use toolgate_process::{Exit, Filter, Launch, Programs, Stdin, StdioChild};
 use tracing::Instrument as _;
 
-use super::client::{Client, Made, Outgoing, Uses};
+use super::client::{Client, ClientParts, Outgoing, Uses};
+use super::limits::Limits;
+use super::reports::Published;
 use super::server::{Server, Start};
 use super::wire::{self, WireError};
-use super::{Published, Shared};
 
 /// The pause before a server that failed is started again; four times as long after each further failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const MAX_PAUSE: Duration = Duration::from_secs(300);
+const FIRST_RESTART_DELAY: Duration = Duration::from_secs(5);
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(300);
 
 /// A server that has worked for this long is not one that keeps failing.
-const SETTLED: Duration = Duration::from_secs(60);
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 /// How often a server's memory and use are looked at.
-const LOOK: Duration = Duration::from_secs(5);
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the end of a program whose streams have ended is waited for.
-const EXIT_WAIT: Duration = Duration::from_millis(200);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What the tools of languages are found by, besides what all servers get. No keys.
 const INHERITED: &[&str] = &[
@@ -163,7 +165,7 @@ impl Slot {
     /// Counts a failure, and returns how long the server is to be left alone.
     fn failed(&self, worked: Option<Duration>) -> Duration {
         let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        if worked.is_some_and(|worked| worked > SETTLED) {
+        if worked.is_some_and(|worked| worked > HEALTHY_AFTER) {
             plan.1 = 0;
         }
         plan.1 = plan.1.saturating_add(1);
@@ -177,13 +179,23 @@ fn pause_after(failures: u32, has_worked: bool) -> Duration {
         return Duration::ZERO;
     }
     let factor = 4_u32.saturating_pow(failures.saturating_sub(1));
-    FIRST_PAUSE.saturating_mul(factor).min(MAX_PAUSE)
+    FIRST_RESTART_DELAY.saturating_mul(factor).min(MAX_RESTART_DELAY)
 }
 
 /// A server that runs, for those who must find room for another.
 pub(super) struct Running {
     uses: Arc<Uses>,
     leave: CancellationToken,
+}
+
+/// What all servers share.
+pub(super) struct Shared {
+    pub(super) programs: Programs,
+    pub(super) limits: Limits,
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+    /// The servers that run. Never held across an await.
+    pub(super) running: Mutex<Vec<Arc<Running>>>,
 }
 
 impl Shared {
@@ -209,7 +221,7 @@ impl Shared {
         Ok(admitted)
     }
 
-    fn dismiss(&self, gone: &Arc<Running>) {
+    fn remove(&self, gone: &Arc<Running>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|server| !Arc::ptr_eq(server, gone));
     }
@@ -218,7 +230,7 @@ impl Shared {
 /// Why a server's life came to its end.
 enum End {
     /// Nobody needs it any more.
-    Dismissed,
+    NotNeeded,
     /// Something is wrong with it.
     Failed(String),
     /// Its program or a stream of it ended, as the text says; how the program ended says more.
@@ -226,7 +238,7 @@ enum End {
 }
 
 /// What a life needs.
-pub(super) struct Life {
+pub(super) struct Lifecycle {
     pub(super) shared: Arc<Shared>,
     pub(super) slot: Arc<Slot>,
     pub(super) published: broadcast::Sender<Published>,
@@ -246,7 +258,7 @@ struct Errors {
     logging: JoinHandle<Option<()>>,
 }
 
-impl Life {
+impl Lifecycle {
     /// Lives until the server is gone.
     pub(super) async fn run(self) {
         let (server, root) = (&self.slot.server.id, self.slot.root.display());
@@ -256,7 +268,7 @@ impl Life {
             let problem = match self.shared.admit() {
                 Ok(running) => {
                     let problem = self.live(&running, &mut worked).await;
-                    self.shared.dismiss(&running);
+                    self.shared.remove(&running);
                     problem
                 }
                 Err(problem) => Some(problem),
@@ -284,7 +296,7 @@ impl Life {
             Ok(program) => program,
             Err(problem) => return Some(problem),
         };
-        let (client, outgoing) = Client::new(Made {
+        let (client, outgoing) = Client::new(ClientParts {
             id: self.slot.server.id.clone(),
             root: self.slot.root.clone(),
             settings,
@@ -319,9 +331,9 @@ impl Life {
             }
         };
         let problem = match end {
-            End::Dismissed => None,
+            End::NotNeeded => None,
             End::Failed(problem) => Some(problem),
-            End::Gone(problem) => Some(told(problem, &peer, errors).await),
+            End::Gone(problem) => Some(explain(problem, &peer, errors).await),
         };
         client.end(problem.as_deref().unwrap_or("it is not needed any more"));
         peer.stop().await;
@@ -375,8 +387,8 @@ impl Life {
     ) -> End {
         tokio::select! {
             biased;
-            () = self.shared.stop.cancelled() => End::Dismissed,
-            () = running.leave.cancelled() => End::Dismissed,
+            () = self.shared.stop.cancelled() => End::NotNeeded,
+            () = running.leave.cancelled() => End::NotNeeded,
             end = read(client, output) => end,
             () = write(input) => End::Gone("it closed its input".to_owned()),
             () = client.ended() => End::Failed(client.problem()),
@@ -388,7 +400,7 @@ impl Life {
     /// Returns when the server is not used any more, or uses too much memory.
     async fn watch(&self, running: &Running, peer: &StdioChild) -> End {
         let limits = self.shared.limits;
-        let mut looks = interval(LOOK.min(limits.idle));
+        let mut looks = interval(WATCH_INTERVAL.min(limits.idle));
         loop {
             looks.tick().await;
             if running
@@ -396,7 +408,7 @@ impl Life {
                 .idle_since()
                 .is_some_and(|since| since.elapsed() >= limits.idle)
             {
-                return End::Dismissed;
+                return End::NotNeeded;
             }
             if peer.resident_bytes_of_all() > limits.memory {
                 return End::Failed(format!("it used more than {} MiB of memory", limits.memory >> 20));
@@ -427,8 +439,8 @@ async fn write((mut input, mut outgoing): (Sender, Outgoing)) {
 }
 
 /// Says what can be said of the end of a program that went wrong.
-async fn told(problem: String, peer: &StdioChild, errors: Errors) -> String {
-    let exit = timeout(EXIT_WAIT, peer.ended()).await.ok().flatten();
+async fn explain(problem: String, peer: &StdioChild, errors: Errors) -> String {
+    let exit = timeout(EXIT_TIMEOUT, peer.ended()).await.ok().flatten();
     let ended = match exit {
         Some(Exit::Code(code)) => format!("its program ended with code {code}"),
         Some(Exit::Signal(signal)) => format!("its program was ended by signal {signal}"),
@@ -438,7 +450,7 @@ async fn told(problem: String, peer: &StdioChild, errors: Errors) -> String {
         return ended;
     }
     // What it said last may still be on its way; something that it has started may keep the way open.
-    let _ = timeout(EXIT_WAIT, errors.logging).await;
+    let _ = timeout(EXIT_TIMEOUT, errors.logging).await;
     let last = errors.last.get();
     if last.is_empty() {
         ended

@@ -19,10 +19,11 @@ use toolgate_fs::{ResolvedPath, Workspace};
 use toolgate_model::{JsonMap, json_map};
 
 use super::diagnostic::Diagnostic;
-use super::pace::{Pace, Turn};
-use super::reports::QUIET;
-use super::told::Told;
-use super::{LanguageServers, Published, Refresh};
+use super::diagnostics::Diagnostics;
+use super::pool::LanguageServers;
+use super::refresh::Refresh;
+use super::reports::{Published, QUIET_PERIOD};
+use super::wait_policy::{PendingEdit, WaitPolicy};
 
 /// Files of one change whose findings are told of; servers are told of all.
 const MAX_WATCHED: usize = 50;
@@ -37,7 +38,7 @@ pub struct EditDiagnostics(Option<Arc<Inner>>);
 struct Inner {
     servers: LanguageServers,
     workspace: Arc<Workspace>,
-    pace: Pace,
+    wait_policy: WaitPolicy,
 }
 
 impl fmt::Debug for EditDiagnostics {
@@ -49,11 +50,10 @@ impl fmt::Debug for EditDiagnostics {
 impl EditDiagnostics {
     /// Makes it for the tools of a workspace; `wait` is how long the result of a change may wait.
     pub fn new(servers: LanguageServers, workspace: Arc<Workspace>, wait: Duration) -> Self {
-        let pace = Pace::new(wait);
         Self(Some(Arc::new(Inner {
             servers,
             workspace,
-            pace,
+            wait_policy: WaitPolicy::new(wait),
         })))
     }
 
@@ -73,9 +73,9 @@ impl EditDiagnostics {
         changed: &[&ResolvedPath],
         cancelled: &CancellationToken,
         leave: impl FnOnce(BoxStream<'static, JsonMap>),
-    ) -> Told {
+    ) -> Diagnostics {
         let Some(inner) = &self.0 else {
-            return Told::default();
+            return Diagnostics::default();
         };
         // From before the servers hear of the change: no report is missed.
         let published = inner.servers.subscribe();
@@ -87,7 +87,7 @@ impl EditDiagnostics {
         let (watched, rest) = served.split_at(served.len().min(MAX_WATCHED));
         self.tell(rest);
         if watched.is_empty() {
-            return Told::default();
+            return Diagnostics::default();
         }
         let mut change = Change {
             inner: Arc::clone(inner),
@@ -98,20 +98,20 @@ impl EditDiagnostics {
             is_settled: false,
         };
         change.wait(cancelled).await;
-        let told = change.told();
-        change.last = told.to_json();
+        let diagnostics = change.diagnostics();
+        change.last = diagnostics.to_json();
         leave(stream::unfold(change, Change::next).boxed());
-        told
+        diagnostics
     }
 }
 
 impl Inner {
     fn watch(&self, path: &ResolvedPath) -> Watched {
         let ready = self.servers.is_up_for(path);
-        let turn = self.pace.begin(path.shown(), ready);
+        let edit = self.wait_policy.begin(path.shown(), ready);
         Watched {
             refresh: self.servers.touch(path),
-            turn,
+            edit,
             is_heard: false,
             has_servers: true,
         }
@@ -139,7 +139,7 @@ impl Inner {
 
 /// A file that was changed.
 struct Watched {
-    turn: Turn,
+    edit: PendingEdit,
     refresh: Refresh,
     /// Some server has reported of it since.
     is_heard: bool,
@@ -157,13 +157,13 @@ impl Watched {
                     self.hear();
                 }
             }
-            () = self.turn.over() => {}
+            () = self.edit.over() => {}
         }
     }
 
     fn hear(&mut self) {
         self.is_heard = true;
-        self.turn.answered();
+        self.edit.answered();
     }
 }
 
@@ -182,11 +182,11 @@ struct Change {
 impl Change {
     /// Waits for the servers that keep pace.
     async fn wait(&mut self, cancelled: &CancellationToken) {
-        let waits = |watched: &&mut Watched| watched.turn.waits_until().is_some();
+        let waits = |watched: &&mut Watched| watched.edit.waits_until().is_some();
         let Some(until) = self
             .watched
             .iter()
-            .filter_map(|watched| watched.turn.waits_until())
+            .filter_map(|watched| watched.edit.waits_until())
             .max()
         else {
             return;
@@ -201,37 +201,37 @@ impl Change {
             .watched
             .iter()
             .filter(|watched| !watched.is_heard && watched.has_servers);
-        for watched in silent.filter(|watched| watched.turn.waits_until().is_some() && watched.turn.is_current()) {
-            watched.turn.given_up();
+        for watched in silent.filter(|watched| watched.edit.waits_until().is_some() && watched.edit.is_current()) {
+            watched.edit.given_up();
         }
     }
 
     /// Returns what is known by now: of the changed files that servers have looked at, and of others.
-    fn told(&self) -> Told {
+    fn diagnostics(&self) -> Diagnostics {
         if !self.watched.iter().any(|watched| watched.is_heard) {
-            return Told::default();
+            return Diagnostics::default();
         }
         let mut others = self.inner.reported();
         let heard = self.watched.iter().filter(|watched| watched.is_heard);
         let changed = heard.map(|watched| {
-            let path = watched.turn.path();
+            let path = watched.edit.path();
             let at = others.iter().position(|(other, _)| other == path);
             at.map_or_else(|| (path.to_path_buf(), Arc::from([])), |at| others.remove(at))
         });
         let changed = changed.collect();
-        let is_changed = |path: &Path| self.watched.iter().any(|watched| watched.turn.path() == path);
+        let is_changed = |path: &Path| self.watched.iter().any(|watched| watched.edit.path() == path);
         others.retain(|(path, found)| !found.is_empty() && !is_changed(path));
-        Told { changed, others }
+        Diagnostics { changed, others }
     }
 
     /// Returns the next patch; none when nothing more is to be expected.
     async fn next(mut self) -> Option<(JsonMap, Self)> {
         while self.has_news().await {
-            let told = self.told().to_json();
-            if told != self.last {
-                self.last = told.clone();
+            let diagnostics = self.diagnostics().to_json();
+            if diagnostics != self.last {
+                self.last = diagnostics.clone();
                 self.patches += 1;
-                return Some((json_map([("diagnostics", told)]), self));
+                return Some((json_map([("diagnostics", diagnostics)]), self));
             }
         }
         None
@@ -244,11 +244,11 @@ impl Change {
             join_all(late.map(Watched::settle)).await;
             self.is_settled = true;
             self.watched
-                .retain(|watched| watched.has_servers && watched.turn.is_current());
+                .retain(|watched| watched.has_servers && watched.edit.is_current());
             return !self.watched.is_empty();
         }
         while !self.watched.is_empty() {
-            let over = select_all(self.watched.iter().map(|watched| Box::pin(watched.turn.over())));
+            let over = select_all(self.watched.iter().map(|watched| Box::pin(watched.edit.over())));
             let published = tokio::select! {
                 published = self.published.recv() => Some(published),
                 _ = over => None,
@@ -264,7 +264,7 @@ impl Change {
                     return true;
                 }
                 Some(Err(RecvError::Closed)) => return false,
-                None => self.watched.retain(|watched| watched.turn.is_current()),
+                None => self.watched.retain(|watched| watched.edit.is_current()),
             }
         }
         false
@@ -272,7 +272,7 @@ impl Change {
 
     /// Lets more news come, so that they are told together.
     async fn gather(&mut self, first: Option<PathBuf>) {
-        sleep(QUIET * 2u32.pow(self.patches.min(MAX_DOUBLED))).await;
+        sleep(QUIET_PERIOD * 2u32.pow(self.patches.min(MAX_DOUBLED))).await;
         let mut paths: Vec<PathBuf> = first.into_iter().collect();
         loop {
             match self.published.try_recv() {
@@ -282,7 +282,7 @@ impl Change {
             }
         }
         for watched in &mut self.watched {
-            if paths.iter().any(|path| path == watched.turn.path()) {
+            if paths.iter().any(|path| path == watched.edit.path()) {
                 watched.hear();
             }
         }

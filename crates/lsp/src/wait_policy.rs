@@ -4,7 +4,7 @@
 //! slower. So an edit waits if the last change of the file was answered, and if the last answer for files of this kind came
 //! in time.
 //!
-//! *Invariant:* never waits itself. What is kept of a file goes with the last of its turns.
+//! *Invariant:* never waits itself. What is kept of a file goes with the last of its edits.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -20,33 +20,33 @@ const MAX_KINDS: usize = 1000;
 
 /// What is known of the pace of servers.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(super) struct WaitPolicy {
     /// How long an edit may wait.
     wait: Duration,
-    known: Arc<Mutex<Known>>,
-    /// Changes with every turn.
-    turned: watch::Sender<()>,
+    history: Arc<Mutex<History>>,
+    /// Changes with every edit.
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct History {
     /// Kinds of files whose last change was not answered in time.
     slow: HashSet<OsString>,
     files: HashMap<PathBuf, File>,
-    last_turn: u64,
+    last_edit: u64,
 }
 
 /// A file whose last change is still of interest.
 #[derive(Clone, Copy, Debug)]
 struct File {
-    turn: u64,
+    edit: u64,
     answered: bool,
 }
 
 /// One change of a file.
 #[derive(Debug)]
-pub(super) struct Turn {
-    pace: Pace,
+pub(super) struct PendingEdit {
+    policy: WaitPolicy,
     path: PathBuf,
     number: u64,
     begun: Instant,
@@ -55,36 +55,36 @@ pub(super) struct Turn {
     waits: bool,
 }
 
-impl Pace {
+impl WaitPolicy {
     pub(super) fn new(wait: Duration) -> Self {
         Self {
             wait,
-            known: Arc::default(),
-            turned: watch::Sender::new(()),
+            history: Arc::default(),
+            changed: watch::Sender::new(()),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a turn: the file has just changed. A server that is not `ready` is not waited for, and its first answer says
+    /// Begins to watch an edit: the file has just changed. A server that is not `ready` is not waited for, and its first answer says
     /// nothing of its pace.
-    pub(super) fn begin(&self, path: &Path, ready: bool) -> Turn {
-        let mut known = self.known();
-        known.last_turn += 1;
-        let number = known.last_turn;
+    pub(super) fn begin(&self, path: &Path, ready: bool) -> PendingEdit {
+        let mut history = self.history();
+        history.last_edit += 1;
+        let number = history.last_edit;
         let file = File {
-            turn: number,
+            edit: number,
             answered: false,
         };
-        let before = known.files.insert(path.to_path_buf(), file);
+        let before = history.files.insert(path.to_path_buf(), file);
         let behind = !ready || before.is_some_and(|before| !before.answered);
-        let waits = !self.wait.is_zero() && !behind && !known.slow.contains(&kind(path));
-        drop(known);
-        self.turned.send_replace(());
-        Turn {
-            pace: self.clone(),
+        let waits = !self.wait.is_zero() && !behind && !history.slow.contains(&kind(path));
+        drop(history);
+        self.changed.send_replace(());
+        PendingEdit {
+            policy: self.clone(),
             path: path.to_path_buf(),
             number,
             begun: Instant::now(),
@@ -94,7 +94,7 @@ impl Pace {
     }
 }
 
-impl Turn {
+impl PendingEdit {
     /// Returns the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -102,55 +102,62 @@ impl Turn {
 
     /// Returns until when an answer is worth waiting for; none if it is not.
     pub(super) fn waits_until(&self) -> Option<Instant> {
-        self.waits.then(|| self.begun + self.pace.wait)
+        self.waits.then(|| self.begun + self.policy.wait)
     }
 
     /// Notes that the servers have answered, at this moment. The first answer counts.
     pub(super) fn answered(&self) {
-        let in_time = self.begun.elapsed() <= self.pace.wait;
-        let mut known = self.pace.known();
-        let file = known.files.get_mut(&self.path);
-        let Some(file) = file.filter(|file| file.turn == self.number && !file.answered) else {
+        let in_time = self.begun.elapsed() <= self.policy.wait;
+        let mut history = self.policy.history();
+        let file = history.files.get_mut(&self.path);
+        let Some(file) = file.filter(|file| file.edit == self.number && !file.answered) else {
             return;
         };
         file.answered = true;
         if !self.behind {
-            known.note(&self.path, in_time);
+            history.record(&self.path, in_time);
         }
     }
 
     /// Notes that they have not, and that this is no longer waited for.
     pub(super) fn given_up(&self) {
-        self.pace.known().note(&self.path, false);
+        self.policy.history().record(&self.path, false);
     }
 
     /// Returns when the file has changed again.
     pub(super) async fn over(&self) {
-        let mut turned = self.pace.turned.subscribe();
+        let mut changes = self.policy.changed.subscribe();
         while self.is_current() {
-            if turned.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return;
             }
         }
     }
 
     pub(super) fn is_current(&self) -> bool {
-        let known = self.pace.known();
-        known.files.get(&self.path).is_some_and(|file| file.turn == self.number)
+        let history = self.policy.history();
+        history
+            .files
+            .get(&self.path)
+            .is_some_and(|file| file.edit == self.number)
     }
 }
 
-impl Drop for Turn {
+impl Drop for PendingEdit {
     fn drop(&mut self) {
-        let mut known = self.pace.known();
-        if known.files.get(&self.path).is_some_and(|file| file.turn == self.number) {
-            known.files.remove(&self.path);
+        let mut history = self.policy.history();
+        if history
+            .files
+            .get(&self.path)
+            .is_some_and(|file| file.edit == self.number)
+        {
+            history.files.remove(&self.path);
         }
     }
 }
 
-impl Known {
-    fn note(&mut self, path: &Path, in_time: bool) {
+impl History {
+    fn record(&mut self, path: &Path, in_time: bool) {
         let kind = kind(path);
         if in_time {
             self.slow.remove(&kind);
@@ -174,102 +181,106 @@ mod tests {
 
     const WAIT: Duration = Duration::from_millis(100);
 
-    fn waits(pace: &Pace, path: &str) -> (Turn, bool) {
-        let turn = pace.begin(Path::new(path), true);
-        let waits = turn.waits_until().is_some();
-        (turn, waits)
+    fn waits(policy: &WaitPolicy, path: &str) -> (PendingEdit, bool) {
+        let edit = policy.begin(Path::new(path), true);
+        let waits = edit.waits_until().is_some();
+        (edit, waits)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_prompt_server_is_waited_for() {
-        let pace = Pace::new(WAIT);
+        let policy = WaitPolicy::new(WAIT);
         for _ in 0..3 {
-            let (turn, waits) = waits(&pace, "/a.rs");
+            let (edit, waits) = waits(&policy, "/a.rs");
             assert!(waits);
             tokio::time::advance(WAIT / 2).await;
-            turn.answered();
+            edit.answered();
         }
-        let (_turn, waits) = waits(&Pace::new(Duration::ZERO), "/a.rs");
+        let (_edit, waits) = waits(&WaitPolicy::new(Duration::ZERO), "/a.rs");
         assert!(!waits, "nobody is to wait");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_server_is_waited_for_once() {
-        let pace = Pace::new(WAIT);
-        let (turn, first) = waits(&pace, "/a.rs");
-        turn.given_up();
-        let (same, second) = waits(&pace, "/a.rs");
-        let (other, third) = waits(&pace, "/b.rs");
-        let (_else, fourth) = waits(&pace, "/b.py");
+        let policy = WaitPolicy::new(WAIT);
+        let (edit, first) = waits(&policy, "/a.rs");
+        edit.given_up();
+        let (same, second) = waits(&policy, "/a.rs");
+        let (other, third) = waits(&policy, "/b.rs");
+        let (_else, fourth) = waits(&policy, "/b.py");
         assert_eq!((first, second, third, fourth), (true, false, false, true));
-        drop((turn, same, other));
-        assert!(!waits(&pace, "/a.rs").1, "it stays slow");
+        drop((edit, same, other));
+        assert!(!waits(&policy, "/a.rs").1, "it stays slow");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_becomes_prompt_is_waited_for_again() {
-        let pace = Pace::new(WAIT);
-        let (turn, _) = waits(&pace, "/a.rs");
-        turn.given_up();
-        drop(turn);
-        let (turn, waited) = waits(&pace, "/a.rs");
+        let policy = WaitPolicy::new(WAIT);
+        let (edit, _) = waits(&policy, "/a.rs");
+        edit.given_up();
+        drop(edit);
+        let (edit, waited) = waits(&policy, "/a.rs");
         tokio::time::advance(WAIT / 2).await;
-        turn.answered();
+        edit.answered();
         assert!(!waited);
-        drop(turn);
-        let (turn, waited) = waits(&pace, "/a.rs");
+        drop(edit);
+        let (edit, waited) = waits(&policy, "/a.rs");
         tokio::time::advance(WAIT * 2).await;
-        turn.answered();
+        edit.answered();
         assert!(waited);
-        drop(turn);
-        assert!(!waits(&pace, "/a.rs").1, "and no longer when it is slow again");
+        drop(edit);
+        assert!(!waits(&policy, "/a.rs").1, "and no longer when it is slow again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_to_an_earlier_change_says_nothing() {
-        let pace = Pace::new(WAIT);
-        let (first, _) = waits(&pace, "/a.rs");
+        let policy = WaitPolicy::new(WAIT);
+        let (first, _) = waits(&policy, "/a.rs");
         first.given_up();
-        let (second, _) = waits(&pace, "/a.rs");
+        let (second, _) = waits(&policy, "/a.rs");
         second.answered();
         drop((first, second));
-        let (third, waited) = waits(&pace, "/a.rs");
+        let (third, waited) = waits(&policy, "/a.rs");
         assert!(!waited, "the answer may have been to the first");
         third.answered();
         drop(third);
-        assert!(waits(&pace, "/a.rs").1);
+        assert!(waits(&policy, "/a.rs").1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_over_with_the_next() {
-        let pace = Pace::new(WAIT);
-        let (first, _) = waits(&pace, "/a.rs");
-        let (_other, _) = waits(&pace, "/b.rs");
+        let policy = WaitPolicy::new(WAIT);
+        let (first, _) = waits(&policy, "/a.rs");
+        let (_other, _) = waits(&policy, "/b.rs");
         assert!(tokio::time::timeout(WAIT, first.over()).await.is_err());
-        let (second, _) = waits(&pace, "/a.rs");
+        let (second, _) = waits(&policy, "/a.rs");
         first.over().await;
         drop(first);
         assert!(tokio::time::timeout(WAIT, second.over()).await.is_err());
         drop(second);
-        assert_eq!(pace.known().files.len(), 1, "nothing is kept of files without turns");
+        assert_eq!(
+            policy.history().files.len(),
+            1,
+            "nothing is kept of files without edits"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_starts_is_not_waited_for() {
-        let pace = Pace::new(WAIT);
-        let first = pace.begin(Path::new("/a.rs"), false);
+        let policy = WaitPolicy::new(WAIT);
+        let first = policy.begin(Path::new("/a.rs"), false);
         assert!(first.waits_until().is_none());
         tokio::time::advance(WAIT * 10).await;
         first.answered();
-        assert!(waits(&pace, "/a.rs").1, "a start says nothing of its pace");
+        assert!(waits(&policy, "/a.rs").1, "a start says nothing of its pace");
     }
 
     #[test]
     fn kinds_do_not_fill_the_memory() {
-        let mut known = Known::default();
+        let mut history = History::default();
         for number in 0..3 * MAX_KINDS {
-            known.note(Path::new(&format!("/a.{number}")), false);
+            history.record(Path::new(&format!("/a.{number}")), false);
         }
-        assert!(known.slow.len() <= MAX_KINDS);
+        assert!(history.slow.len() <= MAX_KINDS);
     }
 }

@@ -1,0 +1,68 @@
+//! In whose name a call is made: workspace, session, agent, model, client, requester.
+//!
+//! *Invariant:* plain data, like the rest of the vocabulary.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{CallId, SessionId};
+use super::json::JsonMap;
+
+/// The model that a call or a list of tools is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Model {
+    /// The provider's id, `anthropic` for instance.
+    #[serde(default)]
+    pub provider_id: String,
+    /// The provider's name for the model.
+    #[serde(default)]
+    pub model_id: String,
+    /// The npm package through which the front end reaches the model, or empty: see `ModelRef` in the proto.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub package: String,
+}
+
+/// In whose name a call is made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The workspace's name.
+    pub workspace: String,
+    /// The session; never empty.
+    pub session: SessionId,
+    /// The message of the model that the call belongs to, or empty.
+    #[serde(default)]
+    pub message_id: String,
+    /// The agent's name.
+    pub agent: String,
+    /// The model, as far as the client says.
+    #[serde(default)]
+    pub model: Model,
+    /// The kind of client: `cli`, `app`, `desktop` or any other.
+    #[serde(default)]
+    pub client: String,
+    /// The call on whose behalf this one is made.
+    #[serde(default)]
+    pub parent: Option<CallId>,
+    /// Who made the call: [`Principal::id`], empty without authentication. Never taken from what a client says.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub requester: String,
+    /// Who made the calls above this one, as far as they are others. They do not answer its prompts either.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on_behalf_of: Vec<String>,
+    /// The clients, as they name themselves, that made the call and those above it: whose own approvers see its prompts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<String>,
+    /// Free data of the front end.
+    #[serde(default)]
+    pub extra: JsonMap,
+}
+
+/// In whose name a call runs, as far as rights are concerned.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Delegation {
+    /// The workspace, whose configuration has the agent.
+    pub workspace: String,
+    /// The agent.
+    pub agent: String,
+    /// Whether a task runs the agent.
+    pub in_task: bool,
+}
