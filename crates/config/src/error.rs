@@ -62,7 +62,7 @@ pub struct Position {
 
 impl Position {
     /// Returns the place of a byte offset; past the end, or inside a character, the nearest place before it.
-    pub(super) fn of(text: &str, offset: usize) -> Self {
+    pub(super) fn at(text: &str, offset: usize) -> Self {
         let before = &text[..text.floor_char_boundary(offset)];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {

@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<JsonMap, Problem> {
             match convert(text, &root, &mut left)? {
                 Value::Object(map) => Ok(map),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(
-                    Problem::new(Some(Position::of(text, root.start())), "", "expected an object"),
+                    Problem::new(Some(Position::at(text, root.start())), "", "expected an object"),
                 ),
             }
         }
@@ -72,7 +72,7 @@ pub(super) fn locate(text: &str, pointer: &str) -> Option<Position> {
         let Some(found) = next else { break };
         (node, offset) = found;
     }
-    Some(Position::of(text, offset))
+    Some(Position::at(text, offset))
 }
 
 /// Adds the line of a problem, with a caret below the place. The line is shown as it was written: what was inserted
@@ -102,7 +102,7 @@ pub(super) fn unescape(segment: &str) -> String {
 fn tree(text: &str) -> Result<Option<ast::Value<'_>>, Problem> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS);
     parsed.map(|result| result.value).map_err(|error| {
-        let position = Position::of(text, error.range().start);
+        let position = Position::at(text, error.range().start);
         Problem::new(Some(position), "", error.kind().to_string())
     })
 }
@@ -110,7 +110,7 @@ fn tree(text: &str) -> Result<Option<ast::Value<'_>>, Problem> {
 /// Recursion is as deep as the parser's limit on nesting. A key written twice keeps its first place and its last value,
 /// as in every JSON parser that keeps order.
 fn convert(text: &str, node: &ast::Value<'_>, left: &mut usize) -> Result<Value, Problem> {
-    let problem = |message: String| Problem::new(Some(Position::of(text, node.start())), "", message);
+    let problem = |message: String| Problem::new(Some(Position::at(text, node.start())), "", message);
     *left = left
         .checked_sub(1)
         .ok_or_else(|| problem(format!("more than {MAX_VALUES} values")))?;

@@ -27,7 +27,6 @@ mod read;
 mod skills;
 mod sources;
 mod substitute;
-mod toml_file;
 mod units;
 
 pub use environment::Environment;

@@ -9,41 +9,38 @@ use toolgate_lsp::{Command, Server};
 use toolgate_model::JsonMap;
 use toolgate_permission::rules::ConfigProblem;
 
+use super::flags::Flags;
 use super::jsonc::escape;
-use super::opencode::ToolsConfig;
 
 /// The servers of which one takes the place of the other.
 const PYTHON: (&str, &str) = ("pyright", "ty");
 
-impl ToolsConfig {
-    /// Returns the language servers that may be used: those that are known, as the configuration changes them, and its own.
-    pub fn language_servers(&self, trusted: bool) -> Vec<Server> {
-        let all = self.part("lsp");
-        let allowed = self.code("lsp", trusted);
-        if [all, allowed.as_ref()].contains(&Some(&Value::Bool(false))) {
-            return Vec::new();
-        }
-        let allowed = allowed.as_ref().and_then(Value::as_object);
-        let unwanted = if self.flags.lsp_ty { PYTHON.0 } else { PYTHON.1 };
-        let mut servers = Server::known();
-        servers.retain(|server| server.id != unwanted);
-        for (id, entry) in all.and_then(Value::as_object).into_iter().flatten() {
-            let known = servers.iter().position(|server| server.id == *id);
-            let said = [Some(entry), allowed.and_then(|part| part.get(id))];
-            if said.into_iter().flatten().any(is_disabled) {
-                servers.retain(|server| server.id != *id);
-                continue;
-            }
-            let Some(server) = server(id, entry, allowed, known.map(|at| &servers[at])) else {
-                continue;
-            };
-            match known {
-                Some(at) => servers[at] = server,
-                None => servers.push(server),
-            }
-        }
-        servers
+/// Returns the language servers that may be used: those that are known, as the configuration changes them, and its own.
+/// `all` is the part `lsp` of everybody, `allowed` that of those who are trusted.
+pub(super) fn servers(all: Option<&Value>, allowed: Option<&Value>, flags: &Flags) -> Vec<Server> {
+    if [all, allowed].contains(&Some(&Value::Bool(false))) {
+        return Vec::new();
     }
+    let allowed = allowed.and_then(Value::as_object);
+    let unwanted = if flags.lsp_ty { PYTHON.0 } else { PYTHON.1 };
+    let mut servers = Server::known();
+    servers.retain(|server| server.id != unwanted);
+    for (id, entry) in all.and_then(Value::as_object).into_iter().flatten() {
+        let known = servers.iter().position(|server| server.id == *id);
+        let said = [Some(entry), allowed.and_then(|part| part.get(id))];
+        if said.into_iter().flatten().any(is_disabled) {
+            servers.retain(|server| server.id != *id);
+            continue;
+        }
+        let Some(server) = server(id, entry, allowed, known.map(|at| &servers[at])) else {
+            continue;
+        };
+        match known {
+            Some(at) => servers[at] = server,
+            None => servers.push(server),
+        }
+    }
+    servers
 }
 
 fn is_disabled(entry: &Value) -> bool {
@@ -130,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{ConfigError, Environment};
+    use crate::{ConfigError, Environment, ToolsConfig};
 
     fn entry_of(entry: &Value, allowed: bool, known: &str) -> Option<Server> {
         let part = toolgate_model::json_map([("s", entry.clone())]);

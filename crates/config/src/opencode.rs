@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_model::skills::SkillFolder;
-use toolgate_model::skills::SkillSource;
+use toolgate_lsp::Server;
+use toolgate_model::skills::{SkillFolder, SkillSource};
 use toolgate_model::{JsonMap, Rule};
 use toolgate_permission::agents::{AgentConfig, AgentsConfig, Mode};
 use toolgate_permission::{hints, rules};
@@ -18,12 +18,10 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::flags::Flags;
 use super::layers::{self, Found};
-use super::merge;
 use super::seen::Seen;
-use super::skills;
 use super::sources::{self, Layer};
-
 pub use super::sources::{Leaf, Origin};
+use super::{lsp, merge, skills};
 
 /// The tools' configuration of one workspace, checked.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +141,11 @@ impl ToolsConfig {
     /// Returns the skills that are to be fetched: those that the project names only if it is trusted.
     pub fn remote_skills(&self, trusted: bool, env: &Environment) -> Vec<SkillSource> {
         skills::remote(self.code("skills", trusted).as_ref(), env)
+    }
+
+    /// Returns the language servers that may be used: those that are known, as the configuration changes them, and its own.
+    pub fn language_servers(&self, trusted: bool) -> Vec<Server> {
+        lsp::servers(self.part("lsp"), self.code("lsp", trusted).as_ref(), &self.flags)
     }
 
     /// Returns one part of the configuration that names code to be run, such as `mcp` or `plugin`: without what the

@@ -50,7 +50,7 @@ fn replace(
             let inside = &mark[opening.len()..];
             let Some(end) = inside.find('}') else { break };
             done.push_str(before);
-            let here = || Some(Position::of(text, offset + line.len() - mark.len()));
+            let here = || Some(Position::at(text, offset + line.len() - mark.len()));
             match &inside[..end] {
                 "" => done.push_str(&mark[..=opening.len()]),
                 name => done.push_str(&value(name).map_err(|message| Problem::new(here(), "", message))?),

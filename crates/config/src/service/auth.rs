@@ -7,188 +7,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use super::resolve::{DEFAULT_TCP, Pick, folder};
-use super::{ListenConfig, RawConfig, Source};
+use super::layered::{DEFAULT_TCP, Layered, folder};
+use super::raw::{RawCertificate, RawConfig};
+use super::values::{
+    AuthConfig, CertificateConfig, ClientAuth, JwtConfig, ListenConfig, Source, TlsConfig, UnixGroupConfig,
+};
 use crate::error::ConfigError;
 use crate::units;
-
-/// The part `listen.tls`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawTls {
-    /// The certificate chain, PEM.
-    pub certificate: Option<String>,
-    /// Its private key, PEM.
-    pub key: Option<String>,
-    /// The authorities whose client certificates are accepted, PEM.
-    pub client_ca: Option<String>,
-    /// `required` or `optional`.
-    pub client_auth: Option<String>,
-}
-
-/// The part `auth`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawAuth {
-    /// The file of bearer tokens.
-    pub tokens_file: Option<String>,
-    /// Signed tokens.
-    pub jwt: RawJwt,
-    /// Who the owners of client certificates are.
-    pub certificates: Option<Vec<RawCertificate>>,
-    /// Who else may use the Unix socket.
-    pub unix: RawUnix,
-}
-
-/// The part `auth.unix`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawUnix {
-    /// The group whose members may use the socket: its name or number.
-    pub group: Option<String>,
-    /// Their scopes.
-    pub scopes: Option<Vec<String>>,
-}
-
-/// The part `auth.jwt`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawJwt {
-    /// The file of public keys.
-    pub jwks_file: Option<String>,
-    /// The only issuer that is accepted.
-    pub issuer: Option<String>,
-    /// The audience that a token must name.
-    pub audience: Option<String>,
-    /// The algorithms that are accepted.
-    pub algorithms: Option<Vec<String>>,
-    /// The claim with the principal's name.
-    pub name_claim: Option<String>,
-    /// The claim with the scopes.
-    pub scope_claim: Option<String>,
-    /// The claim with the workspaces.
-    pub workspace_claim: Option<String>,
-    /// By how much clocks may differ.
-    pub leeway: Option<String>,
-}
-
-/// One entry of `auth.certificates`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawCertificate {
-    /// The common name in the subject.
-    #[serde(default)]
-    pub subject: Option<String>,
-    /// One of the alternative names: a DNS name, a mail address or a URI.
-    #[serde(default)]
-    pub san: Option<String>,
-    /// The principal's name.
-    pub name: String,
-    /// Its scopes.
-    pub scopes: Vec<String>,
-    /// Its workspaces; all if absent.
-    #[serde(default)]
-    pub workspaces: Option<Vec<String>>,
-}
-
-/// Encryption of TCP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsConfig {
-    /// The certificate chain.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-    /// The authorities whose client certificates are accepted, and whether there must be one.
-    pub client_ca: Option<(PathBuf, ClientAuth)>,
-}
-
-/// Whether a client must have a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAuth {
-    /// No connection without one.
-    Required,
-    /// It may say otherwise who it is.
-    Optional,
-}
-
-/// Who may call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AuthConfig {
-    /// The file of bearer tokens.
-    pub tokens_file: Option<PathBuf>,
-    /// Signed tokens.
-    pub jwt: Option<JwtConfig>,
-    /// Who the owners of client certificates are.
-    pub certificates: Vec<CertificateConfig>,
-    /// Who else may use the Unix socket.
-    pub unix: Option<UnixGroupConfig>,
-}
-
-impl AuthConfig {
-    /// Says whether it is known who calls.
-    pub fn is_configured(&self) -> bool {
-        self.has_credentials() || self.unix.is_some()
-    }
-
-    /// Says whether there is anything that callers over TCP can show.
-    fn has_credentials(&self) -> bool {
-        self.tokens_file.is_some() || self.jwt.is_some() || !self.certificates.is_empty()
-    }
-}
-
-/// The users that may use the Unix socket beside its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnixGroupConfig {
-    /// Their group: its name or number.
-    pub group: String,
-    /// Their scopes.
-    pub scopes: Vec<String>,
-}
-
-/// Signed tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JwtConfig {
-    /// The file of public keys.
-    pub jwks_file: PathBuf,
-    /// The only issuer that is accepted.
-    pub issuer: String,
-    /// The audience that a token must name.
-    pub audience: String,
-    /// The algorithms that are accepted.
-    pub algorithms: Vec<String>,
-    /// The claim with the principal's name.
-    pub name_claim: String,
-    /// The claim with the scopes.
-    pub scope_claim: String,
-    /// The claim with the workspaces; none: tokens are for all.
-    pub workspace_claim: Option<String>,
-    /// By how much clocks may differ.
-    pub leeway: Duration,
-}
-
-/// Who the owner of a client certificate is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateConfig {
-    /// The common name in the subject.
-    pub subject: Option<String>,
-    /// One of the alternative names.
-    pub san: Option<String>,
-    /// The principal's name.
-    pub name: String,
-    /// Its scopes.
-    pub scopes: Vec<String>,
-    /// Its workspaces; none for all.
-    pub workspaces: Option<Vec<String>>,
-}
 
 /// By how much clocks may differ at most: a leeway keeps expired tokens alive.
 const MAX_LEEWAY: Duration = Duration::from_secs(300);
 
 const MISSING: &str = "none";
 
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn tls(&mut self) -> Result<Option<TlsConfig>, ConfigError> {
         let certificate = self.file("listen.tls.certificate", |raw| &raw.listen.tls.certificate)?;
         let key = self.file("listen.tls.key", |raw| &raw.listen.tls.key)?;
@@ -321,7 +153,7 @@ impl Pick<'_> {
     fn certificates(&mut self) -> Result<Vec<CertificateConfig>, ConfigError> {
         let key = "auth.certificates";
         let Some((layer, entries)) = self.said(|raw| &raw.auth.certificates) else {
-            self.note(key, MISSING.to_owned(), Source::Default);
+            self.record(key, MISSING.to_owned(), Source::Default);
             return Ok(Vec::new());
         };
         let mut certificates = Vec::with_capacity(entries.len());
@@ -330,7 +162,7 @@ impl Pick<'_> {
         }
         let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
         let source = layer.source(key);
-        self.note(key, names.join(","), source);
+        self.record(key, names.join(","), source);
         Ok(certificates)
     }
 

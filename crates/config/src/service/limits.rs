@@ -4,113 +4,25 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
-
-use super::resolve::Pick;
-use super::{RawConfig, RawSize};
+use super::layered::Layered;
+use super::raw::RawConfig;
+use super::values::LimitsConfig;
 use crate::error::ConfigError;
 use crate::units;
 
 /// More of anything that is counted is a slip of the hand.
-const MOST: u32 = 1_000_000;
+const MAX_COUNT: u32 = 1_000_000;
 
 /// The largest message that gRPC clients of all languages can send.
-const MOST_MESSAGE_BYTES: u64 = (1 << 31) - 1;
+const MAX_MESSAGE_BYTES: u64 = (1 << 31) - 1;
 
 /// The largest message unless a larger input is allowed. It is well above that limit, so that a large input gets an error
 /// that says what to do.
 pub const DEFAULT_MESSAGE_BYTES: usize = 32 << 20;
 
-/// The part `limits`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawLimits {
-    /// Calls that run at the same time.
-    pub max_running_calls: Option<i64>,
-    /// Those of one workspace.
-    pub max_running_calls_per_workspace: Option<i64>,
-    /// Those of one session.
-    pub max_running_calls_per_session: Option<i64>,
-    /// Those of one principal.
-    pub max_running_calls_per_principal: Option<i64>,
-    /// Calls that wait for their turn.
-    pub max_queued_calls: Option<i64>,
-    /// Size of their inputs together.
-    pub max_queued_bytes: Option<RawSize>,
-    /// Requests of one principal, on average.
-    pub max_requests_per_second: Option<i64>,
-    /// Requests of one principal at once.
-    pub max_request_burst: Option<i64>,
-    /// Open streams.
-    pub max_streams: Option<i64>,
-    /// Those of one principal.
-    pub max_streams_per_principal: Option<i64>,
-    /// RPCs under way on one connection.
-    pub max_streams_per_connection: Option<i64>,
-    /// Size of one message.
-    pub max_message_bytes: Option<RawSize>,
-    /// Prompts that wait for an answer.
-    pub max_open_prompts: Option<i64>,
-    /// Those of one session.
-    pub max_open_prompts_per_session: Option<i64>,
-    /// Size of one call's input.
-    pub max_input_bytes: Option<RawSize>,
-    /// Size of one call's stored output.
-    pub max_output_bytes: Option<RawSize>,
-    /// Size of all stored outputs together.
-    pub max_total_output_bytes: Option<RawSize>,
-    /// Size of what is kept of the files of one call, so that it can be reverted.
-    pub max_undo_bytes: Option<RawSize>,
-    /// Free space that storing outputs leaves on the disk.
-    pub min_free_bytes: Option<RawSize>,
-}
-
-/// Bounds on what everybody and each may use; `docs/reference/limits.md` says what happens at each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitsConfig {
-    /// Calls that run at the same time; more wait for their turn.
-    pub max_running_calls: u32,
-    /// Those of one workspace.
-    pub max_running_calls_per_workspace: Option<u32>,
-    /// Those of one session.
-    pub max_running_calls_per_session: Option<u32>,
-    /// Those of one principal.
-    pub max_running_calls_per_principal: Option<u32>,
-    /// Calls that wait for their turn; more are refused.
-    pub max_queued_calls: u32,
-    /// Bytes of their inputs together.
-    pub max_queued_bytes: u64,
-    /// Requests of one principal, on average.
-    pub max_requests_per_second: Option<u32>,
-    /// Requests of one principal at once.
-    pub max_request_burst: Option<u32>,
-    /// Open streams.
-    pub max_streams: u32,
-    /// Those of one principal.
-    pub max_streams_per_principal: Option<u32>,
-    /// RPCs under way on one connection; the client's library holds more back.
-    pub max_streams_per_connection: u32,
-    /// Bytes of one gRPC message.
-    pub max_message_bytes: u64,
-    /// Prompts that wait for an answer.
-    pub max_open_prompts: u32,
-    /// Those of one session.
-    pub max_open_prompts_per_session: Option<u32>,
-    /// Bytes of one call's input.
-    pub max_input_bytes: u64,
-    /// Bytes of one call's stored output: enough for the log of a long build, too little to fill a disk.
-    pub max_output_bytes: u64,
-    /// Bytes of all stored outputs, of kept contents of files and of the database together; the oldest outputs go first.
-    pub max_total_output_bytes: u64,
-    /// Bytes that the files that one call changes may have together, before and after, so that it can be reverted.
-    pub max_undo_bytes: u64,
-    /// Bytes that must stay free on the disk: what would leave less is not stored.
-    pub min_free_bytes: u64,
-}
-
 type Count = fn(&RawConfig) -> &Option<i64>;
 
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn limits(&mut self) -> Result<LimitsConfig, ConfigError> {
         let max_running_calls = self.count("limits.max_running_calls", |raw| &raw.limits.max_running_calls, 1, 1000)?;
         let max_running_calls_per_workspace = self.count_if("limits.max_running_calls_per_workspace", |raw| {
@@ -213,22 +125,22 @@ impl Pick<'_> {
         let key = "limits.max_message_bytes";
         let default = (DEFAULT_MESSAGE_BYTES as u64)
             .max(max_input_bytes.saturating_mul(4))
-            .min(MOST_MESSAGE_BYTES);
+            .min(MAX_MESSAGE_BYTES);
         let bytes = self.size(key, |raw| &raw.limits.max_message_bytes, default)?;
-        if (max_input_bytes..=MOST_MESSAGE_BYTES).contains(&bytes) {
+        if (max_input_bytes..=MAX_MESSAGE_BYTES).contains(&bytes) {
             return Ok(bytes);
         }
         let message = format!(
             "expected from limits.max_input_bytes, {}, to {}, found {}",
             units::show_size(max_input_bytes),
-            units::show_size(MOST_MESSAGE_BYTES),
+            units::show_size(MAX_MESSAGE_BYTES),
             units::show_size(bytes)
         );
         match self.said(|raw| &raw.limits.max_message_bytes) {
             Some(_) => Err(self.conflict(key, |raw| &raw.limits.max_message_bytes, message)),
             // It is the input that no message can carry.
             None => {
-                let most = units::show_size(MOST_MESSAGE_BYTES);
+                let most = units::show_size(MAX_MESSAGE_BYTES);
                 let message = format!("expected at most {most}, found {}", units::show_size(max_input_bytes));
                 Err(self.conflict("limits.max_input_bytes", |raw| &raw.limits.max_input_bytes, message))
             }
@@ -253,6 +165,8 @@ impl Pick<'_> {
 }
 
 fn in_range(count: i64, least: u32) -> Result<u32, String> {
-    let fits = u32::try_from(count).ok().filter(|count| (least..=MOST).contains(count));
-    fits.ok_or_else(|| format!("expected a number from {least} to {MOST}, found {count}"))
+    let fits = u32::try_from(count)
+        .ok()
+        .filter(|count| (least..=MAX_COUNT).contains(count));
+    fits.ok_or_else(|| format!("expected a number from {least} to {MAX_COUNT}, found {count}"))
 }

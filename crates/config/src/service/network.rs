@@ -2,12 +2,12 @@
 
 use toolgate_web::{Allowed, Proxy, Settings};
 
-use super::RawConfig;
-use super::resolve::{Pick, or_none};
+use super::layered::{Layered, or_none};
+use super::raw::RawConfig;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn network(&mut self) -> Result<Settings, ConfigError> {
         let allow = self.value(
             "network.allow",

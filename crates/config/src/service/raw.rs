@@ -6,9 +6,6 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::auth::{RawAuth, RawTls};
-use super::limits::RawLimits;
-
 /// What a file, the variables or the flags may say. Everything may be absent; nothing else may be there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -73,6 +70,85 @@ pub struct RawListen {
     pub tls: RawTls,
 }
 
+/// The part `listen.tls`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawTls {
+    /// The certificate chain, PEM.
+    pub certificate: Option<String>,
+    /// Its private key, PEM.
+    pub key: Option<String>,
+    /// The authorities whose client certificates are accepted, PEM.
+    pub client_ca: Option<String>,
+    /// `required` or `optional`.
+    pub client_auth: Option<String>,
+}
+
+/// The part `auth`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawAuth {
+    /// The file of bearer tokens.
+    pub tokens_file: Option<String>,
+    /// Signed tokens.
+    pub jwt: RawJwt,
+    /// Who the owners of client certificates are.
+    pub certificates: Option<Vec<RawCertificate>>,
+    /// Who else may use the Unix socket.
+    pub unix: RawUnix,
+}
+
+/// The part `auth.unix`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawUnix {
+    /// The group whose members may use the socket: its name or number.
+    pub group: Option<String>,
+    /// Their scopes.
+    pub scopes: Option<Vec<String>>,
+}
+
+/// The part `auth.jwt`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawJwt {
+    /// The file of public keys.
+    pub jwks_file: Option<String>,
+    /// The only issuer that is accepted.
+    pub issuer: Option<String>,
+    /// The audience that a token must name.
+    pub audience: Option<String>,
+    /// The algorithms that are accepted.
+    pub algorithms: Option<Vec<String>>,
+    /// The claim with the principal's name.
+    pub name_claim: Option<String>,
+    /// The claim with the scopes.
+    pub scope_claim: Option<String>,
+    /// The claim with the workspaces.
+    pub workspace_claim: Option<String>,
+    /// By how much clocks may differ.
+    pub leeway: Option<String>,
+}
+
+/// One entry of `auth.certificates`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawCertificate {
+    /// The common name in the subject.
+    #[serde(default)]
+    pub subject: Option<String>,
+    /// One of the alternative names: a DNS name, a mail address or a URI.
+    #[serde(default)]
+    pub san: Option<String>,
+    /// The principal's name.
+    pub name: String,
+    /// Its scopes.
+    pub scopes: Vec<String>,
+    /// Its workspaces; all if absent.
+    #[serde(default)]
+    pub workspaces: Option<Vec<String>>,
+}
+
 /// One entry of `workspaces`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +173,50 @@ pub enum RawSize {
     Bytes(u64),
     /// With a unit.
     Text(String),
+}
+
+/// The part `limits`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawLimits {
+    /// Calls that run at the same time.
+    pub max_running_calls: Option<i64>,
+    /// Those of one workspace.
+    pub max_running_calls_per_workspace: Option<i64>,
+    /// Those of one session.
+    pub max_running_calls_per_session: Option<i64>,
+    /// Those of one principal.
+    pub max_running_calls_per_principal: Option<i64>,
+    /// Calls that wait for their turn.
+    pub max_queued_calls: Option<i64>,
+    /// Size of their inputs together.
+    pub max_queued_bytes: Option<RawSize>,
+    /// Requests of one principal, on average.
+    pub max_requests_per_second: Option<i64>,
+    /// Requests of one principal at once.
+    pub max_request_burst: Option<i64>,
+    /// Open streams.
+    pub max_streams: Option<i64>,
+    /// Those of one principal.
+    pub max_streams_per_principal: Option<i64>,
+    /// RPCs under way on one connection.
+    pub max_streams_per_connection: Option<i64>,
+    /// Size of one message.
+    pub max_message_bytes: Option<RawSize>,
+    /// Prompts that wait for an answer.
+    pub max_open_prompts: Option<i64>,
+    /// Those of one session.
+    pub max_open_prompts_per_session: Option<i64>,
+    /// Size of one call's input.
+    pub max_input_bytes: Option<RawSize>,
+    /// Size of one call's stored output.
+    pub max_output_bytes: Option<RawSize>,
+    /// Size of all stored outputs together.
+    pub max_total_output_bytes: Option<RawSize>,
+    /// Size of what is kept of the files of one call, so that it can be reverted.
+    pub max_undo_bytes: Option<RawSize>,
+    /// Free space that storing outputs leaves on the disk.
+    pub min_free_bytes: Option<RawSize>,
 }
 
 /// The part `permission`.

@@ -5,93 +5,28 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::variables;
-use super::{
-    AuthConfig, Config, ListenConfig, LocalUsers, LogConfig, LogFormat, LspConfig, PermissionConfig, RawConfig,
-    RawSize, RawWorkspace, RetentionConfig, Setting, ShellConfig, Source, Unattended, WorkspaceConfig,
+use super::layered::{DEFAULT_TCP, Layered, RawLayer, folder};
+use super::raw::RawWorkspace;
+use super::values::{
+    AuthConfig, Config, ListenConfig, LocalUsers, LogConfig, LogFormat, LspConfig, PermissionConfig, RetentionConfig,
+    ShellConfig, Source, Unattended, WorkspaceConfig,
 };
+use super::variables;
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
-use crate::{toml_file, units};
+use crate::units;
 
-pub(super) const DEFAULT_TCP: &str = "127.0.0.1:50551";
 const DAY: Duration = Duration::from_secs(86_400);
 /// Long enough for a server that looks at one file at a time, and hardly noticed beside what a model takes.
-const DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
+const DEFAULT_DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
 /// A server that takes longer is better heard of later.
 const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of the longest path that a socket address holds.
-const MAX_SOCKET_PATH: usize = 107;
-
-/// What one file, all variables or all flags say.
-pub(super) struct RawLayer {
-    raw: RawConfig,
-    kind: Kind,
-    /// What relative paths belong to.
-    pub(super) base: PathBuf,
-}
-
-enum Kind {
-    File { path: PathBuf, text: String },
-    Variables,
-    Flags,
-}
-
-impl RawLayer {
-    pub(super) fn file(raw: RawConfig, path: PathBuf, text: String) -> Self {
-        let base = path.parent().unwrap_or(&path).to_path_buf();
-        let kind = Kind::File { path, text };
-        Self { raw, kind, base }
-    }
-
-    pub(super) fn variables(raw: RawConfig, env: &Environment) -> Self {
-        let base = env.cwd().to_path_buf();
-        let kind = Kind::Variables;
-        Self { raw, kind, base }
-    }
-
-    pub(super) fn flags(raw: RawConfig, env: &Environment) -> Self {
-        let base = env.cwd().to_path_buf();
-        let kind = Kind::Flags;
-        Self { raw, kind, base }
-    }
-
-    /// Returns the file that it was read from.
-    fn path(&self) -> Option<PathBuf> {
-        match &self.kind {
-            Kind::File { path, .. } => Some(path.clone()),
-            Kind::Variables | Kind::Flags => None,
-        }
-    }
-
-    pub(super) fn source(&self, key: &str) -> Source {
-        match &self.kind {
-            Kind::File { path, text } => Source::File {
-                path: path.clone(),
-                line: toml_file::locate(text, key).map(|place| place.line),
-            },
-            Kind::Variables => Source::Variable(variables::name_of(key)),
-            Kind::Flags => Source::Flag,
-        }
-    }
-
-    pub(super) fn error(&self, key: &str, message: String) -> ConfigError {
-        match &self.kind {
-            Kind::File { path, text } => {
-                let problem = Problem::new(toml_file::locate(text, key), key, message);
-                ConfigError::invalid(path.display(), problem)
-            }
-            Kind::Variables => {
-                ConfigError::invalid("the environment", Problem::new(None, variables::name_of(key), message))
-            }
-            Kind::Flags => ConfigError::invalid("the command line", Problem::new(None, key, message)),
-        }
-    }
-}
+const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// Makes the configuration of layers, the strongest last.
 pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, ConfigError> {
-    let mut pick = Pick {
+    let mut pick = Layered {
         layers,
         env,
         settings: Vec::new(),
@@ -141,7 +76,7 @@ pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, C
             "lsp.diagnostics_wait",
             |raw| &raw.lsp.diagnostics_wait,
             |text, _| diagnostics_wait(text),
-            || DIAGNOSTICS_WAIT,
+            || DEFAULT_DIAGNOSTICS_WAIT,
             |wait| units::show_duration(*wait),
         )?,
     };
@@ -199,70 +134,7 @@ fn program(text: &str, base: &Path) -> String {
     text.to_owned()
 }
 
-pub(super) struct Pick<'a> {
-    layers: &'a [RawLayer],
-    pub(super) env: &'a Environment,
-    settings: Vec<Setting>,
-    warnings: Vec<String>,
-    /// The files with secrets that the configuration names, and those that it is in.
-    pub(super) private_files: Vec<PathBuf>,
-}
-
-impl<'a> Pick<'a> {
-    /// Returns the strongest layer that says something about a key, and what it says.
-    pub(super) fn said<R>(&self, get: impl Fn(&RawConfig) -> &Option<R>) -> Option<(&'a RawLayer, &'a R)> {
-        let layers = self.layers;
-        layers
-            .iter()
-            .rev()
-            .find_map(|layer| get(&layer.raw).as_ref().map(|value| (layer, value)))
-    }
-
-    /// Takes a value from the strongest layer, checks it, and notes it with its source.
-    pub(super) fn value<R, T>(
-        &mut self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<R>,
-        parse: impl FnOnce(&R, &Path) -> Result<T, String>,
-        default: impl FnOnce() -> T,
-        show: impl FnOnce(&T) -> String,
-    ) -> Result<T, ConfigError> {
-        let (value, source) = match self.said(get) {
-            Some((layer, raw)) => {
-                let value = parse(raw, &layer.base).map_err(|message| layer.error(key, message))?;
-                (value, layer.source(key))
-            }
-            None => (default(), Source::Default),
-        };
-        self.note(key, show(&value), source);
-        Ok(value)
-    }
-
-    /// Says something once.
-    pub(super) fn warn(&mut self, text: String) {
-        if !self.warnings.contains(&text) {
-            self.warnings.push(text);
-        }
-    }
-
-    pub(super) fn note(&mut self, key: &str, value: String, source: Source) {
-        let key = key.to_owned();
-        self.settings.push(Setting { key, value, source });
-    }
-
-    /// Makes the error of a value that was picked and does not go with another one.
-    pub(super) fn conflict<R>(
-        &self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<R>,
-        message: String,
-    ) -> ConfigError {
-        match self.said(get) {
-            Some((layer, _)) => layer.error(key, message),
-            None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
-        }
-    }
-
+impl Layered<'_> {
     fn data_dir(&mut self) -> Result<PathBuf, ConfigError> {
         let env = self.env;
         let default = env.data_home().map(|folder| folder.join("toolgate"));
@@ -282,38 +154,6 @@ impl<'a> Pick<'a> {
         )
     }
 
-    pub(super) fn duration(
-        &mut self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<String>,
-        default: Duration,
-    ) -> Result<Duration, ConfigError> {
-        let parse = |text: &String, _: &Path| units::duration(text);
-        self.value(key, get, parse, || default, |value| units::show_duration(*value))
-    }
-
-    /// Takes what is off unless somebody says otherwise.
-    fn switch(&mut self, key: &str, get: impl Fn(&RawConfig) -> &Option<bool>) -> Result<bool, ConfigError> {
-        self.value(key, get, |on, _| Ok(*on), || false, bool::to_string)
-    }
-
-    pub(super) fn size(
-        &mut self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<RawSize>,
-        default: u64,
-    ) -> Result<u64, ConfigError> {
-        let parse = |raw: &RawSize, _: &Path| match raw {
-            RawSize::Bytes(0) => Err("expected at least one byte, found 0".to_owned()),
-            RawSize::Bytes(bytes) => Ok(*bytes),
-            RawSize::Text(text) => units::size(text).and_then(|bytes| match bytes {
-                0 => Err(format!("expected at least one byte, found {text:?}")),
-                bytes => Ok(bytes),
-            }),
-        };
-        self.value(key, get, parse, || default, |value| units::show_size(*value))
-    }
-
     fn listen(&mut self, data_dir: &Path) -> Result<ListenConfig, ConfigError> {
         let env = self.env;
         let tcp = self.value(
@@ -324,7 +164,7 @@ impl<'a> Pick<'a> {
             |address| address.map_or_else(|| "none".to_owned(), |address| address.to_string()),
         )?;
         let default_socket = env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
-        let fits = default_socket.as_os_str().len() <= MAX_SOCKET_PATH;
+        let fits = default_socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES;
         if !fits && self.said(|raw| &raw.listen.unix).is_none() {
             let text = format!("no Unix socket: the path {} is too long", default_socket.display());
             self.warnings.push(text);
@@ -410,7 +250,7 @@ impl<'a> Pick<'a> {
             .iter()
             .map(|workspace| format!("{}={}", workspace.name, workspace.directory.display()));
         let shown: Vec<String> = shown.collect();
-        self.note("workspaces", shown.join(","), source);
+        self.record("workspaces", shown.join(","), source);
         Ok(workspaces)
     }
 
@@ -460,27 +300,6 @@ impl<'a> Pick<'a> {
         })
     }
 
-    /// Takes names of variables, in which `*` stands for any characters.
-    fn names(
-        &mut self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<Vec<String>>,
-        none: &str,
-    ) -> Result<Vec<String>, ConfigError> {
-        let parse = |names: &Vec<String>, _: &Path| match names.iter().find(|name| !is_variable(name)) {
-            Some(name) => Err(format!("expected names of variables such as \"LC_*\", found {name:?}")),
-            None => Ok(names.clone()),
-        };
-        let show = |names: &Vec<String>| {
-            if names.is_empty() {
-                none.to_owned()
-            } else {
-                names.join(",")
-            }
-        };
-        self.value(key, get, parse, Vec::new, show)
-    }
-
     fn log(&mut self) -> Result<LogConfig, ConfigError> {
         let format = self.value(
             "log.format",
@@ -505,10 +324,6 @@ impl<'a> Pick<'a> {
         )?;
         Ok(LogConfig { format, filter })
     }
-}
-
-fn is_variable(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['=', ',', '\0']) && name.trim() == name
 }
 
 fn log_filter(text: &str) -> Result<String, String> {
@@ -548,9 +363,9 @@ fn socket(env: &Environment, text: &str, base: &Path) -> Result<Option<PathBuf>,
         return Ok(None);
     }
     let path = folder(env, text, base)?;
-    if path.as_os_str().len() > MAX_SOCKET_PATH {
+    if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
         return Err(format!(
-            "expected a path of at most {MAX_SOCKET_PATH} bytes, found {}",
+            "expected a path of at most {MAX_SOCKET_PATH_BYTES} bytes, found {}",
             path.display()
         ));
     }
@@ -565,21 +380,6 @@ fn timeout(text: &str) -> Result<Option<Duration>, String> {
         Duration::ZERO => Err("expected more than no time at all, or \"none\" to wait for ever".to_owned()),
         time => Ok(Some(time)),
     }
-}
-
-pub(super) fn or_none(list: Vec<String>) -> String {
-    if list.is_empty() {
-        "none".to_owned()
-    } else {
-        list.join(",")
-    }
-}
-
-pub(super) fn folder(env: &Environment, text: &str, base: &Path) -> Result<PathBuf, String> {
-    if text.is_empty() || text.contains('\0') {
-        return Err(format!("expected a path, found {text:?}"));
-    }
-    Ok(env.resolve(text, base))
 }
 
 fn workspace(

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::resolve::{Pick, folder, or_none};
-use super::{RawConfig, RawSandboxAgent, SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
+use super::layered::{Layered, folder, or_none};
+use super::raw::{RawConfig, RawSandboxAgent};
+use super::values::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
@@ -55,7 +56,7 @@ const PROTECTED: &[&str] = &[
     ".git/commondir",
 ];
 
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn sandbox(&mut self) -> Result<SandboxConfig, ConfigError> {
         let general = SandboxRule {
             mode: self.value(

@@ -2,68 +2,30 @@
 //!
 //! *Invariant:* where a key comes from is shown, never the key.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toolgate_web::Url;
 
-use super::resolve::{Pick, folder};
+use super::layered::{Layered, folder};
 use super::secrets;
+use super::values::{ApiKey, SearchConfig};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
-const ENDPOINT: &str = "https://mcp.exa.ai/mcp";
+const DEFAULT_ENDPOINT: &str = "https://mcp.exa.ai/mcp";
 
 /// Where OpenCode looks for the key.
-const VARIABLE: &str = "EXA_API_KEY";
+const KEY_VARIABLE: &str = "EXA_API_KEY";
 
-/// Bytes of the longest key.
-const MOST_BYTES: usize = 1024;
-
-/// The service that the search tools ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchConfig {
-    /// Its address.
-    pub endpoint: Url,
-    /// What tells it who asks.
-    pub key: Option<ApiKey>,
-}
-
-/// A key that is shown to nobody.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ApiKey(String);
-
-impl ApiKey {
-    /// Returns the key, to be sent.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    fn new(text: &str) -> Result<Self, String> {
-        let key = text.trim();
-        let is_plain = |c: char| c.is_ascii_graphic();
-        if key.is_empty() || key.len() > MOST_BYTES || !key.chars().all(is_plain) {
-            return Err(format!("expected a key of 1 to {MOST_BYTES} letters, digits and signs"));
-        }
-        Ok(Self(key.to_owned()))
-    }
-}
-
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ApiKey")
-    }
-}
-
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn search(&mut self) -> Result<SearchConfig, ConfigError> {
         let env = self.env;
         let endpoint = self.value(
             "search.endpoint",
             |raw| &raw.search.endpoint,
             |text, _| endpoint(text),
-            || ENDPOINT.parse().expect("it is an address"),
-            shown,
+            || DEFAULT_ENDPOINT.parse().expect("it is an address"),
+            without_query,
         )?;
         let of_file = self.value(
             "search.key_file",
@@ -76,11 +38,11 @@ impl Pick<'_> {
             },
         )?;
         self.private_files.extend(of_file.iter().map(|(path, _)| path.clone()));
-        let key = match (of_file, env.get(VARIABLE).map(ApiKey::new)) {
+        let key = match (of_file, env.get(KEY_VARIABLE).map(ApiKey::parse)) {
             (Some((_, key)), _) => Some(key),
             (None, Some(Ok(key))) => Some(key),
             (None, Some(Err(why))) => {
-                self.warn(format!("the variable {VARIABLE} has no effect: {why}"));
+                self.warn(format!("the variable {KEY_VARIABLE} has no effect: {why}"));
                 None
             }
             (None, None) => None,
@@ -99,7 +61,7 @@ fn endpoint(text: &str) -> Result<Url, String> {
 }
 
 /// Returns an address without what may be a secret in it.
-fn shown(url: &Url) -> String {
+fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.into()
@@ -112,7 +74,7 @@ fn key(env: &Environment, text: &str, base: &Path) -> Result<Option<(PathBuf, Ap
     let path = folder(env, text, base)?;
     let content =
         String::from_utf8(secrets::content(&path)?).map_err(|_| format!("{}: it is not UTF-8", path.display()))?;
-    let key = ApiKey::new(&content).map_err(|why| format!("{}: {why}", path.display()))?;
+    let key = ApiKey::parse(&content).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok(Some((path, key)))
 }
 
@@ -160,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_endpoint_is_an_address() {
-        assert_eq!(load("", &[]).unwrap().search.endpoint.as_str(), ENDPOINT);
+        assert_eq!(load("", &[]).unwrap().search.endpoint.as_str(), DEFAULT_ENDPOINT);
         let config = load("[search]\nendpoint = \"http://localhost:7/x?token=secret\"", &[]).unwrap();
         assert_eq!(config.search.endpoint.as_str(), "http://localhost:7/x?token=secret");
         let setting = config

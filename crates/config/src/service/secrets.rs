@@ -9,8 +9,8 @@ use std::time::Duration;
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::{MIN_SECRET_BYTES, Redactor};
 
-use super::resolve::{Pick, folder, or_none};
-use super::{AuditConfig, RedactConfig};
+use super::layered::{Layered, folder, or_none};
+use super::values::{AuditConfig, RedactConfig};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::{read, units};
@@ -18,7 +18,7 @@ use crate::{read, units};
 /// The armour around a key in PEM, which every key has.
 const ARMOUR: &str = "-----";
 
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn audit(&mut self) -> Result<AuditConfig, ConfigError> {
         let env = self.env;
         let key = self.value(

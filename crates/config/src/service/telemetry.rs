@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use toolgate_web::Url;
 
-use super::Source;
-use super::resolve::Pick;
+use super::layered::Layered;
+use super::values::{Source, TelemetryConfig};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
@@ -15,20 +15,7 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES: [&str; 2] = ["OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const METRICS: [&str; 2] = ["OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"];
 
-/// What operators see of the service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TelemetryConfig {
-    /// Where `/metrics`, `/healthz` and `/readyz` are served, without encryption and to anybody.
-    pub admin: Option<SocketAddr>,
-    /// The collector of traces, which takes OTLP over gRPC.
-    pub traces: Option<String>,
-    /// The collector of metrics, likewise.
-    pub metrics: Option<String>,
-    /// What is said of the service in all of them; its name is among that.
-    pub attributes: Vec<(String, String)>,
-}
-
-impl Pick<'_> {
+impl Layered<'_> {
     pub(super) fn telemetry(&mut self) -> Result<TelemetryConfig, ConfigError> {
         let admin = self.value(
             "telemetry.admin",
@@ -85,13 +72,13 @@ impl Pick<'_> {
 
     fn note_standard(&mut self, key: &str, found: &[Option<(&str, String)>; 2]) {
         let (name, value) = match found {
-            [None, None] => return self.note(key, shown(&None), Source::Default),
+            [None, None] => return self.record(key, shown(&None), Source::Default),
             [Some((name, traces)), Some((_, metrics))] if traces == metrics => (name, traces.clone()),
             [Some((name, traces)), Some((_, metrics))] => (name, format!("{traces} for traces, {metrics} for metrics")),
             [Some((name, traces)), None] => (name, format!("{traces} for traces")),
             [None, Some((name, metrics))] => (name, format!("{metrics} for metrics")),
         };
-        self.note(key, value, Source::Variable((*name).to_owned()));
+        self.record(key, value, Source::Variable((*name).to_owned()));
     }
 }
 

@@ -1,5 +1,7 @@
 //! How file, variables and flags make the configuration of the service, and what is refused in them.
 
+use std::time::Duration;
+
 use super::*;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {

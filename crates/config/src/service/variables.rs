@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use toolgate_permission::hints;
 
-use super::{
+use super::raw::{
     RawAudit, RawAuth, RawConfig, RawExtensions, RawJwt, RawLimits, RawListen, RawLog, RawLsp, RawNetwork,
     RawPermission, RawRedact, RawRetention, RawSandbox, RawSandboxAgent, RawSearch, RawShell, RawShellEnvironment,
     RawSize, RawTelemetry, RawTls, RawUnix, RawWorkspace,

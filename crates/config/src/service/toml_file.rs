@@ -5,8 +5,8 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, Position, Problem};
-use super::service::RawConfig;
+use super::raw::RawConfig;
+use crate::error::{ConfigError, Position, Problem};
 
 /// Parses the text of a file.
 pub(super) fn parse(text: &str, path: &Path) -> Result<RawConfig, ConfigError> {
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<RawConfig, ConfigError> {
         let span = error.span();
         let root = DeTable::parse(text).ok();
         let key = span.as_ref().and_then(|span| key_at(root.as_ref()?.get_ref(), span));
-        let position = span.map(|span| Position::of(text, span.start));
+        let position = span.map(|span| Position::at(text, span.start));
         ConfigError::invalid(
             path.display(),
             Problem::new(position, key.unwrap_or_default(), error.message().trim()),
@@ -35,7 +35,7 @@ pub(super) fn locate(text: &str, key: &str) -> Option<Position> {
         let DeValue::Table(below) = value.get_ref() else { break };
         table = below;
     }
-    place.map(|offset| Position::of(text, offset))
+    place.map(|offset| Position::at(text, offset))
 }
 
 /// Returns the innermost key at whose name or value a span lies. The span of a table is its header only, so what is in
