@@ -1,7 +1,19 @@
-//! Who may do what: rules from configuration, their evaluation, agents, and the prompts that wait for a person.
+//! Who may do what: rules from configuration, their evaluation, agents, and why a call is refused.
 //!
-//! *Invariant:* sees names and patterns, never a tool. [`rules`], [`wildcard`], [`judgement`] and [`agents`] are
-//! pure; only [`broker`] holds state, and keeps it in the store first.
+//! *Invariant:* pure: it does no input or output, keeps no state and knows no tool, only names and patterns. Prompts and
+//! standing approvals are the engine's.
+//!
+//! In reading order:
+//!
+//! - [`rules`]: the part `permission` of the configuration as a list of rules, in which the last match decides;
+//! - [`wildcard`]: the patterns of rules, `*` and `?`;
+//! - [`judgement`]: what the rules say of what a call asks for: allow, ask or deny;
+//! - `by_name`: the same by a tool's name alone, for deciding whether a model is offered the tool at all;
+//! - [`agents`]: the agents, built in and configured, with the rules of each;
+//! - `rights`: what a subagent may do at most;
+//! - `refusal`: why a call may not go on, in the words that the model reads;
+//! - `unattended`: what happens to a prompt that nobody is there to answer;
+//! - [`hints`]: the known name that was probably meant by an unknown one.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
@@ -9,72 +21,12 @@ pub mod agents;
 mod by_name;
 pub mod hints;
 pub mod judgement;
+mod refusal;
 mod rights;
 pub mod rules;
+mod unattended;
 pub mod wildcard;
 
-use toolgate_model::Rule;
-
+pub use refusal::Refusal;
 pub use rights::Rights;
-
-/// Why a call may not go on. The texts are for the model (`docs/spec/permission.md` §6).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// A rule denies it.
-    #[error(
-        "The user has specified a rule which prevents you from using this specific tool call. Here are some of the relevant rules {}",
-        rules::to_json(relevant)
-    )]
-    Denied {
-        /// The rules whose permission side matches, approvals not included.
-        relevant: Vec<Rule>,
-    },
-    /// A person refused it.
-    #[error("The user rejected permission to use this specific tool call.")]
-    Rejected,
-    /// A person refused it and said why.
-    #[error("The user rejected permission to use this specific tool call with the following feedback: {message}")]
-    Corrected {
-        /// What the person said.
-        message: String,
-    },
-    /// A person did not answer the questions; the message, if any, is for the model.
-    #[error("The user dismissed this question{}", feedback(message))]
-    Dismissed {
-        /// What the person said; empty for nothing.
-        message: String,
-    },
-    /// Nobody answered in time.
-    #[error("Nobody answered the prompt in time, so this tool call did not go on. Ask the user, or go on without it.")]
-    Expired,
-    /// Nobody may be asked: the workspace refuses prompts when nobody is listening.
-    #[error("This tool call needs a person's answer and nobody is there to give it. Go on without it.")]
-    Unattended,
-    /// Too many prompts wait for an answer.
-    #[error(
-        "This tool call needs a person's answer, and {limit} prompts are waiting for one already, which is as many as \
-         {key} allows. Go on without it, or try again when some of them have been answered."
-    )]
-    TooManyPrompts {
-        /// The limit, as the configuration names it.
-        key: &'static str,
-        /// Its value.
-        limit: usize,
-    },
-    /// A person put another input in the place of the call's: the tool runs anew with that one. No model reads this.
-    #[error("The user replaced the input of this tool call.")]
-    Edited,
-    /// The call ended while it waited.
-    #[error("Tool execution aborted")]
-    Withdrawn,
-    /// The prompt could not be stored; the cause is in the log.
-    #[error("internal error")]
-    Unavailable,
-}
-
-fn feedback(message: &str) -> String {
-    if message.is_empty() {
-        return String::new();
-    }
-    format!(" with the following feedback: {message}")
-}
+pub use unattended::Unattended;

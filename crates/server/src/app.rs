@@ -33,9 +33,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::TcpIncoming;
-use toolgate_config::service::{self, AuthConfig, TlsConfig};
+use toolgate_config::service::{AuthConfig, ListenConfig, TlsConfig};
 use toolgate_config::{Config, Environment, Flags, ToolsConfig};
-use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy, Unattended};
+use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_extensions::javascript::Extensions;
@@ -71,16 +71,8 @@ const STREAMS_GRACE: Duration = Duration::from_secs(2);
 
 /// A service that is ready to listen.
 pub struct App {
-    store: Arc<LocalStore>,
-    engine: Arc<Engine>,
-    extensions: Arc<Extensions>,
-    programs: Programs,
-    mcp: Servers,
-    languages: Arc<ServerPool>,
-    sandbox: Arc<Sandbox>,
-    shared: Arc<Shared>,
-    services: Services,
-    listen: toolgate_config::service::ListenConfig,
+    parts: Parts,
+    listen: ListenConfig,
     socket_group: Option<String>,
     tls: Option<Arc<Tls>>,
     retention: OutputSweep,
@@ -88,9 +80,6 @@ pub struct App {
     watched: Vec<Watched>,
     environment: Environment,
     network: Network,
-    admin: Option<Admin>,
-    telemetry: Telemetry,
-    drain_grace: Duration,
 }
 
 /// A service that listens.
@@ -109,11 +98,12 @@ pub struct Running {
     pub console: bool,
     /// Where operators ask for it; the port is the real one.
     pub admin: Option<SocketAddr>,
-    app: Parts,
+    parts: Parts,
     servers: JoinSet<Result<(), ServeError>>,
     stop_servers: CancellationToken,
 }
 
+/// What runs from the start to the end, and is stopped in order.
 struct Parts {
     store: Arc<LocalStore>,
     engine: Arc<Engine>,
@@ -203,11 +193,7 @@ impl App {
 
         let policy = PromptPolicy {
             timeout: config.permission.timeout,
-            unattended: match config.permission.unattended {
-                service::Unattended::Wait => Unattended::Wait,
-                service::Unattended::Refuse => Unattended::Refuse,
-                service::Unattended::Attended => Unattended::Attended(config.permission.attended_within),
-            },
+            unattended: config.permission.unattended,
             max_open: config.limits.max_open_prompts as usize,
             max_open_per_session: config.limits.max_open_prompts_per_session.map(|most| most as usize),
         };
@@ -260,7 +246,7 @@ impl App {
                 engine: engine.clone(),
                 local_users: config.listen.local_users,
             }));
-        Ok(Self {
+        let parts = Parts {
             store,
             engine,
             extensions,
@@ -270,6 +256,12 @@ impl App {
             sandbox,
             shared,
             services,
+            admin,
+            telemetry,
+            drain_grace: config.drain_grace,
+        };
+        Ok(Self {
+            parts,
             listen: config.listen.clone(),
             socket_group: config.auth.unix.as_ref().map(|unix| unix.group.clone()),
             tls,
@@ -282,9 +274,6 @@ impl App {
             watched,
             environment: environment.clone(),
             network,
-            admin,
-            telemetry,
-            drain_grace: config.drain_grace,
         })
     }
 
@@ -294,7 +283,7 @@ impl App {
     /// # Errors
     /// The store failed.
     pub async fn recover(&self) -> anyhow::Result<()> {
-        let recovered = self.engine.recover().await;
+        let recovered = self.parts.engine.recover().await;
         let recovered = recovered.context("cannot look after the calls of an earlier run")?;
         let engine::Recovered { lost, resumed, folders } = recovered;
         if resumed > 0 {
@@ -311,7 +300,13 @@ impl App {
 
     /// Returns the tools of the first workspace as they are now.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        let registries = self.engine.places().iter().take(1).map(|place| place.tools.current());
+        let registries = self
+            .parts
+            .engine
+            .places()
+            .iter()
+            .take(1)
+            .map(|place| place.tools.current());
         registries
             .flat_map(|registry| registry.tools().cloned().collect::<Vec<_>>())
             .collect()
@@ -322,6 +317,7 @@ impl App {
     /// # Errors
     /// An address or a socket cannot be had; the text names it.
     pub async fn start(self) -> anyhow::Result<Running> {
+        let parts = self.parts;
         let stop_servers = CancellationToken::new();
         let mut servers = JoinSet::new();
         let mut tcp = None;
@@ -330,61 +326,48 @@ impl App {
                 .await
                 .with_context(|| format!("cannot listen on {address}"))?;
             tcp = Some(bound);
-            servers.spawn(self.services.clone().serve(listener, stop_servers.clone()));
+            servers.spawn(parts.services.clone().serve(listener, stop_servers.clone()));
         }
         let unix = self.listen.unix.clone();
         if let Some(path) = &unix {
             let listener = socket::bind(path, self.socket_group.as_deref())
                 .with_context(|| format!("cannot listen on {}", path.display()))?;
             servers.spawn(
-                self.services
+                parts
+                    .services
                     .clone()
                     .serve(Listener::Unix(listener), stop_servers.clone()),
             );
         }
-        let (encrypted, console) = (self.tls.is_some(), self.shared.console);
-        let (authenticator, tls, stop) = (self.shared.authenticator.clone(), self.tls, stop_servers.clone());
+        let (encrypted, console) = (self.tls.is_some(), parts.shared.console);
+        let (authenticator, tls, stop) = (parts.shared.authenticator.clone(), self.tls, stop_servers.clone());
         servers.spawn(async move { Ok(keep_fresh(authenticator, tls, stop).await?) });
-        servers.spawn(sweep(self.store.clone(), self.retention, stop_servers.clone()));
-        servers.spawn(flush_refusals(self.engine.clone(), stop_servers.clone()));
+        servers.spawn(sweep(parts.store.clone(), self.retention, stop_servers.clone()));
+        servers.spawn(flush_refusals(parts.engine.clone(), stop_servers.clone()));
         servers.spawn(rules::watch(
-            self.engine.clone(),
+            parts.engine.clone(),
             self.environment,
             self.watched,
             stop_servers.clone(),
         ));
         servers.spawn(fetch_skills(self.network, self.remote_skills, stop_servers.clone()));
         let watch = Arc::new(telemetry::Watch {
-            engine: self.engine.clone(),
-            store: self.store.clone(),
+            engine: parts.engine.clone(),
+            store: parts.store.clone(),
         });
         servers.spawn(telemetry::observe(
-            self.telemetry.metrics.clone(),
+            parts.telemetry.metrics.clone(),
             watch.clone(),
             stop_servers.clone(),
         ));
-        if let Some(admin) = &self.admin {
+        if let Some(admin) = &parts.admin {
             admin.watch(watch);
         }
-        let admin = self.admin.as_ref().map(Admin::address);
-        let instance = self.engine.instance().to_string();
-        let workspaces = self.engine.places().iter().map(|place| &place.workspace);
+        let admin = parts.admin.as_ref().map(Admin::address);
+        let instance = parts.engine.instance().to_string();
+        let workspaces = parts.engine.places().iter().map(|place| &place.workspace);
         let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
         let workspaces = workspaces.collect();
-        let app = Parts {
-            store: self.store,
-            engine: self.engine,
-            extensions: self.extensions,
-            programs: self.programs,
-            mcp: self.mcp,
-            languages: self.languages,
-            sandbox: self.sandbox,
-            shared: self.shared,
-            services: self.services,
-            admin: self.admin,
-            telemetry: self.telemetry,
-            drain_grace: self.drain_grace,
-        };
         Ok(Running {
             tcp,
             tls: encrypted,
@@ -393,7 +376,7 @@ impl App {
             instance,
             workspaces,
             admin,
-            app,
+            parts,
             servers,
             stop_servers,
         })
@@ -443,8 +426,8 @@ impl Running {
     /// Returns what ends the programs while [`Self::drain`] is under way.
     pub fn emergency(&self) -> Emergency {
         Emergency {
-            engine: self.app.engine.clone(),
-            programs: self.app.programs.clone(),
+            engine: self.parts.engine.clone(),
+            programs: self.parts.programs.clone(),
         }
     }
 
@@ -475,7 +458,7 @@ impl Running {
             admin,
             telemetry,
             drain_grace,
-        } = self.app;
+        } = self.parts;
         services.stop_serving().await;
         engine.drain(drain_grace).await;
         shared.closing.cancel();

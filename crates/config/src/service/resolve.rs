@@ -5,17 +5,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use toolgate_permission::Unattended;
+
 use super::layered::{DEFAULT_TCP, Layered, RawLayer, folder};
 use super::raw::RawWorkspace;
 use super::values::{
     AuthConfig, Config, ListenConfig, LocalUsers, LogConfig, LogFormat, LspConfig, PermissionConfig, RetentionConfig,
-    ShellConfig, Source, Unattended, WorkspaceConfig,
+    ShellConfig, Source, WorkspaceConfig,
 };
 use super::variables;
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
 use crate::units;
 
+/// How long ago an approver may have left, so that prompts still wait.
+const DEFAULT_ATTENDED_WITHIN: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(86_400);
 /// Long enough for a server that looks at one file at a time, and hardly noticed beside what a model takes.
 const DEFAULT_DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
@@ -268,7 +272,7 @@ impl Layered<'_> {
             |text, _| match text.as_str() {
                 "wait" => Ok(Unattended::Wait),
                 "refuse" => Ok(Unattended::Refuse),
-                "attended" => Ok(Unattended::Attended),
+                "attended" => Ok(Unattended::Attended(DEFAULT_ATTENDED_WITHIN)),
                 other => Err(format!(
                     "expected \"wait\", \"refuse\" or \"attended\", found {other:?}"
                 )),
@@ -277,7 +281,7 @@ impl Layered<'_> {
             |value| match value {
                 Unattended::Wait => "wait".to_owned(),
                 Unattended::Refuse => "refuse".to_owned(),
-                Unattended::Attended => "attended".to_owned(),
+                Unattended::Attended(_) => "attended".to_owned(),
             },
         )?;
         let attended_within = self.value(
@@ -287,14 +291,16 @@ impl Layered<'_> {
                 Duration::ZERO => Err("expected more than no time at all".to_owned()),
                 time => Ok(time),
             },
-            || Duration::from_secs(600),
+            || DEFAULT_ATTENDED_WITHIN,
             |value| units::show_duration(*value),
         )?;
         let (self_approval, second_approver) = self.approval(auth)?;
         Ok(PermissionConfig {
             timeout,
-            unattended,
-            attended_within,
+            unattended: match unattended {
+                Unattended::Attended(_) => Unattended::Attended(attended_within),
+                Unattended::Wait | Unattended::Refuse => unattended,
+            },
             self_approval,
             second_approver,
         })

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use toolgate_permission::Unattended;
+
 use super::*;
 
 fn environment(vars: &[(&str, &str)]) -> Environment {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::Redactor;
+use toolgate_permission::Unattended;
 use toolgate_web as net;
 use toolgate_web::Url;
 
@@ -123,19 +124,6 @@ pub struct PermissionConfig {
     pub self_approval: Option<bool>,
     /// The permissions for which two principals must approve; `*` for all.
     pub second_approver: Vec<String>,
-    /// With [`Unattended::Attended`]: how long ago an approver may have left.
-    pub attended_within: Duration,
-}
-
-/// What happens to a prompt while nobody is listening.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unattended {
-    /// It waits until somebody comes or it expires.
-    Wait,
-    /// It is refused at once.
-    Refuse,
-    /// It waits as long as somebody has been there a short time ago.
-    Attended,
 }
 
 /// How long things are kept.

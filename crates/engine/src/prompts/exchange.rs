@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolgate_model::{Principal, Prompt, PromptId, Reply, SessionId};
+pub use toolgate_permission::Unattended;
 
 /// What happens to prompts when nobody answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +30,6 @@ impl Default for PromptPolicy {
             max_open_per_session: None,
         }
     }
-}
-
-/// What happens to prompts that no approver sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unattended {
-    /// They wait.
-    #[default]
-    Wait,
-    /// They are refused at once.
-    Refuse,
-    /// They wait as long as an approver has been there within this time.
-    Attended(Duration),
 }
 
 /// A change that listeners are told of.

@@ -51,7 +51,7 @@ use toolgate_tools::webfetch::WebFetch;
 use toolgate_tools::write::Write;
 use toolgate_web::Network;
 
-use super::rules::{OwnFolders, Watched, told};
+use super::rules::{OwnFolders, Watched};
 use super::{languages, mcp, sandbox};
 
 /// How long a command may run that says nothing about it.
@@ -187,7 +187,8 @@ pub(super) fn places(
                 (tools, None)
             }
             Err(error) => {
-                let told = told(&error);
+                let error = anyhow::Error::from(error);
+                let told = format!("{error:#}");
                 tracing::error!(workspace = %workspace.name, "its calls are refused: {told}");
                 problem.get_or_insert(error);
                 (ToolsConfig::default(), Some(told))

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_config::seen::Stamps;
-use toolgate_config::{ConfigError, Environment, Seen, ToolsConfig};
+use toolgate_config::{Environment, Seen, ToolsConfig};
 use toolgate_engine::{Engine, InForce};
 use toolgate_fs::Workspace;
 use toolgate_model::JsonMap;
@@ -98,10 +98,10 @@ impl Watched {
         let is_settled = seen == self.seen && after == before && !after.are_recent(SystemTime::now());
         self.stamps = is_settled.then_some(after);
         self.seen = seen;
-        self.take(engine, read);
+        self.apply(engine, read.map_err(anyhow::Error::from));
     }
 
-    fn take(&mut self, engine: &Engine, read: Result<ToolsConfig, ConfigError>) {
+    fn apply(&mut self, engine: &Engine, read: anyhow::Result<ToolsConfig>) {
         let Some(place) = engine.place(self.workspace.name()) else {
             return;
         };
@@ -115,11 +115,8 @@ impl Watched {
                 )
             }),
             Err(error) => Some(match &self.tools {
-                Some(_) => format!(
-                    "a changed file cannot be used, and the rules from before stay in force: {}",
-                    told(error)
-                ),
-                None => told(error),
+                Some(_) => format!("a changed file cannot be used, and the rules from before stay in force: {error:#}"),
+                None => format!("{error:#}"),
             }),
         };
         let next = match (read, problem) {
@@ -149,19 +146,12 @@ impl Watched {
         if next == *now {
             return;
         }
-        let has_changed = (
-            &next.agents,
-            &next.primary_tools,
-            next.truncation,
-            &next.packages,
-            next.broken.is_none(),
-        ) != (
-            &now.agents,
-            &now.primary_tools,
-            now.truncation,
-            &now.packages,
-            now.broken.is_none(),
-        );
+        // While the files are of no use, what is refused has not changed; and warnings are no rules.
+        let has_changed = next.broken.is_none()
+            && InForce {
+                warnings: now.warnings.clone(),
+                ..next.clone()
+            } != *now;
         for warning in next.warnings.iter().filter(|warning| !now.warnings.contains(warning)) {
             tracing::warn!(workspace = %name, "{warning}");
         }
@@ -199,17 +189,6 @@ impl Watched {
             )
         })
     }
-}
-
-/// Tells what is wrong with a configuration, with its causes.
-pub(super) fn told(error: &ConfigError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Looks after the rules until `stop`.
