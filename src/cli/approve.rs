@@ -20,10 +20,10 @@ use toolgate_contract::{
 };
 
 use self::sources::{LOOK_EVERY, News, Sources};
-use super::Globals;
 use super::call::user_name;
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
@@ -60,7 +60,7 @@ impl ApproveArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let interrupts = Interrupts::listen()?;
         let replies = Replies::open(terminal)?;
-        let found = Client::connect_all(globals).await?;
+        let found = connection::connect_all(globals).await?;
         let name = self.name.unwrap_or_else(user_name);
         let mut sources = Sources::new(globals.clone(), self.workspace, self.session, name.clone());
         let is_one = found.len() == 1;
@@ -229,17 +229,17 @@ impl Approver {
                 source.is_back = true;
                 self.forget(index);
             }
-            News::Refused(status) => {
+            News::Refused(error) => {
                 source.requests = None;
                 source.is_heard = true;
                 let url = source.url.clone();
                 self.forget(index);
                 self.unanswered.retain(|_, (home, _)| *home != index);
                 if sources.list.iter().all(|source| source.requests.is_none()) {
-                    return Err(status.into());
+                    return Err(error.into());
                 }
                 self.terminal
-                    .note(&format!("{url}: {}", Failure::from(status).describe()));
+                    .note(&format!("{url}: {}", Failure::from(error).describe()));
             }
         }
         Ok(())

@@ -16,9 +16,9 @@ use toolgate_model::audit_key::Key;
 use toolgate_server::app::AuditFile;
 use toolgate_store::audit::{Finding, Verified, Verifier};
 
-use super::Globals;
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::service;
 use super::terminal::Terminal;
 
@@ -102,12 +102,12 @@ impl ExportArgs {
             })?;
             return Ok(Exit::Completed);
         }
-        let client = Client::connect(globals).await?;
+        let client = connection::connect(globals).await?;
         let request = ExportAuditRequest {
             from_sequence: i64::try_from(self.from).unwrap_or(i64::MAX),
             from_time: None,
         };
-        let mut parts = client.audit().export_audit(request).await?.into_inner();
+        let mut parts = client.audit_service().export_audit(request).await?.into_inner();
         let mut complete = false;
         while let Some(part) = parts.message().await? {
             let head = part.head.map(|_| part.head_line);
@@ -279,9 +279,9 @@ impl HeadArgs {
                 (i64::try_from(head.sequence).unwrap_or(i64::MAX), head.hash)
             }
             None => {
-                let client = Client::connect(globals).await?;
+                let client = connection::connect(globals).await?;
                 let answer = client
-                    .audit()
+                    .audit_service()
                     .get_audit_head(GetAuditHeadRequest {})
                     .await?
                     .into_inner();

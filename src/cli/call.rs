@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tonic::Code;
+use toolgate_client::{Client, Follower, Start};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
@@ -22,16 +23,16 @@ use toolgate_contract::{
     PromptState, ReplyPromptRequest, ReplyResult,
 };
 
-use super::client::{Client, Connection};
+use super::arguments;
+use super::connection::Connection;
 use super::exit::{Exit, Failure};
-use super::follow::{Follower, Start};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
 use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::view::{self, CallView};
-use super::{Globals, arguments};
 
 /// How long a call may take to end after its program has lost the connection or the reader.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -50,13 +51,12 @@ pub(super) enum OutputChoice {
 
 impl OutputChoice {
     /// Returns the mode of the contract.
-    pub(super) fn mode(self) -> i32 {
-        let mode = match self {
+    pub(super) fn mode(self) -> OutputMode {
+        match self {
             Self::Full => OutputMode::Full,
             Self::Tail => OutputMode::Tail,
             Self::None => OutputMode::None,
-        };
-        mode.into()
+        }
     }
 }
 
@@ -240,7 +240,7 @@ impl CallArgs {
             arguments: Some(Arguments::InputJson(input)),
             timeout: timeout.map_err(|error| Failure::Usage(format!("--timeout: {error}")))?,
             on_disconnect: on_disconnect(self.keep),
-            output: self.output.mode(),
+            output: self.output.mode().into(),
         })
     }
 
@@ -331,8 +331,8 @@ impl Conversation {
         let mut interrupted = false;
         loop {
             let step = tokio::select! {
-                event = follower.next() => Step::Event(Box::new(event)),
-                event = next_of(&mut self.child) => Step::Child(Box::new(event)),
+                event = next_event(&mut follower) => Step::Event(Box::new(event)),
+                event = next_event_of_child(&mut self.child) => Step::Child(Box::new(event)),
                 answer = pending_if_none(&mut self.asking) => Step::Answer(answer),
                 cancelled = pending_if_none(&mut cancelling) => Step::Cancelled(cancelled),
                 () = interrupts.next() => Step::Interrupt,
@@ -381,7 +381,7 @@ impl Conversation {
         }
         if let Some(Event::Child(child)) = &event.event {
             let (client, id) = (self.client.clone(), child.call_id.clone());
-            self.child = Some(Follower::watch(client, id, 0, OutputMode::None.into()));
+            self.child = Some(Follower::watch(client, id, 0, OutputMode::None));
         }
         self.attend(event).await?;
         Ok(shown)
@@ -471,7 +471,7 @@ impl Conversation {
             reply: Some(answer.reply_to(prompt)),
             name: user_name(),
         };
-        let reply = match self.client.permissions().reply_prompt(request).await {
+        let reply = match self.client.permission_service().reply_prompt(request).await {
             Ok(reply) => reply.into_inner(),
             // Nobody is waited for who was not asked for.
             Err(status)
@@ -530,9 +530,14 @@ pub(super) fn on_disconnect(keep: bool) -> i32 {
     meaning.into()
 }
 
-async fn next_of(follower: &mut Option<Follower>) -> Result<CallEvent, Failure> {
+/// Returns the next event of a call; its log has always another one until the terminal one.
+async fn next_event(follower: &mut Follower) -> Result<CallEvent, Failure> {
+    follower.next().await?.ok_or(Failure::Protocol("end of the call"))
+}
+
+async fn next_event_of_child(follower: &mut Option<Follower>) -> Result<CallEvent, Failure> {
     match follower {
-        Some(follower) => follower.next().await,
+        Some(follower) => next_event(follower).await,
         None => std::future::pending().await,
     }
 }
@@ -545,7 +550,7 @@ async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output
 }
 
 async fn cancel(client: Client, call_id: String) -> Result<(), Failure> {
-    client.tools().cancel_call(CancelCallRequest { call_id }).await?;
+    client.tool_service().cancel_call(CancelCallRequest { call_id }).await?;
     Ok(())
 }
 

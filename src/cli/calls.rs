@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
 use tonic::Code;
+use toolgate_client::{Client, Follower};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::{Call, CallFailed, CallState, CancelCallRequest, FailureReason, ListCallsRequest, call};
 
-use super::Globals;
 use super::call::OutputChoice;
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
-use super::follow::Follower;
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::prompt;
@@ -68,7 +68,7 @@ pub(super) struct CallsArgs {
 
 impl CallsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let clients = Client::connect_all(globals).await?;
+        let clients = connection::connect_all(globals).await?;
         let is_one = clients.len() == 1;
         let most = if self.all { u32::MAX } else { self.limit };
         let mut calls: Vec<Call> = Vec::new();
@@ -117,7 +117,7 @@ impl CallsArgs {
     ) -> Result<(), Failure> {
         let states = self.state.iter().map(|state| CallState::from(*state).into());
         let mut request = ListCallsRequest {
-            workspace: client.workspace(self.workspace.as_deref()).await?,
+            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
             session_id: self.session.clone().unwrap_or_default(),
             states: states.collect(),
             tools: self.tool.clone(),
@@ -126,7 +126,7 @@ impl CallsArgs {
         let mut left = most;
         while left > 0 {
             request.page_size = i32::try_from(left.min(LARGEST_PAGE)).unwrap_or(i32::MAX);
-            let page = client.tools().list_calls(request.clone()).await?.into_inner();
+            let page = client.tool_service().list_calls(request.clone()).await?.into_inner();
             left = left.saturating_sub(u32::try_from(page.calls.len()).unwrap_or(u32::MAX));
             page.calls.into_iter().try_for_each(&mut *take)?;
             if page.next_page_token.is_empty() {
@@ -192,13 +192,17 @@ pub(super) struct WatchArgs {
 impl WatchArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut interrupts = Interrupts::listen()?;
-        let client = Client::connect_for(globals, &self.call).await?;
+        let client = connection::connect_for(globals, &self.call).await?;
         let mut view = CallView::new(terminal.clone(), "", true);
         let mut follower = Follower::watch(client, self.call, self.after, self.output.mode());
         loop {
             let event = tokio::select! {
                 event = follower.next() => event?,
                 () = interrupts.next() => return Ok(Exit::Interrupted),
+            };
+            // There is nothing to show of a call that ended before the event to begin with.
+            let Some(event) = event else {
+                return Ok(Exit::Completed);
             };
             if let Some(exit) = view.show(&event)? {
                 return Ok(exit);
@@ -221,11 +225,11 @@ pub(super) struct CancelArgs {
 impl CancelArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut cancelled = Err(Failure::Protocol("call"));
-        for (_, client) in Client::connect_all(globals).await? {
+        for (_, client) in connection::connect_all(globals).await? {
             let request = CancelCallRequest {
                 call_id: self.call.clone(),
             };
-            let answer = client.tools().cancel_call(request).await;
+            let answer = client.tool_service().cancel_call(request).await;
             let call = answer.map_err(Failure::from).map(|answer| answer.into_inner().call);
             match (call, &cancelled) {
                 (Ok(Some(call)), _) => {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::Globals;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::service::{self, Flags};
 use super::terminal::{Look, Terminal, visible};
 

@@ -3,19 +3,17 @@
 //! *Invariant:* a broken stream is taken up again after the last event seen, with bounded attempts.
 
 use clap::Args;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
+use toolgate_client::{Client, Error, backoff};
 use toolgate_contract::event::Event as What;
 use toolgate_contract::{Event, WatchEventsRequest, WatchEventsResponse};
 
-use super::Globals;
-use super::client::Client;
-use super::exit::{Exit, Failure, is_lost_connection};
-use super::follow::backoff;
+use super::connection::{self, MAX_ATTEMPTS};
+use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
 use super::terminal::{Terminal, visible};
-
-const MAX_ATTEMPTS: u32 = 8;
 
 /// Which events to stream.
 #[derive(Debug, Args)]
@@ -34,9 +32,9 @@ pub(super) struct EventsArgs {
 impl EventsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut interrupts = Interrupts::listen()?;
-        let client = Client::connect(globals).await?;
+        let client = connection::connect(globals).await?;
         let request = WatchEventsRequest {
-            workspace: client.workspace(self.workspace.as_deref()).await?,
+            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
             session_id: self.session.unwrap_or_default(),
             after_sequence: self.after,
         };
@@ -75,7 +73,7 @@ impl Events {
     async fn next(&mut self) -> Result<Event, Failure> {
         loop {
             let status = match &mut self.stream {
-                None => match self.client.sessions().watch_events(self.request.clone()).await {
+                None => match self.client.session_service().watch_events(self.request.clone()).await {
                     Ok(stream) => {
                         self.stream = Some(stream.into_inner());
                         continue;
@@ -95,8 +93,10 @@ impl Events {
             };
             self.stream = None;
             self.attempts += 1;
-            if self.attempts > MAX_ATTEMPTS || !is_lost_connection(&status) {
-                return Err(status.into());
+            let is_refused = status.code() == Code::ResourceExhausted;
+            let error = Error::from(status);
+            if self.attempts > MAX_ATTEMPTS || is_refused || !error.is_transient() {
+                return Err(error.into());
             }
             tokio::time::sleep(backoff(self.attempts)).await;
         }

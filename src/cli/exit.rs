@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
+use toolgate_client::Error;
 use toolgate_contract::FailureReason;
 
 /// How the program ends.
@@ -162,6 +163,24 @@ impl Failure {
     }
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Status(status) => Self::Status(status),
+            Error::Unreachable { address, cause } => Self::Unreachable { address, cause },
+            Error::Lost { call_id, attempts, .. } => Self::Lost {
+                call: call_id,
+                attempts,
+            },
+            Error::Read { path, source } => Self::Read { path, source },
+            Error::Protocol(what) => Self::Protocol(what),
+            Error::NoAuthorities => Self::Usage("name the authority of the server with --tls-ca FILE".to_owned()),
+            // What is left is about addresses, tokens and certificates.
+            error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
 impl From<Box<Status>> for Failure {
     fn from(status: Box<Status>) -> Self {
         Self::Status(status)
@@ -172,14 +191,6 @@ impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         Self::Status(Box::new(status))
     }
-}
-
-/// Says whether the same RPC may succeed on another connection.
-pub(super) fn is_lost_connection(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::Unavailable | Code::Aborted | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
-    )
 }
 
 /// Returns the message of a status with its code in words.

@@ -10,10 +10,11 @@ use serde_json::json;
 use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
-use super::Globals;
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::terminal::Terminal;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,8 +32,12 @@ impl HealthArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         let mut request = Request::new(HealthCheckRequest { service: self.service });
         request.set_timeout(TIMEOUT);
-        let client = Client::connect(globals).await?;
-        let status = client.health().check(request).await?.into_inner().status();
+        let client = connection::connect(globals).await?;
+        let status = HealthClient::new(client.channel())
+            .check(request)
+            .await?
+            .into_inner()
+            .status();
         if terminal.json {
             terminal.record(&json!({ "status": status.as_str_name() }))?;
         } else {

@@ -20,9 +20,9 @@ use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::{RoleClient, RoleServer};
 use serde_json::json;
 
-use super::Globals;
-use super::client::Connection;
+use super::connection::Connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::service::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 use super::terminal::Terminal;

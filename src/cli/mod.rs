@@ -10,7 +10,7 @@
 //! | 5 | the server cannot be reached or started, or an RPC failed |
 //! | 130 | interrupted |
 //!
-//! *Invariant:* what a command knows of the service, it knows through `grpc::proto`; only `service` names the
+//! *Invariant:* what a command knows of the service, it knows through the library `toolgate-client`; only `service` names the
 //! configuration and the composition root. Nothing here ends the process: `main` does.
 
 mod approve;
@@ -18,12 +18,12 @@ mod arguments;
 mod audit;
 mod call;
 mod calls;
-mod client;
 mod config;
+mod connection;
 mod credentials;
 mod events;
 mod exit;
-mod follow;
+mod globals;
 mod health;
 mod install;
 mod instances;
@@ -44,13 +44,12 @@ mod terminal;
 mod tools;
 mod view;
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use toolgate_config::service::LogFormat;
 
 pub(crate) use exit::Exit;
 use exit::Failure;
+use globals::Globals;
 pub(crate) use log::LogWriter;
 pub(crate) use terminal::Colour;
 use terminal::Terminal;
@@ -76,50 +75,6 @@ pub(crate) struct Cli {
     globals: Globals,
     #[command(subcommand)]
     command: Command,
-}
-
-/// What every command takes.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Options of every command")]
-struct Globals {
-    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `mcp`, `revert` and `tools` start the service for
-    /// themselves;
-    /// the other commands try the configured socket, then http://127.0.0.1:50551.
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        env = "TOOLGATE_SERVER",
-        hide_env_values = true
-    )]
-    server: Option<String>,
-    /// The service's configuration file (toolgate.toml).
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "TOOLGATE_CONFIG",
-        hide_env_values = true
-    )]
-    config: Option<PathBuf>,
-    /// Print one JSON object per event or record, with the field names of the contract.
-    #[arg(long, global = true)]
-    json: bool,
-    /// When to use colour; NO_COLOR is respected.
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t,
-        value_name = "WHEN",
-        env = "TOOLGATE_COLOR"
-    )]
-    color: Colour,
-    #[command(flatten)]
-    credentials: credentials::Credentials,
-    /// Tell more; twice for the debug log.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]

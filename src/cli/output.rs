@@ -2,16 +2,17 @@
 
 use clap::Args;
 use tonic::Code;
+use toolgate_client::Client;
 use toolgate_contract::read_output_request::Range as Part;
 use toolgate_contract::{
     ByteRange, DeleteOutputRequest, GetCallRequest, GetOutputRequest, LineRange, ListOutputsRequest, Output,
     ReadOutputRequest, SearchOutputRequest, Tail, call,
 };
 
-use super::Globals;
 use super::arguments::Range;
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, visible};
 
@@ -56,7 +57,7 @@ enum Found {
 
 impl OutputArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = Client::connect(globals).await?;
+        let client = connection::connect(globals).await?;
         let output = match find(&client, &self.id).await? {
             Found::Output(output) => output,
             Found::Result(text) if self.reads_everything() => {
@@ -72,7 +73,7 @@ impl OutputArgs {
         };
         if self.delete {
             client
-                .outputs()
+                .output_service()
                 .delete_output(DeleteOutputRequest {
                     output_id: output.output_id.clone(),
                 })
@@ -111,7 +112,7 @@ impl OutputArgs {
 
 async fn find(client: &Client, id: &str) -> Result<Found, Failure> {
     let unknown = match client
-        .outputs()
+        .output_service()
         .get_output(GetOutputRequest {
             output_id: id.to_owned(),
         })
@@ -132,11 +133,20 @@ async fn find(client: &Client, id: &str) -> Result<Found, Failure> {
         page_size: 1,
         ..ListOutputsRequest::default()
     };
-    let listed = client.outputs().list_outputs(request).await?.into_inner().outputs;
+    let listed = client
+        .output_service()
+        .list_outputs(request)
+        .await?
+        .into_inner()
+        .outputs;
     if let Some(output) = listed.into_iter().next() {
         return Ok(Found::Output(output));
     }
-    match client.tools().get_call(GetCallRequest { call_id: id.to_owned() }).await {
+    match client
+        .tool_service()
+        .get_call(GetCallRequest { call_id: id.to_owned() })
+        .await
+    {
         Ok(response) => {
             let call = response.into_inner().call.ok_or(Failure::Protocol("call"))?;
             match call.ending {
@@ -150,7 +160,7 @@ async fn find(client: &Client, id: &str) -> Result<Found, Failure> {
 
 async fn read(client: &Client, output_id: String, range: Option<Part>, terminal: &Terminal) -> Result<(), Failure> {
     let mut pieces = client
-        .outputs()
+        .output_service()
         .read_output(ReadOutputRequest { output_id, range })
         .await?
         .into_inner();
@@ -179,7 +189,7 @@ async fn search(
         after_context: context,
         max_matches: MOST_MATCHES,
     };
-    let found = client.outputs().search_output(request).await?.into_inner();
+    let found = client.output_service().search_output(request).await?.into_inner();
     let mut previous = None;
     for line in &found.lines {
         if terminal.json {

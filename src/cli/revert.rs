@@ -3,13 +3,13 @@
 //! *Invariant:* the revert is a call; it is followed, answered and ended exactly as one that `toolgate call` makes.
 
 use clap::Args;
+use toolgate_client::{Follower, Start};
 use toolgate_contract::{CallContext, RevertCallRequest};
 
-use super::Globals;
 use super::call::{Conversation, PromptArgs, on_disconnect};
-use super::client::Connection;
+use super::connection::Connection;
 use super::exit::{Exit, Failure};
-use super::follow::{Follower, Start};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
 use super::tools::Viewpoint;

@@ -8,20 +8,17 @@ use std::time::Duration;
 use clap::Args;
 use tokio::io::AsyncReadExt as _;
 use tonic::{Code, Status};
+use toolgate_client::{Client, Error, backoff};
 use toolgate_contract::{SendInputRequest, SendInputResponse};
 
-use super::Globals;
-use super::client::Client;
-use super::exit::{Exit, Failure, is_lost_connection};
-use super::follow::backoff;
+use super::connection::{self, MAX_ATTEMPTS};
+use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
 
 /// Bytes in one message.
 const PIECE: usize = 256 * 1024;
-
-/// How often a lost connection is taken up again.
-const MAX_ATTEMPTS: u32 = 8;
 
 /// How long to wait for a program that does not read.
 const NOT_READ: Duration = Duration::from_millis(200);
@@ -57,7 +54,7 @@ impl SendArgs {
         }
         let mut interrupts = Interrupts::listen()?;
         let mut sender = Sender {
-            client: Client::connect(globals).await?,
+            client: connection::connect(globals).await?,
             request: SendInputRequest {
                 call_id: self.call.clone(),
                 ..SendInputRequest::default()
@@ -121,7 +118,7 @@ impl Sender {
         self.request.close = close;
         let mut attempts = 0;
         loop {
-            let status: Status = match self.client.tools().send_input(self.request.clone()).await {
+            let status: Status = match self.client.tool_service().send_input(self.request.clone()).await {
                 Ok(response) => {
                     let state = response.into_inner();
                     self.request.offset = state.next_offset;
@@ -134,8 +131,9 @@ impl Sender {
                 continue;
             }
             attempts += 1;
-            if attempts > MAX_ATTEMPTS || !is_lost_connection(&status) {
-                return Err(status.into());
+            let error = Error::from(status);
+            if attempts > MAX_ATTEMPTS || !error.is_transient() {
+                return Err(error.into());
             }
             tokio::time::sleep(backoff(attempts)).await;
         }

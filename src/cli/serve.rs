@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 use toolgate_server::app::hangup::{Hangup, Hangups};
 
-use super::Globals;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::service::{Flags, Service};
 use super::terminal::{Look, Terminal};

@@ -3,14 +3,15 @@
 use clap::Args;
 use serde_json::json;
 use tonic::{Code, Status};
+use toolgate_client::Client;
 use toolgate_contract::{
     EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
 };
 
-use super::Globals;
 use super::calls::{self, CALL_HEADINGS};
-use super::client::Client;
+use super::connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::json::ToJson as _;
 use super::prompt;
 use super::scope;
@@ -32,21 +33,26 @@ pub(super) struct GrantsArgs {
 
 impl GrantsArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = Client::connect(globals).await?;
+        let client = connection::connect(globals).await?;
         if let Some(id) = &self.grant {
             return show_grant(&client, id, terminal).await;
         }
         if self.revoke.is_empty() {
             let request = ListGrantsRequest {
-                workspace: client.workspace(self.workspace.as_deref()).await?,
+                workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
             };
-            let grants = client.permissions().list_grants(request).await?.into_inner().grants;
+            let grants = client
+                .permission_service()
+                .list_grants(request)
+                .await?
+                .into_inner()
+                .grants;
             show_grants(&grants, terminal)?;
             return Ok(Exit::Completed);
         }
         for grant_id in self.revoke {
             let response = client
-                .permissions()
+                .permission_service()
                 .revoke_grant(RevokeGrantRequest { grant_id })
                 .await?;
             let grant = response.into_inner().grant.ok_or(Failure::Protocol("grant"))?;
@@ -99,14 +105,19 @@ fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
 
 async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
     let request = ListGrantsRequest::default();
-    let grants = client.permissions().list_grants(request).await?.into_inner().grants;
+    let grants = client
+        .permission_service()
+        .list_grants(request)
+        .await?
+        .into_inner()
+        .grants;
     let Some(grant) = grants.into_iter().find(|grant| grant.grant_id == id) else {
         return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
     };
     let request = GetPromptRequest {
         prompt_id: grant.prompt_id.clone(),
     };
-    let prompt = match client.permissions().get_prompt(request).await {
+    let prompt = match client.permission_service().get_prompt(request).await {
         Ok(response) => response.into_inner().prompt,
         Err(status) if status.code() == Code::NotFound => None,
         Err(status) => return Err(status.into()),
@@ -149,16 +160,16 @@ pub(super) struct SessionArgs {
 
 impl SessionArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let client = Client::connect(globals).await?;
+        let client = connection::connect(globals).await?;
         let session_id = self.session;
-        let workspace = client.workspace(self.workspace.as_deref()).await?;
+        let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
         if self.end {
             let request = EndSessionRequest {
                 session_id: session_id.clone(),
                 workspace,
             };
             let cancelled_calls = client
-                .sessions()
+                .session_service()
                 .end_session(request)
                 .await?
                 .into_inner()
@@ -171,7 +182,7 @@ impl SessionArgs {
             return Ok(Exit::Completed);
         }
         let request = GetSessionRequest { session_id, workspace };
-        let response = client.sessions().get_session(request).await?;
+        let response = client.session_service().get_session(request).await?;
         let session = response.into_inner().session.ok_or(Failure::Protocol("session"))?;
         show(&session, terminal)?;
         Ok(Exit::Completed)

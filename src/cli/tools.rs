@@ -2,13 +2,15 @@
 
 use clap::Args;
 use serde_json::Value;
+use toolgate_client::Client;
 use toolgate_contract::{ListToolsRequest, ModelRef, ToolDefinition};
 
-use super::client::{Client, Connection};
+use super::arguments;
+use super::connection::Connection;
 use super::exit::{Exit, Failure};
+use super::globals::Globals;
 use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, short};
-use super::{Globals, arguments};
 
 const SENTENCE: usize = 100;
 
@@ -71,7 +73,7 @@ pub(super) async fn list(
     };
     let mut tools = Vec::new();
     loop {
-        let page = client.tools().list_tools(request.clone()).await?.into_inner();
+        let page = client.tool_service().list_tools(request.clone()).await?.into_inner();
         tools.extend(page.tools);
         if page.next_page_token.is_empty() {
             return Ok(tools);

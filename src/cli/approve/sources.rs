@@ -8,21 +8,15 @@ use std::time::Duration;
 use futures_util::stream::{self, SelectAll};
 use futures_util::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, Streaming};
-use toolgate_contract::channel_request::Message as Request;
+use toolgate_client::{ChannelEvent, Client, Error, PromptChannel};
 use toolgate_contract::{ChannelOpen, ChannelRequest, ChannelResponse, PromptFilter, PromptReply};
 
-use crate::cli::Globals;
-use crate::cli::client::Client;
-use crate::cli::exit::{Failure, is_lost_connection};
-use crate::cli::follow::backoff;
+use crate::cli::connection;
+use crate::cli::exit::Failure;
+use crate::cli::globals::Globals;
 use crate::cli::instances::Instance;
 use crate::cli::service;
-
-/// Replies that may wait for the network; one person does not type faster, and a program is held back.
-const REPLIES: usize = 16;
 
 /// How often services are looked for that were started meanwhile.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -32,7 +26,7 @@ pub(super) enum News {
     Opened(mpsc::Sender<ChannelRequest>),
     Message(Box<ChannelResponse>),
     Lost,
-    Refused(Status),
+    Refused(Error),
 }
 
 type Told = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
@@ -70,11 +64,8 @@ impl Source {
 
     /// Sends a reply; one that is not taken is sent again when the service is back.
     pub(super) async fn send(&self, reply: PromptReply) {
-        let request = ChannelRequest {
-            message: Some(Request::Reply(reply)),
-        };
         if let Some(requests) = &self.requests {
-            let _ = requests.send(request).await;
+            let _ = requests.send(PromptChannel::request(reply)).await;
         }
     }
 }
@@ -95,7 +86,7 @@ impl Sources {
     /// Begins to listen to a service.
     pub(super) async fn add(&mut self, instance: &Instance, client: Client) -> Result<(), Failure> {
         let filter = PromptFilter {
-            workspace: client.workspace(self.workspace.as_deref()).await?,
+            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
             client_ids: Vec::new(),
             session_ids: self.sessions.clone(),
         };
@@ -139,7 +130,7 @@ impl Sources {
                 continue;
             }
             // One that does not answer yet is tried again with the next look.
-            if let Ok(client) = Client::connect_to(&instance.url, &self.globals.credentials).await
+            if let Ok(client) = connection::connect_to(&instance.url, &self.globals.credentials).await
                 && let Err(failure) = self.add(&instance, client).await
             {
                 tracing::warn!("{}: {failure}", instance.url);
@@ -148,67 +139,15 @@ impl Sources {
     }
 }
 
-/// Where a connection is.
-enum Line {
-    Connect(u32),
-    Open(Box<Streaming<ChannelResponse>>, u32),
-    Over,
-}
-
 /// Tells what a service says; a lost connection is opened again.
 fn news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
-    stream::unfold((client, open, Line::Connect(0)), |(client, open, line)| async move {
-        let lost = |status: Status, attempt: u32| {
-            if is_lost_connection(&status) {
-                (News::Lost, Line::Connect(attempt + 1))
-            } else {
-                (News::Refused(status), Line::Over)
-            }
+    stream::unfold(PromptChannel::new(client, open), |mut channel| async move {
+        let news = match channel.next().await? {
+            ChannelEvent::Opened => News::Opened(channel.sender()?),
+            ChannelEvent::Message(message) => News::Message(message),
+            ChannelEvent::Lost(_) => News::Lost,
+            ChannelEvent::Refused(error) => News::Refused(error),
         };
-        let (news, line) = match line {
-            Line::Over => return None,
-            Line::Connect(attempt) => {
-                if attempt > 0 {
-                    tokio::time::sleep(backoff(attempt)).await;
-                }
-                match Channel::open(&client, &open).await {
-                    Ok(Channel { requests, responses }) => {
-                        (News::Opened(requests), Line::Open(Box::new(responses), attempt))
-                    }
-                    Err(status) => lost(status, attempt),
-                }
-            }
-            Line::Open(mut responses, attempt) => match responses.message().await {
-                Ok(Some(message)) => (News::Message(Box::new(message)), Line::Open(responses, 0)),
-                Ok(None) => lost(Status::unavailable("the server closed the channel"), attempt),
-                Err(status) => lost(status, attempt),
-            },
-        };
-        Some((news, (client, open, line)))
+        Some((news, channel))
     })
-}
-
-/// An open channel.
-struct Channel {
-    requests: mpsc::Sender<ChannelRequest>,
-    responses: Streaming<ChannelResponse>,
-}
-
-impl Channel {
-    async fn open(client: &Client, open: &ChannelOpen) -> Result<Self, Status> {
-        let (requests, receiver) = mpsc::channel(REPLIES);
-        let first = ChannelRequest {
-            message: Some(Request::Open(open.clone())),
-        };
-        requests
-            .send(first)
-            .await
-            .map_err(|_| Status::internal("the channel is closed"))?;
-        let responses = client
-            .permissions()
-            .channel(ReceiverStream::new(receiver))
-            .await?
-            .into_inner();
-        Ok(Self { requests, responses })
-    }
 }

@@ -1,0 +1,109 @@
+//! How a call ended.
+//!
+//! *Invariant:* it says what the terminal event said.
+
+use serde_json::Value;
+use toolgate_contract::call_event::Event;
+use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, FailureReason, Truncation, call};
+
+use crate::json::struct_to_json;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallResult {
+    /// The call.
+    pub call_id: String,
+    /// Its result, or why it has none.
+    pub ending: call::Ending,
+}
+
+impl CallResult {
+    pub(crate) fn from_event(event: &CallEvent) -> Option<Self> {
+        let ending = match &event.event {
+            Some(Event::Completed(completed)) => call::Ending::Completed(completed.clone()),
+            Some(Event::Failed(failed)) => call::Ending::Failed(failed.clone()),
+            _ => return None,
+        };
+        Some(Self {
+            call_id: event.call_id.clone(),
+            ending,
+        })
+    }
+
+    /// Returns the result of a record; `None` while the call runs.
+    pub fn from_call(call: &Call) -> Option<Self> {
+        Some(Self {
+            call_id: call.call_id.clone(),
+            ending: call.ending.clone()?,
+        })
+    }
+
+    /// Returns whether the tool did what it was called for. A call whose tool is unknown, or whose JSON is malformed, has a
+    /// text for the model and still did not succeed.
+    pub fn is_ok(&self) -> bool {
+        self.reason().is_none()
+    }
+
+    /// Returns why the call failed, for programs.
+    pub fn reason(&self) -> Option<FailureReason> {
+        match &self.ending {
+            call::Ending::Failed(failed) => Some(failed.reason()),
+            call::Ending::Completed(completed) => completed.invalid.then_some(FailureReason::InvalidArguments),
+        }
+    }
+
+    /// Returns the text for the model: the output, or why the call failed.
+    pub fn text(&self) -> &str {
+        match &self.ending {
+            call::Ending::Completed(completed) => &completed.output,
+            call::Ending::Failed(failed) => &failed.error,
+        }
+    }
+
+    /// Returns all metadata, for drawing.
+    pub fn metadata(&self) -> Value {
+        let metadata = match &self.ending {
+            call::Ending::Completed(completed) => &completed.metadata,
+            call::Ending::Failed(failed) => &failed.metadata,
+        };
+        metadata.as_ref().map_or(Value::Null, struct_to_json)
+    }
+
+    /// Returns the short text for people.
+    pub fn title(&self) -> &str {
+        match &self.ending {
+            call::Ending::Completed(completed) => &completed.title,
+            call::Ending::Failed(failed) => &failed.title,
+        }
+    }
+
+    /// Returns what the model sees of the output, and which stored output has the whole.
+    pub fn truncation(&self) -> Option<&Truncation> {
+        match &self.ending {
+            call::Ending::Completed(completed) => completed.truncation.as_ref(),
+            call::Ending::Failed(failed) => failed.truncation.as_ref(),
+        }
+    }
+
+    /// Returns the id of the stored output, if the call has one.
+    pub fn output_id(&self) -> Option<&str> {
+        let id = self.truncation()?.output_id.as_str();
+        (!id.is_empty()).then_some(id)
+    }
+
+    /// Returns the result, if the call has one.
+    pub fn completed(&self) -> Option<&CallCompleted> {
+        match &self.ending {
+            call::Ending::Completed(completed) => Some(completed),
+            call::Ending::Failed(_) => None,
+        }
+    }
+
+    /// Returns the failure, if there is one.
+    pub fn failed(&self) -> Option<&CallFailed> {
+        match &self.ending {
+            call::Ending::Failed(failed) => Some(failed),
+            call::Ending::Completed(_) => None,
+        }
+    }
+}

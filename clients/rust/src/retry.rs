@@ -1,0 +1,136 @@
+//! How long and how often a lost connection is tried again.
+//!
+//! *Invariant:* attempts are bounded by time, and by number where that is set; a success starts the count anew.
+
+use std::time::{Duration, Instant};
+
+use tonic::Status;
+
+use crate::error::retry_after;
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// The longest silence on a stream of the service is a heartbeat of 15 seconds; after three of them and some
+/// tolerance the connection counts as lost.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(3 * 15 + 5);
+
+/// Returns how long to wait before an attempt, the first being 1.
+pub fn backoff(attempt: u32) -> Duration {
+    let doubled = FIRST_BACKOFF.saturating_mul(2u32.saturating_pow(attempt.min(16)));
+    doubled.min(MAX_BACKOFF)
+}
+
+/// The bounds of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct RetryLimits {
+    /// For what has not worked yet.
+    pub(crate) first: Duration,
+    /// For what has worked before.
+    pub(crate) again: Duration,
+    /// How many attempts in a row.
+    pub(crate) attempts: u32,
+    /// Whether a service that is too busy is tried again after the delay that it asks for.
+    pub(crate) waits_when_busy: bool,
+}
+
+impl Default for RetryLimits {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(15),
+            again: Duration::from_secs(120),
+            attempts: u32::MAX,
+            waits_when_busy: true,
+        }
+    }
+}
+
+/// Counts failures in a row.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    limits: RetryLimits,
+    has_worked: bool,
+    failures: u32,
+    since: Instant,
+}
+
+impl Patience {
+    pub(crate) fn new(limits: &RetryLimits) -> Self {
+        Self {
+            limits: limits.clone(),
+            has_worked: false,
+            failures: 0,
+            since: Instant::now(),
+        }
+    }
+
+    pub(crate) fn succeeded(&mut self) {
+        self.has_worked = true;
+        self.failures = 0;
+    }
+
+    /// Returns whether there was a success at all.
+    pub(crate) fn has_worked(&self) -> bool {
+        self.has_worked
+    }
+
+    /// Returns how many attempts were made after the first failure.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.failures.saturating_sub(1)
+    }
+
+    /// Returns how long to wait before the next attempt; `None` when it is time to give up.
+    pub(crate) fn pause(&mut self, status: &Status) -> Option<Duration> {
+        if self.failures == 0 {
+            self.since = Instant::now();
+        }
+        self.failures = self.failures.saturating_add(1);
+        let limit = if self.has_worked {
+            self.limits.again
+        } else {
+            self.limits.first
+        };
+        let pause = jittered(backoff(self.failures)).max(retry_after(status).unwrap_or_default());
+        let is_over = self.failures > self.limits.attempts || self.since.elapsed() + pause > limit;
+        (!is_over).then_some(pause)
+    }
+}
+
+/// Takes up to half of a pause off, so that many clients do not come back at the same moment.
+fn jittered(pause: Duration) -> Duration {
+    let random = uuid::Uuid::now_v7().as_u128() % 1024;
+    let part = u32::try_from(random).unwrap_or_default();
+    pause - pause / 2 * part / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let waits: Vec<_> = (1..=8).map(backoff).collect();
+        assert!(waits.is_sorted());
+        assert_eq!(waits[0], Duration::from_millis(200));
+        assert_eq!(backoff(u32::MAX), MAX_BACKOFF);
+        for pause in waits {
+            let jittered = jittered(pause);
+            assert!(jittered <= pause && jittered >= pause / 2, "{jittered:?} of {pause:?}");
+        }
+    }
+
+    #[test]
+    fn attempts_are_bounded_until_a_success() {
+        let limits = RetryLimits {
+            attempts: 2,
+            ..RetryLimits::default()
+        };
+        let mut patience = Patience::new(&limits);
+        let status = Status::unavailable("gone");
+        let tries = |patience: &mut Patience| (0..3).map(|_| patience.pause(&status).is_some()).collect::<Vec<_>>();
+        assert_eq!(tries(&mut patience), [true, true, false]);
+        assert_eq!(patience.attempts(), 2);
+        patience.succeeded();
+        assert_eq!(tries(&mut patience), [true, true, false]);
+    }
+}

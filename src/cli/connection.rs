@@ -1,0 +1,273 @@
+//! Connections to a server: which one, how, and what to say when nothing answers.
+//!
+//! *Invariant:* a service started for one command and a remote server are used through the same clients.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toolgate_client::{Client, DEFAULT_TARGET};
+use toolgate_contract::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
+use toolgate_server::app::unshield;
+
+use super::credentials::CredentialArgs;
+use super::exit::Failure;
+use super::globals::Globals;
+use super::instances::Instance;
+use super::service::{self, PrivateService};
+
+/// How often a lost connection is tried again.
+pub(super) const MAX_ATTEMPTS: u32 = 8;
+
+/// Longer than that many attempts take.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Connects to the server that is named, else to the one that is likely to run here.
+pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
+    let credentials = &globals.credentials;
+    if let Some(url) = &globals.server {
+        return connect_to(url, credentials).await;
+    }
+    match service::configured_socket(globals.config.clone()).filter(|socket| socket.exists()) {
+        Some(socket) => connect_to(&socket_url(&socket), credentials).await,
+        None => connect_to(DEFAULT_TARGET, credentials).await,
+    }
+}
+
+/// Connects to the server that is named, else to every service of this user that runs here, else to the one that is
+/// likely to.
+pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Client)>, Failure> {
+    let unnamed = |url: &str| Instance {
+        url: url.to_owned(),
+        ..Instance::default()
+    };
+    if let Some(url) = &globals.server {
+        return Ok(vec![(unnamed(url), connect(globals).await?)]);
+    }
+    let mut found = service::running();
+    let configured = service::configured_socket(globals.config.clone()).filter(|socket| socket.exists());
+    let configured = configured.map(|socket| socket_url(&socket));
+    let configured = configured.filter(|url| !found.iter().any(|instance| instance.url == *url));
+    found.extend(configured.iter().map(|url| unnamed(url)));
+    if found.is_empty() {
+        return Ok(vec![(unnamed(DEFAULT_TARGET), connect(globals).await?)]);
+    }
+    let mut clients = Vec::new();
+    let mut problem = None;
+    for instance in found {
+        match connect_to(&instance.url, &globals.credentials).await {
+            Ok(client) => clients.push((instance, client)),
+            Err(failure) => problem = problem.or(Some(failure)),
+        }
+    }
+    match problem {
+        Some(failure) if clients.is_empty() => Err(failure),
+        Some(_) | None => Ok(clients),
+    }
+}
+
+/// Connects as [`connect_all`], to the service that has a call; to the first if none has.
+pub(super) async fn connect_for(globals: &Globals, call: &str) -> Result<Client, Failure> {
+    let mut clients = connect_all(globals).await?;
+    let mut chosen = 0;
+    if clients.len() > 1 {
+        for (index, (_, client)) in clients.iter().enumerate() {
+            let call_id = call.to_owned();
+            if client.tool_service().get_call(GetCallRequest { call_id }).await.is_ok() {
+                chosen = index;
+                break;
+            }
+        }
+    }
+    Ok(clients.swap_remove(chosen).1)
+}
+
+/// Connects to a server by its address.
+pub(super) async fn connect_to(url: &str, credentials: &CredentialArgs) -> Result<Client, Failure> {
+    check_address(url)?;
+    let credentials = credentials.to_credentials();
+    if url.starts_with("http:") && credentials.bearer()?.is_empty() {
+        // A service without authentication lets in by TCP only whom it can trace. Where this fails, the service says
+        // what it could not see.
+        let _ = unshield();
+    }
+    let client = Client::builder(url)
+        .credentials(credentials)
+        .max_attempts(MAX_ATTEMPTS)
+        .retry_timeout(RETRY_TIMEOUT)
+        .reconnect_timeout(RETRY_TIMEOUT)
+        .wait_when_busy(false);
+    Ok(client.connect().await?)
+}
+
+/// Refuses an address that does not say how to reach the server.
+fn check_address(url: &str) -> Result<(), Failure> {
+    if ["unix:", "http://", "https://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme))
+    {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "`{url}` is no server address: write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+    )))
+}
+
+/// Returns the name of the workspace that is meant: a name, or one whose directory this is. Empty means the default.
+pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Result<String, Failure> {
+    let Some(text) = text else { return Ok(String::new()) };
+    let Some(directory) = directory(text) else {
+        return Ok(text.to_owned());
+    };
+    let info = client
+        .info_service()
+        .get_server_info(GetServerInfoRequest {})
+        .await?
+        .into_inner();
+    let found = |one: &&WorkspaceInfo| Path::new(&one.directory) == directory || one.name == text;
+    match info.workspaces.iter().find(found) {
+        Some(workspace) => Ok(workspace.name.clone()),
+        None => {
+            let known = info
+                .workspaces
+                .iter()
+                .map(|one| format!("\n  {} = {}", one.name, one.directory));
+            let known = known.collect::<String>();
+            Err(Failure::Usage(format!(
+                "the server has no workspace at {}; it has{known}",
+                directory.display()
+            )))
+        }
+    }
+}
+
+/// A client, with the service behind it where that was started for the command.
+pub(super) struct Connection {
+    /// The client.
+    pub(super) client: Client,
+    /// The name of the workspace that is meant; empty for the default one.
+    pub(super) workspace: String,
+    /// Where the server is, as it would be named on the command line.
+    pub(super) url: String,
+    /// How to say to it who calls.
+    pub(super) credentials: CredentialArgs,
+    service: Option<PrivateService>,
+}
+
+impl Connection {
+    /// Connects to the server that is named, else to the service that runs here and has the folder, if there is one and it
+    /// lets this user in; else starts a service in this process.
+    pub(super) async fn attach(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+        let folder = directory(workspace.unwrap_or("."));
+        if globals.server.is_none()
+            && let Some(folder) = folder
+            && let Some(instance) = service::that_has(&folder, globals.config.clone())
+            && let Ok(client) = connect_to(&instance.url, &globals.credentials).await
+            && let Ok(name) = workspace_name(&client, Some(&folder.to_string_lossy())).await
+        {
+            return Ok(Self {
+                client,
+                workspace: name,
+                url: instance.url,
+                credentials: globals.credentials.clone(),
+                service: None,
+            });
+        }
+        Self::open(globals, workspace).await
+    }
+
+    /// Says whether there is a server that outlives the command: one that is named, or one that has the folder.
+    pub(super) fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
+        let folder = directory(workspace.unwrap_or("."));
+        let found = || folder.and_then(|folder| service::that_has(&folder, globals.config.clone()));
+        globals.server.is_some() || found().is_some()
+    }
+
+    /// Connects to the server that is named, or starts a service in this process when none is.
+    pub(super) async fn open(globals: &Globals, workspace: Option<&str>) -> Result<Self, Failure> {
+        if let Some(url) = &globals.server {
+            let client = connect(globals).await?;
+            let workspace = workspace_name(&client, workspace).await?;
+            return Ok(Self {
+                client,
+                workspace,
+                url: url.clone(),
+                credentials: globals.credentials.clone(),
+                service: None,
+            });
+        }
+        let (name, folder) = match workspace {
+            Some(text) => match directory(text) {
+                Some(directory) => (String::new(), Some(directory)),
+                None => (text.to_owned(), None),
+            },
+            None => (String::new(), directory(".")),
+        };
+        let service = PrivateService::start(globals.config.clone(), folder).await?;
+        // The owner of the socket; what is meant for another server is not shown.
+        let (url, credentials) = (socket_url(service.socket()?), CredentialArgs::default());
+        let client = connect_to(&url, &credentials).await?;
+        Ok(Self {
+            client,
+            workspace: name,
+            url,
+            credentials,
+            service: Some(service),
+        })
+    }
+
+    /// Says whether the service ends with the command.
+    pub(super) fn is_private(&self) -> bool {
+        self.service.is_some()
+    }
+
+    /// Ends the service in order, if it is ours.
+    pub(super) async fn close(self) {
+        if let Some(service) = self.service {
+            service.drain().await;
+        }
+    }
+
+    /// Ends the service at once, if it is ours: what it started is killed with it.
+    pub(super) fn abandon(self) {
+        drop(self.service);
+    }
+}
+
+fn socket_url(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
+}
+
+/// Returns the directory that a text names; a plain word is the name of a workspace.
+fn directory(text: &str) -> Option<PathBuf> {
+    let looks_like_path = text == "." || text == ".." || text.contains('/');
+    if !looks_like_path {
+        return None;
+    }
+    // A directory that is not there is reported by the service, under the name that was given.
+    Some(std::fs::canonicalize(text).unwrap_or_else(|_| PathBuf::from(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_say_how_to_reach_the_server() {
+        for url in [
+            "http://127.0.0.1:50551",
+            "unix:/run/toolgate.sock",
+            "https://example.com",
+        ] {
+            assert!(check_address(url).is_ok(), "{url}");
+        }
+        let refused = check_address("127.0.0.1:50551").unwrap_err().describe();
+        assert!(refused.contains("write http://HOST:PORT"), "{refused}");
+    }
+
+    #[test]
+    fn names_are_no_directories() {
+        assert_eq!(directory("main"), None);
+        assert_eq!(directory("/"), Some(PathBuf::from("/")));
+        assert_eq!(directory("./missing"), Some(PathBuf::from("./missing")));
+    }
+}

@@ -1,0 +1,54 @@
+//! What every command takes.
+//!
+//! *Invariant:* only options; what they mean is in the modules that use them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::credentials::CredentialArgs;
+use super::terminal::Colour;
+
+/// What every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(super) struct Globals {
+    /// The server: http://HOST:PORT, https://HOST:PORT or unix:/PATH. Without it `call`, `mcp`, `revert` and `tools` start the service for
+    /// themselves;
+    /// the other commands try the configured socket, then http://127.0.0.1:50551.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "TOOLGATE_SERVER",
+        hide_env_values = true
+    )]
+    pub(super) server: Option<String>,
+    /// The service's configuration file (toolgate.toml).
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "TOOLGATE_CONFIG",
+        hide_env_values = true
+    )]
+    pub(super) config: Option<PathBuf>,
+    /// Print one JSON object per event or record, with the field names of the contract.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// When to use colour; NO_COLOR is respected.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        env = "TOOLGATE_COLOR"
+    )]
+    pub(super) color: Colour,
+    #[command(flatten)]
+    pub(super) credentials: CredentialArgs,
+    /// Tell more; twice for the debug log.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+}
