@@ -21,7 +21,7 @@ use driver::{Driver, Reports, pack, unpack};
 fn languages() -> Vec<&'static str> {
     let without = std::env::var("TOOLGATE_TEST_WITHOUT_CLIENTS").unwrap_or_default();
     let is_here = |language: &&str| !without.split_whitespace().any(|it| it == *language);
-    ["python", "typescript", "go", "java"]
+    ["python", "typescript", "go", "java", "rust"]
         .into_iter()
         .filter(is_here)
         .collect()
@@ -34,6 +34,7 @@ macro_rules! for_each_language {
         for_each_language!(@ typescript: $($test),*);
         for_each_language!(@ go: $($test),*);
         for_each_language!(@ java: $($test),*);
+        for_each_language!(@ rust: $($test),*);
     };
     (@ $language:ident: $($test:ident),*) => {
         mod $language {

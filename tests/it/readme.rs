@@ -72,7 +72,7 @@ pages! {
 }
 
 /// What a fence may name beside `console` in the guides: the languages of programs, and what programs print.
-const RUN_BY_CLIENTS: [&str; 5] = ["python", "ts", "go", "java", "text"];
+const RUN_BY_CLIENTS: [&str; 6] = ["python", "ts", "go", "java", "rust", "text"];
 
 /// Pages for operators: they are held against the chart and the images, by their tests.
 const HELD_ELSEWHERE: [&str; 2] = ["docs/operate/operations.md", "docs/operate/container.md"];

@@ -408,7 +408,7 @@ pub struct CertificateConfig {
     pub workspaces: Option<Vec<String>>,
 }
 
-/// Bounds on what everybody and each may use; `docs/limits.md` says what happens at each.
+/// Bounds on what everybody and each may use; `docs/reference/limits.md` says what happens at each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsConfig {
     /// Calls that run at the same time; more wait for their turn.
