@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use toolgate_engine::{Catalog, Contribution, Engine, Rank};
+use toolgate_engine::Engine;
 use toolgate_model::{
     Ask, CallRecord, Definition, EndReason, Ending, Model, OnDisconnect, Outcome, OutputText, RawInput, Source,
     SourceState, ToolOutput,
 };
-use toolgate_tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError};
+use toolgate_tool::{
+    CallContext, Catalog, Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolError,
+};
 
 use crate::support::*;
 
@@ -46,8 +48,8 @@ impl Tool for Echo {
         r#"{"text": "x"}"#
     }
 
-    fn is_resumable(&self) -> bool {
-        false
+    fn properties(&self) -> Properties {
+        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
@@ -117,7 +119,7 @@ fn offer(inside: &Inside, tools: &[&'static str], hooks: Vec<Made>) {
         tools: tools.iter().map(|name| Arc::new(Echo(name)) as Arc<dyn Tool>).collect(),
         hooks: hooks.into_iter().map(|hook| Arc::new(hook) as Arc<dyn Hook>).collect(),
     };
-    assert!(catalog(inside).offer(Rank::Custom, "test", contribution).is_empty());
+    assert!(catalog(inside).offer(Source::Custom, "test", contribution).is_empty());
 }
 
 async fn run(engine: &Arc<Engine>, id: &str, tool: &str, input: &str) -> CallRecord {
@@ -333,7 +335,7 @@ fn a_call_keeps_the_tools_that_it_was_admitted_with() {
         assert!(changes.has_changed().unwrap());
         let record = run(engine, "a", "gone", r#"{"text": "x"}"#).await;
         assert_eq!(record.tool, "invalid");
-        catalog(&inside).report(Rank::Custom, "test", SourceState::Failed, "broken");
+        catalog(&inside).report(Source::Custom, "test", SourceState::Failed, "broken");
         let sources = catalog(&inside).sources();
         assert_eq!(
             (sources[0].state, sources[0].problem.as_str()),
@@ -341,7 +343,7 @@ fn a_call_keeps_the_tools_that_it_was_admitted_with() {
         );
         let record = run(engine, "b", "echo", r#"{"text": "x"}"#).await;
         assert_eq!(record.tool, "invalid");
-        catalog(&inside).remove(Rank::Custom, "test");
+        catalog(&inside).remove(Source::Custom, "test");
         assert!(catalog(&inside).sources().is_empty());
         // The running one goes on to its end.
         inside.gate.close();

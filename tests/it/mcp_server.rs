@@ -19,7 +19,8 @@ use rmcp::service::PeerRequestOptions;
 use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 use toolgate_contract::*;
-use toolgate_engine::{Contribution, Rank};
+use toolgate_model::Source;
+use toolgate_tool::Contribution;
 
 use self::client::{Form, Person, Stdio, call, params, text};
 use crate::support::*;
@@ -402,10 +403,10 @@ fn a_client_is_told_when_tools_come() {
         };
         // Whether the client is listened for already cannot be seen: so it is said until it is heard.
         eventually("the client is told", async || {
-            catalog.offer(Rank::Hosted, "front end", contribution.clone());
+            catalog.offer(Source::Hosted, "front end", contribution.clone());
             let is_told = log.list_changes() > 0;
             if !is_told {
-                catalog.remove(Rank::Hosted, "front end");
+                catalog.remove(Source::Hosted, "front end");
             }
             is_told
         })

@@ -1,4 +1,4 @@
-//! The programs of the guides in `docs/`: each page shows the example of its name, which prints what the page says.
+//! The programs of the guides in `docs/guides/`: each page shows the example of its name, which prints what the page says.
 //!
 //! The service is the program that `TOOLGATE_BIN` names; without it, only the texts are compared.
 //!
@@ -28,7 +28,7 @@ fn library() -> &'static Path {
 }
 
 fn page(name: &str) -> String {
-    fs::read_to_string(library().join(format!("../../docs/{name}.md"))).unwrap()
+    fs::read_to_string(library().join(format!("../../docs/guides/{name}.md"))).unwrap()
 }
 
 /// Returns the first block of a language after the beginning of `text`, and what follows it.
@@ -47,7 +47,7 @@ fn the_pages_show_the_examples() {
         assert_eq!(
             block(&text, "rust").0,
             fs::read_to_string(path).unwrap(),
-            "docs/{name}.md"
+            "docs/guides/{name}.md"
         );
     }
 }

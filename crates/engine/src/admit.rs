@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use toolgate_model::{
     CallId, CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Origin, Prompt, PromptState, RawInput,
-    ServiceEvent, ServiceEventKind, Timestamp, ToolCall,
+    ServiceEvent, ServiceEventKind, Source, Timestamp, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_store::audit::Fact;
 use toolgate_store::{Created, PromptFilter, StoreError};
 use toolgate_telemetry as telemetry;
+use toolgate_tool::hooks::HookedCall;
+use toolgate_tool::registry::{Entry, Registry};
 use toolgate_tool::{HookPoint, InputProblem, Offer};
 use tracing::Instrument as _;
 
 use super::handover::Again;
-use super::hooks::About;
 use super::input::{self, Frozen};
 use super::live::{Attached, LiveCall, lock};
 use super::refusal::AdmitError;
-use super::registry::{Entry, Registry};
 use super::reserve::{Claim, Reservation};
 use super::run::{self, Run, Work, running};
-use super::{Engine, Rank, WorkspaceRuntime, ending, lineage, measure, recording};
+use super::{Engine, WorkspaceRuntime, ending, lineage, measure, recording};
 use crate::prompts::broker::DOOM_LOOP;
 
 /// What is looked at of a larger input is done where it holds up nobody else.
@@ -174,7 +174,7 @@ impl Engine {
         }
         let parent = self.parent_of(&call).await?;
         if let Some(parent) = &parent {
-            if parent.tool == lineage::TASK && parent.state.is_terminal() {
+            if parent.runs_subagent() && parent.state.is_terminal() {
                 return Err(AdmitError::TaskEnded(parent.id.clone()));
             }
             call.origin.inherit(&parent.origin);
@@ -281,7 +281,7 @@ impl Engine {
         live: &LiveCall,
     ) -> Result<Checked, AdmitError> {
         let Understood { registry, entry, args } = understood;
-        let about = About {
+        let about = HookedCall {
             tool: entry.tool.name(),
             session: &call.origin.session,
             call: &call.id,
@@ -346,7 +346,7 @@ impl Engine {
             Created::Taken(stored) => return taken(&stored, &record.request_digest),
         }
         let (attached, turn) = reserved.keep();
-        self.count_start(&record, understood.entry.rank);
+        self.count_start(&record, understood.entry.source);
         self.announce(&record);
         if let Some(ending) = &record.ending {
             measure::count_end(&self.telemetry.metrics, &record.tool, ending);
@@ -398,10 +398,10 @@ impl Engine {
         let live = self.make_live(record, &turn);
         live.awaits_clients.store(awaits_clients(&entry), Ordering::Release);
         live.stand.take_up();
-        if entry.tool.takes_input() {
+        if entry.tool.properties().reads_input {
             live.take_input();
         }
-        self.count_start(record, entry.rank);
+        self.count_start(record, entry.source);
         run::publish(&live, record.clone(), Vec::new());
         lock(&self.live).insert(record.id.clone(), live.clone());
         self.wait_for_client(&live);
@@ -482,7 +482,7 @@ impl Engine {
 /// Says whether a call may wait for calls that clients make in its name: its tool hands work to a front end, or is not
 /// known to us.
 fn awaits_clients(entry: &Entry) -> bool {
-    entry.rank != Rank::Builtin || entry.tool.name() == lineage::TASK
+    entry.source != Source::Builtin || entry.tool.properties().runs_subagent
 }
 
 /// Returns for whom the tools of a call are listed.
@@ -556,7 +556,7 @@ async fn understand(
     live.stopping().run_until_cancelled(wait).await;
     let registry = place.tools.current();
     let (entry, args) = understood(&registry, call, parsed, &offer, rights);
-    if entry.tool.takes_input() {
+    if entry.tool.properties().reads_input {
         live.take_input();
     }
     Understood { registry, entry, args }

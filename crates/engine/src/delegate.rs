@@ -9,11 +9,10 @@ use toolgate_model::{CallId, CallRecord, EndReason, Grant, GrantReach, Model, Or
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
 use toolgate_store::{CallFilter, PageRequest, StoreError};
-use toolgate_tool::{Delegated, dialect};
+use toolgate_tool::{Delegated, Registry, dialect};
 
 use super::admit::offer;
 use super::live::{LiveCall, lock};
-use super::registry::Registry;
 use super::{Engine, WorkspaceRuntime, lineage};
 
 /// The session fact that makes a session a subagent's; it holds the workspace.
@@ -52,7 +51,7 @@ impl Engine {
         for _ in 0..MAX_LINKS {
             let Some(id) = next else { break };
             let Some(parent) = self.get(&id).await? else { break };
-            tasks += usize::from(parent.tool == lineage::TASK);
+            tasks += usize::from(parent.runs_subagent());
             next = parent.origin.parent;
         }
         Ok(tasks)

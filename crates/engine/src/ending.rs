@@ -9,11 +9,10 @@ use serde_json::json;
 use toolgate_model::{EndReason, Ending, JsonMap, Outcome, OutputText, Timestamp, Timing, Truncation};
 use toolgate_permission::{Refusal, agents};
 use toolgate_store::{OutputInfo, OutputOwner, StoreError};
+use toolgate_tool::hooks::HookedCall;
 use toolgate_tool::{HookPoint, Offer, ToolError};
 
 use super::STOP_GRACE;
-use super::hooks::About;
-use super::lineage::TASK;
 use super::lossy::{self, Decoded};
 use super::run::{Returned, Run};
 use super::truncate::{self, Direction, Totals};
@@ -105,7 +104,7 @@ impl Run {
         }
         let before = output.clone();
         let record = self.live.record();
-        let about = About {
+        let about = HookedCall {
             tool: &record.tool,
             session: &record.origin.session,
             call: &record.id,
@@ -338,7 +337,7 @@ impl Run {
             rights: Some(&self.rights),
         };
         let may_delegate =
-            self.rights.layers().all(agents::may_use_task) && self.registry.is_offered(TASK, &offer, &self.rights);
+            self.rights.layers().all(agents::may_use_task) && self.registry.offers_subagents(&offer, &self.rights);
         match whole {
             Ok(info) => {
                 let text = truncate::render(&preview, DIRECTION, &info.path, may_delegate);

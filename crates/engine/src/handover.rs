@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use toolgate_model::{CallId, CallRecord, CallState, EndReason};
 use toolgate_permission::Rights;
+use toolgate_tool::registry::{Entry, Registry};
 
 use super::admit::offer;
 use super::live::{LiveCall, lock};
-use super::registry::{Entry, Registry};
 use super::{Engine, WorkspaceRuntime, lineage};
 
 /// How a call stands for the next run of the service.
@@ -122,7 +122,7 @@ impl Engine {
         let entry = registry.resolve(&record.tool, &offer(place, &record.origin), &rights)?;
         // A workspace of the same name may be another folder by now.
         let same_place = record.directory == place.workspace.directory().to_string_lossy();
-        let entry = (same_place && entry.tool.is_resumable()).then(|| entry.clone())?;
+        let entry = (same_place && entry.tool.properties().resumable).then(|| entry.clone())?;
         Some(Again {
             place,
             rights,

@@ -189,19 +189,10 @@ fn shorten(text: &str, limit: usize) -> String {
     }
 }
 
-/// Prepares a tool's schema for checking arguments: unknown keys are ignored (`docs/spec/framework.md` §4), though the
-/// schema that models see is closed.
-pub(crate) fn open_schema(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    if let Some(root) = schema.as_object_mut() {
-        root.remove("additionalProperties");
-    }
-    schema
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolgate_tool::registry::open_schema;
 
     use super::*;
 

@@ -10,12 +10,9 @@ use toolgate_model::{CallRecord, Delegation, Rule};
 use toolgate_permission::Rights;
 use toolgate_permission::agents;
 
-/// The tool that runs subagents.
-pub(super) const TASK: &str = "task";
-
 /// Returns in whose name a call runs that an agent makes, on behalf of `parent` if there is one, and who stands above it.
 pub(super) fn descend(workspace: &str, agent: &str, parent: Option<&CallRecord>) -> (Delegation, Vec<Delegation>) {
-    let above = parent.map(|parent| (own(parent), parent.ancestors.as_slice(), parent.tool == TASK));
+    let above = parent.map(|parent| (own(parent), parent.ancestors.as_slice(), parent.runs_subagent()));
     below(workspace, agent, above)
 }
 

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use toolgate_model::{CallRecord, CallState, EndReason, Ending, INVALID, Outcome};
+use toolgate_model::{CallRecord, CallState, EndReason, Ending, INVALID, Outcome, Source};
 use toolgate_permission::Refusal;
 use toolgate_telemetry::{CallFacts, CallTrace, Metrics, Phases, Span};
 
 use super::live::LiveCall;
-use super::{AdmitError, Engine, Rank};
+use super::{AdmitError, Engine};
 
 impl Engine {
     /// Returns how many calls have started and not ended, and how many are admitted and have not started.
@@ -25,13 +25,13 @@ impl Engine {
     }
 
     /// Begins the trace of a call.
-    pub(super) fn trace(&self, record: &CallRecord, rank: Rank) -> CallTrace {
+    pub(super) fn trace(&self, record: &CallRecord, source: Source) -> CallTrace {
         let Some(traces) = &self.telemetry.traces else {
             return CallTrace::default();
         };
         traces.call(&CallFacts {
             tool: &record.tool,
-            source: source(rank),
+            source: source_name(source),
             call: record.id.as_str(),
             session: record.origin.session.as_str(),
             agent: &record.origin.agent,
@@ -40,8 +40,8 @@ impl Engine {
     }
 
     /// Counts a call that was admitted.
-    pub(super) fn count_start(&self, record: &CallRecord, rank: Rank) {
-        self.telemetry.metrics.call_started(&record.tool, source(rank));
+    pub(super) fn count_start(&self, record: &CallRecord, source: Source) {
+        self.telemetry.metrics.call_started(&record.tool, source_name(source));
     }
 
     /// Counts what a limit refused before there was a call.
@@ -100,13 +100,13 @@ pub(super) fn failure(tool: &str, ending: &Ending) -> Option<&'static str> {
     }
 }
 
-fn source(rank: Rank) -> &'static str {
-    match rank {
-        Rank::Builtin => "builtin",
-        Rank::Custom => "custom",
-        Rank::Plugin => "plugin",
-        Rank::Hosted => "hosted",
-        Rank::Mcp => "mcp",
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Builtin => "builtin",
+        Source::Custom => "custom",
+        Source::Plugin => "plugin",
+        Source::Hosted => "hosted",
+        Source::Mcp => "mcp",
     }
 }
 

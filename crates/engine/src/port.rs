@@ -19,12 +19,11 @@ use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_permission::judgement::{self, Judgement};
 use toolgate_store::{Store, StoreError};
-use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
+use toolgate_tool::hooks::{HookAnswer, HookedCall};
+use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, Registry, ToolError};
 
 use super::decided::{Decided, settled, until, verdict};
-use super::hooks::{About, Answer};
 use super::live::{LiveCall, lock};
-use super::registry::Registry;
 use super::writer::Command;
 use super::{Engine, lineage, measure, recording};
 use crate::prompts::broker::{Asked, Broker, Opened, Verdict};
@@ -330,16 +329,16 @@ impl Port {
             .permission(self.about(), &origin.message_id, ask, may_answer)
             .await
         {
-            Answer::Ask => Ok(None),
-            Answer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
-            Answer::Deny(hook) => Err(Refusal::Corrected {
+            HookAnswer::Ask => Ok(None),
+            HookAnswer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
+            HookAnswer::Deny(hook) => Err(Refusal::Corrected {
                 message: format!("The hook of {hook} does not allow this."),
             }),
         }
     }
 
-    fn about(&self) -> About<'_> {
-        About {
+    fn about(&self) -> HookedCall<'_> {
+        HookedCall {
             tool: &self.record.tool,
             session: &self.record.origin.session,
             call: &self.record.id,

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use toolgate_model::{CallId, CallRecord, Queued};
 
 use super::admit::Started;
-use super::lineage;
 use super::live::{Attached, LiveCall, lock};
 use super::turns::{Above, Turn};
 use super::{AdmitError, Engine};
@@ -124,7 +123,7 @@ impl Engine {
         if let Some(parent) = parent {
             let has_ended = match calls.get(&parent.id) {
                 Some(live) => live.is_childless(),
-                None => parent.tool == lineage::TASK && parent.owner == self.instance,
+                None => parent.runs_subagent() && parent.owner == self.instance,
             };
             if has_ended {
                 return Err(AdmitError::TaskEnded(parent.id.clone()));

@@ -16,17 +16,17 @@ use toolgate_model::{
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
+use toolgate_tool::registry::{Entry, Registry};
 use toolgate_tool::{CallContext, CallPort as _, ToolError, invalid_arguments};
 use tracing::Instrument as _;
 
 use super::live::{LiveCall, Recorded, lock};
 use super::lossy::{self};
 use super::port::Port;
-use super::registry::{Entry, Registry};
 use super::truncate::{self};
 use super::turns::Turn;
 use super::writer::{self, Command, LogWriter};
-use super::{Engine, WorkspaceRuntime, child, edit, input, lineage, measure};
+use super::{Engine, WorkspaceRuntime, child, edit, input, measure};
 use crate::prompts::broker::{DOOM_LOOP, Opened};
 
 /// Running a call to its end, for the task that admitted it.
@@ -125,7 +125,7 @@ impl Run {
             tool = %self.record.tool,
             trace = tracing::field::Empty,
         );
-        let trace = self.engine.trace(&self.record, self.entry.rank);
+        let trace = self.engine.trace(&self.record, self.entry.source);
         if let Some(id) = trace.id() {
             span.record("trace", id);
         }
@@ -178,7 +178,7 @@ impl Run {
             log: log.clone(),
             earlier: Mutex::new(earlier),
             max_undo_bytes: self.engine.limits.max_undo_bytes,
-            editable: self.entry.tool.is_editable() && self.record.original.is_none(),
+            editable: self.entry.tool.properties().editable && self.record.original.is_none(),
             edit: Mutex::default(),
         });
         let mut turn = self.turn.take();
@@ -193,7 +193,7 @@ impl Run {
             let _ = log.send(Command::Leave).await;
             return;
         }
-        if self.record.tool == lineage::TASK {
+        if self.record.runs_subagent() {
             self.engine.stop_below(&self.live).await;
         }
         if let Returned::Output(output) = &mut returned {
@@ -386,7 +386,7 @@ impl Run {
 
     /// Says whether the tool has handed its result to the hooks itself.
     pub(super) fn hooks_are_done(&self) -> bool {
-        self.entry.tool.runs_after_hooks()
+        self.entry.tool.properties().runs_after_hooks
     }
 
     fn loop_question(&self, input: &Value) -> Ask {

@@ -22,7 +22,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolgate_tool::{Hook, HookPoint, SubagentRunner as _, Tool, ToolError, blocking};
+use toolgate_model::Source;
+use toolgate_tool::{
+    Catalog, Contribution, Hook, HookPoint, SchemaError, SubagentRunner as _, Tool, ToolError, blocking,
+};
 
 pub use host::{Host, Next, Reported};
 pub use invocation::{HostResult, Report, Told, Work};
@@ -36,21 +39,6 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// The most hosts at once, and of one principal: nobody takes all the seats.
 const MAX_HOSTS: usize = 256;
 const MAX_OF_ONE: usize = 64;
-
-/// Where what hosts lend is offered: the tools of one workspace.
-pub trait Shelf: Send + Sync + 'static {
-    /// Says whether something else than a host has a tool of this name, whatever the case of its letters.
-    fn is_taken(&self, name: &str) -> bool;
-
-    /// Replaces what a host offers. Returns the tools that cannot be offered, each with the reason.
-    fn offer(&self, source: &str, tools: Vec<Arc<dyn Tool>>, hooks: Vec<Arc<dyn Hook>>) -> Vec<(String, String)>;
-
-    /// Takes away what a host offered.
-    fn remove(&self, source: &str);
-
-    /// Announces that subagents can be run from now on, or not any more.
-    fn runs_subagents(&self, can: bool);
-}
 
 /// What a host says of itself.
 pub struct Hello {
@@ -197,7 +185,7 @@ impl Hosts {
     ///
     /// # Errors
     /// There are too many.
-    pub async fn welcome(self: &Arc<Self>, hello: Hello, shelf: Arc<dyn Shelf>) -> Result<(Welcome, Seat), HostError> {
+    pub async fn welcome(self: &Arc<Self>, hello: Hello, catalog: Arc<Catalog>) -> Result<(Welcome, Seat), HostError> {
         let hosts = self.clone();
         let joining = async move {
             let _joining = hosts.joining.lock().await;
@@ -207,7 +195,7 @@ impl Hosts {
             let resumed = known.is_some();
             let host = match known {
                 Some(host) => host,
-                None => hosts.join(&hello, shelf)?,
+                None => hosts.join(&hello, catalog)?,
             };
             let seat = Seat {
                 number: host.attach(),
@@ -258,7 +246,7 @@ impl Hosts {
     }
 
     /// Makes a host. One of the same name that is away and whose program did not keep the token is replaced.
-    fn join(&self, hello: &Hello, shelf: Arc<dyn Shelf>) -> Result<Arc<Host>, HostError> {
+    fn join(&self, hello: &Hello, catalog: Arc<Catalog>) -> Result<Arc<Host>, HostError> {
         let of_workspace = self.of(&hello.workspace);
         let is_same = |host: &&Arc<Host>| host.name == hello.name && host.principal == hello.principal;
         for old in of_workspace.iter().filter(is_same).filter(|host| host.is_away()) {
@@ -282,7 +270,7 @@ impl Hosts {
         let source = std::iter::once(hello.name.clone())
             .chain(numbered)
             .find(|source| !is_used(source));
-        let host = Arc::new(Host::new(hello, source.unwrap_or_default(), shelf));
+        let host = Arc::new(Host::new(hello, source.unwrap_or_default(), catalog));
         hosts.push(host.clone());
         Ok(host)
     }
@@ -291,13 +279,16 @@ impl Hosts {
         let could = self.is_there(&host.workspace);
         let (mut tools, mut refused) = self.usable(&host, hello.tools);
         let hooks = hooks_of(&host, &hello.hooks, (hello.may_hook, hello.may_reply), &mut refused);
-        let offered = tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
-        let (shelf, source) = (host.shelf.clone(), host.source.clone());
+        let contribution = Contribution {
+            tools: tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect(),
+            hooks,
+        };
+        let (catalog, source) = (host.catalog.clone(), host.source.clone());
         // Schemas are compiled there, and come from outside.
-        match blocking(move || shelf.offer(&source, offered, hooks)).await {
+        match blocking(move || catalog.offer(Source::Hosted, &source, contribution)).await {
             Ok(problems) => {
-                tools.retain(|tool| !problems.iter().any(|(name, _)| tool.is_called(name)));
-                refused.extend(problems);
+                tools.retain(|tool| !problems.iter().any(|problem| tool.is_called(&problem.tool)));
+                refused.extend(problems.into_iter().map(with_reason));
             }
             Err(error) => refused.extend(not_offered(&host, tools.drain(..), &error)),
         }
@@ -320,7 +311,7 @@ impl Hosts {
                 Some(format!("a host lends at most {MAX_TOOLS} tools"))
             } else if let Some(other) = others.iter().find(|other| other.has(&tool.name)) {
                 Some(format!("the host {} lends a tool of this name", other.source))
-            } else if host.shelf.is_taken(&tool.name) {
+            } else if host.catalog.has_from_elsewhere(&tool.name, Source::Hosted) {
                 Some("the workspace has a tool of this name".to_owned())
             } else if usable.iter().any(|other| other.is_called(&tool.name)) {
                 Some("the host names it twice".to_owned())
@@ -344,7 +335,7 @@ impl Hosts {
         };
         self.hosts().remove(at);
         // First, so that whoever learns of the end does not find the tools.
-        host.shelf.remove(&host.source);
+        host.catalog.remove(Source::Hosted, &host.source);
         host.end(why);
         self.changed(host, could);
     }
@@ -352,7 +343,7 @@ impl Hosts {
     fn changed(&self, host: &Host, could_run_subagents: bool) {
         let can = self.is_there(&host.workspace);
         if can != could_run_subagents {
-            host.shelf.runs_subagents(can);
+            host.catalog.announce_subagents(can);
         }
         self.changes.send_modify(|count| *count += 1);
     }
@@ -393,6 +384,10 @@ fn hooks_of(
     }
     let hook = (!points.is_empty()).then(|| Arc::new(HostedHook::new(host.clone(), points)) as Arc<dyn Hook>);
     hook.into_iter().collect()
+}
+
+fn with_reason(SchemaError { tool, message }: SchemaError) -> (String, String) {
+    (tool, format!("the schema is not valid: {message}"))
 }
 
 fn not_offered<'t>(

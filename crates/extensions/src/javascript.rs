@@ -17,7 +17,6 @@ mod manifest;
 mod runtime;
 mod script;
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,9 +29,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_fs::Workspace;
-use toolgate_model::SourceState;
+use toolgate_model::{Source, SourceState};
 use toolgate_process::Programs;
-use toolgate_tool::{Hook, Tool};
+use toolgate_tool::{Catalog, Contribution, Hold, Offering};
 
 use self::discovery::{Found, Kind, ManifestFile, Script};
 use self::host::Hosts;
@@ -81,33 +80,6 @@ pub struct Settings {
     pub runtime: Option<String>,
 }
 
-/// Whether a source is one of tools or a plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// Files and executables.
-    Custom,
-    /// Plugins.
-    Plugin,
-}
-
-/// A source and what it offers.
-#[derive(Clone)]
-pub struct Offering {
-    /// Its name.
-    pub name: String,
-    /// How it is.
-    pub state: SourceState,
-    /// What is wrong with it, or with some of what it offers; empty if nothing.
-    pub problem: String,
-    /// Its tools.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// Its hooks.
-    pub hooks: Vec<Arc<dyn Hook>>,
-}
-
-/// Takes what the sources of a group offer from now on, in their order.
-pub type Take = Box<dyn Fn(Group, Vec<Offering>) + Send + Sync>;
-
 /// The extensions of all workspaces, while they are kept up to date.
 #[derive(Default)]
 pub struct Extensions {
@@ -116,8 +88,10 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Begins to look after a workspace. `first` is dropped when what is there at the start has been offered.
-    pub fn watch(&self, settings: Settings, take: Take, first: Box<dyn Any + Send>) {
+    /// Begins to look after a workspace, whose tools `catalog` has. It holds lists and calls back until what is there at the
+    /// start has been offered.
+    pub fn watch(&self, settings: Settings, catalog: Arc<Catalog>) {
+        let first = catalog.hold();
         let hosts = Hosts::new(
             host::Settings {
                 programs: settings.programs.clone(),
@@ -137,7 +111,7 @@ impl Extensions {
         let keeper = Keeper {
             hosts: Arc::new(hosts),
             settings: Arc::new(settings),
-            take,
+            catalog,
             found: Arc::default(),
             scripts: HashMap::new(),
             manifests: HashMap::new(),
@@ -159,7 +133,7 @@ impl Extensions {
 struct Keeper {
     hosts: Arc<Hosts>,
     settings: Arc<Settings>,
-    take: Take,
+    catalog: Arc<Catalog>,
     found: Arc<Found>,
     /// What was made of each file as it is.
     scripts: HashMap<PathBuf, (Script, Offering)>,
@@ -175,7 +149,7 @@ struct Unlucky {
 }
 
 impl Keeper {
-    async fn keep(mut self, first: Box<dyn Any + Send>) {
+    async fn keep(mut self, first: Hold) {
         let untrusted = self.untrusted().await;
         let mut first = Some(first);
         loop {
@@ -202,7 +176,7 @@ impl Keeper {
     }
 
     /// Names what is not run.
-    async fn untrusted(&self) -> Vec<(Group, Offering)> {
+    async fn untrusted(&self) -> Vec<(Source, Offering)> {
         let settings = self.settings.clone();
         let look = move || {
             let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
@@ -212,27 +186,22 @@ impl Keeper {
         let scripts = found
             .scripts
             .into_iter()
-            .map(|script| (group(script.kind), script.shown));
-        let missing = found.missing.into_iter().map(|(name, _)| (Group::Plugin, name));
+            .map(|script| (source(script.kind), script.shown));
+        let missing = found.missing.into_iter().map(|(name, _)| (Source::Plugin, name));
         let manifests = found
             .manifests
             .into_iter()
-            .map(|manifest| (Group::Custom, manifest.shown));
+            .map(|manifest| (Source::Custom, manifest.shown));
         scripts
             .chain(missing)
             .chain(manifests)
-            .map(|(group, name)| (group, without(name, SourceState::Untrusted, UNTRUSTED)))
+            .map(|(source, name)| (source, Offering::empty(name, SourceState::Untrusted, UNTRUSTED)))
             .collect()
     }
 
     /// Loads what has changed and offers everything: at once if it is soon there, else as it comes. Until then what was made
     /// of a file before is offered. `first` goes when all plugins have been offered, whose hooks see every call.
-    async fn update(
-        &mut self,
-        found: Arc<Found>,
-        untrusted: &[(Group, Offering)],
-        first: &mut Option<Box<dyn Any + Send>>,
-    ) {
+    async fn update(&mut self, found: Arc<Found>, untrusted: &[(Source, Offering)], first: &mut Option<Hold>) {
         let surroundings_are_same = found.surroundings == self.found.surroundings;
         let (known, unlucky) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.unlucky));
         let manifests = self.read_manifests(&found).await;
@@ -248,7 +217,7 @@ impl Keeper {
                 Some(outcome) => outcome.offering().clone(),
                 None => match known.get(&script.path) {
                     Some((_, before)) => before.clone(),
-                    None => without(script.shown.clone(), SourceState::Connecting, ""),
+                    None => Offering::empty(script.shown.clone(), SourceState::Connecting, ""),
                 },
             };
             let scripts: Vec<Offering> = found.scripts.iter().zip(outcomes).map(offering).collect();
@@ -311,22 +280,21 @@ impl Keeper {
     }
 
     /// Hands on what there is, in its order.
-    fn offer(&self, found: &Found, scripts: &[Offering], manifests: &[Offering], untrusted: &[(Group, Offering)]) {
-        for wanted in [Group::Custom, Group::Plugin] {
+    fn offer(&self, found: &Found, scripts: &[Offering], manifests: &[Offering], untrusted: &[(Source, Offering)]) {
+        for wanted in [Source::Custom, Source::Plugin] {
             let of_scripts = found.scripts.iter().zip(scripts);
-            let of_scripts = of_scripts.filter(|(script, _)| group(script.kind) == wanted);
+            let of_scripts = of_scripts.filter(|(script, _)| source(script.kind) == wanted);
             let mut offerings: Vec<Offering> = of_scripts.map(|(_, offering)| offering.clone()).collect();
-            match wanted {
-                Group::Custom => offerings.extend(manifests.iter().cloned()),
-                Group::Plugin => {
-                    let missing = found.missing.iter();
-                    offerings
-                        .extend(missing.map(|(name, problem)| without(name.clone(), SourceState::Failed, problem)));
-                }
+            if wanted == Source::Custom {
+                offerings.extend(manifests.iter().cloned());
+            } else {
+                let missing = found.missing.iter();
+                offerings
+                    .extend(missing.map(|(name, problem)| Offering::empty(name.clone(), SourceState::Failed, problem)));
             }
-            let untrusted = untrusted.iter().filter(|(group, _)| *group == wanted);
+            let untrusted = untrusted.iter().filter(|(source, _)| *source == wanted);
             offerings.extend(untrusted.map(|(_, offering)| offering.clone()));
-            (self.take)(wanted, offerings);
+            self.catalog.replace(wanted, offerings);
         }
     }
 
@@ -336,9 +304,8 @@ impl Keeper {
             Ok(loaded) => {
                 return Outcome::Final(Offering {
                     problem: loaded.problem,
-                    tools: loaded.tools,
-                    hooks: loaded.hooks,
-                    ..without(script.shown.clone(), SourceState::Ready, "")
+                    contribution: loaded.contribution,
+                    ..Offering::empty(script.shown.clone(), SourceState::Ready, "")
                 });
             }
             Err(error) => error,
@@ -352,7 +319,7 @@ impl Keeper {
                 "not loaded"
             );
         }
-        let offering = without(script.shown.clone(), SourceState::Failed, &problem);
+        let offering = Offering::empty(script.shown.clone(), SourceState::Failed, &problem);
         let deaths = before.map_or(0, |before| before.deaths);
         match error {
             LoadError::File(_) => Outcome::Final(offering),
@@ -374,10 +341,13 @@ impl Keeper {
                     match read.unwrap_or_else(|error| Err(error.to_string())) {
                         Ok(None) => None,
                         Ok(Some(tool)) => Some(Offering {
-                            tools: vec![Arc::new(tool)],
-                            ..without(file.shown.clone(), SourceState::Ready, "")
+                            contribution: Contribution {
+                                tools: vec![Arc::new(tool)],
+                                hooks: Vec::new(),
+                            },
+                            ..Offering::empty(file.shown.clone(), SourceState::Ready, "")
                         }),
-                        Err(problem) => Some(without(file.shown.clone(), SourceState::Failed, &problem)),
+                        Err(problem) => Some(Offering::empty(file.shown.clone(), SourceState::Failed, &problem)),
                     }
                 }
             };
@@ -412,19 +382,9 @@ impl Outcome {
     }
 }
 
-fn group(kind: Kind) -> Group {
+fn source(kind: Kind) -> Source {
     match kind {
-        Kind::Tools => Group::Custom,
-        Kind::Plugin => Group::Plugin,
-    }
-}
-
-fn without(name: String, state: SourceState, problem: &str) -> Offering {
-    Offering {
-        name,
-        state,
-        problem: problem.to_owned(),
-        tools: Vec::new(),
-        hooks: Vec::new(),
+        Kind::Tools => Source::Custom,
+        Kind::Plugin => Source::Plugin,
     }
 }

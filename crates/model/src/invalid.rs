@@ -1,11 +1,19 @@
-//! Calls that were not understood.
+//! What a call is, as far as its record says so by the tool's name alone.
 
 use super::CallRecord;
 
 /// The name of the tool that answers a call which was not understood: its name is unknown, or its arguments are no JSON.
 pub const INVALID: &str = "invalid";
 
+/// The name of the tool whose calls run subagents.
+const TASK: &str = "task";
+
 impl CallRecord {
+    /// Returns whether a subagent makes calls on behalf of this one.
+    pub fn runs_subagent(&self) -> bool {
+        self.tool == TASK
+    }
+
     /// Says whether the call was not understood. Its end is a result, so that the model reads what was wrong; to everybody
     /// else it is a failure.
     pub fn is_invalid(&self) -> bool {

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::ending::Attachment;
 use super::json::JsonMap;
 
-/// Where a tool comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a tool comes from, in the order in which tools are listed; of two tools of the same name the later one is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// Compiled into the service.
@@ -18,10 +18,10 @@ pub enum Source {
     Custom,
     /// A plugin.
     Plugin,
-    /// An MCP server.
-    Mcp,
     /// Lent by a front end.
     Hosted,
+    /// An MCP server.
+    Mcp,
 }
 
 /// What a tool may do to the world; for front ends that sort or mark tools by it.

@@ -186,7 +186,7 @@ impl App {
             languages: &languages,
             watch: &|place: &WorkspaceRuntime, tools: &ToolsConfig| {
                 let settings = extensions::settings(config, place, tools, &programs, &data_dir);
-                extensions::watch(&extensions, settings, &place.tools);
+                extensions.watch(settings, place.tools.clone());
             },
         };
         let (places, remote_skills, watched) = places(config, &data_dir, environment, &dyn_store, &common, &sources)?;

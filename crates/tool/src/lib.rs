@@ -1,18 +1,21 @@
 //! What a tool is: the trait its author writes, the trait the registry holds, and what a running call may reach.
 //!
-//! *Invariant:* imports `call`, `permission` and `workspace` only. A tool sees neither gRPC nor a store nor another
+//! *Invariant:* uses the crates model, permission and fs only. A tool sees neither gRPC nor a store nor another
 //! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 mod blocking;
+pub mod catalog;
 mod child;
 mod context;
 pub mod dialect;
 mod error;
 mod guard;
 mod hook;
+pub mod hooks;
 pub mod plan;
+pub mod registry;
 mod repair;
 mod schema;
 mod subagent;
@@ -30,11 +33,13 @@ use toolgate_permission::Rights;
 use toolgate_permission::judgement;
 
 pub use blocking::blocking;
+pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo};
 pub use child::{Child, ChildCall, ChildPort};
 pub use context::{Afterwards, CallContext, CallPort};
 pub use error::{ToolError, invalid_arguments};
 pub use guard::{ask_by_name, guarded_part};
 pub use hook::{Hook, HookError, HookPoint};
+pub use registry::{Registry, SchemaError};
 pub use repair::repair;
 pub use schema::schema_of;
 pub use subagent::{Delegated, SubagentAnswer, SubagentRun, SubagentRunner, Subagents};
@@ -119,35 +124,49 @@ pub trait Tool: Send + Sync + 'static {
     /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
     fn example(&self) -> &str;
 
-    /// Says that the tool changes nothing before its last question is answered. A call of such a tool that waits for a
-    /// person when the service dies is run again from its frozen input, and finds its prompts as they were.
-    fn is_resumable(&self) -> bool;
-
-    /// Says whether clients may send more input to a running call of the tool: see [`CallContext::next_input`].
-    fn takes_input(&self) -> bool {
-        false
-    }
-
-    /// Says whether a person who is asked may put another input in the place of a call's. The tool must do nothing before
-    /// its questions are answered but those it marks as late, and hand on every refusal.
-    fn is_editable(&self) -> bool {
-        false
-    }
-
-    /// Says that an input is checked where the tool is served, and gets there as the model wrote it
-    /// (`docs/spec/extensions.md` §3.4). Its schema is then for models alone.
-    fn checks_own_input(&self) -> bool {
-        false
-    }
-
-    /// Says that the tool hands its result to the hooks itself, in another form than others: see
-    /// [`CallContext::after_hooks`].
-    fn runs_after_hooks(&self) -> bool {
-        false
-    }
+    /// Returns what the tool is, as far as calls of it are treated differently from others.
+    fn properties(&self) -> Properties;
 
     /// Runs the tool. The input has been validated against the schema, and is frozen.
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+}
+
+/// What a tool is, as far as calls of it are treated differently from others. The default is a tool that is none of this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// It changes nothing before its last question is answered. A call of such a tool that waits for a person when the
+    /// service dies is run again from its frozen input, and finds its prompts as they were.
+    pub resumable: bool,
+    /// A person who is asked may put another input in the place of a call's. The tool must do nothing before its questions
+    /// are answered but those it marks as late, and hand on every refusal.
+    pub editable: bool,
+    /// Clients may send more input to a running call: see [`CallContext::next_input`].
+    pub reads_input: bool,
+    /// A subagent makes calls on behalf of a call of the tool; a front end runs it.
+    pub runs_subagent: bool,
+    /// An input is checked where the tool is served, and gets there as the model wrote it (`docs/spec/extensions.md` §3.4).
+    /// Its schema is then for models alone.
+    pub checks_own_input: bool,
+    /// The tool hands its result to the hooks itself, in another form than others: see [`CallContext::after_hooks`].
+    pub runs_after_hooks: bool,
+}
+
+impl Properties {
+    /// A tool that is none of this.
+    pub const NONE: Self = Self {
+        resumable: false,
+        editable: false,
+        reads_input: false,
+        runs_subagent: false,
+        checks_own_input: false,
+        runs_after_hooks: false,
+    };
+
+    /// A tool that changes nothing before its last question is answered.
+    pub const RESUMABLE: Self = Self {
+        resumable: true,
+        ..Self::NONE
+    };
 }
 
 /// The fixed facts of a built-in tool.
@@ -161,8 +180,8 @@ pub struct About {
     pub permissions: &'static [&'static str],
     /// Whether models are told of it.
     pub advertised: bool,
-    /// Whether it changes nothing before its last question is answered: see [`Tool::is_resumable`].
-    pub resumable: bool,
+    /// What it is, as far as calls of it are treated differently.
+    pub properties: Properties,
     /// A valid input, as JSON text.
     pub example: &'static str,
 }
@@ -187,16 +206,6 @@ pub trait TypedTool: Send + Sync + 'static {
         true
     }
 
-    /// Says whether clients may send more input to a running call: see [`Tool::takes_input`].
-    fn takes_input(&self) -> bool {
-        false
-    }
-
-    /// Says whether a person may replace the input: see [`Tool::is_editable`].
-    fn is_editable(&self) -> bool {
-        false
-    }
-
     /// Returns what the model reads when an input does not fit the schema.
     fn misfit(&self, problems: &[InputProblem]) -> String {
         misfit(Self::ABOUT.name, problems)
@@ -216,8 +225,8 @@ impl<T: TypedTool> Tool for T {
         schema_of::<T::Input>()
     }
 
-    fn is_resumable(&self) -> bool {
-        T::ABOUT.resumable
+    fn properties(&self) -> Properties {
+        T::ABOUT.properties
     }
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
@@ -226,14 +235,6 @@ impl<T: TypedTool> Tool for T {
 
     fn misfit(&self, problems: &[InputProblem]) -> String {
         TypedTool::misfit(self, problems)
-    }
-
-    fn takes_input(&self) -> bool {
-        TypedTool::takes_input(self)
-    }
-
-    fn is_editable(&self) -> bool {
-        TypedTool::is_editable(self)
     }
 
     fn definition(&self, offer: &Offer<'_>) -> Definition {

@@ -18,7 +18,9 @@ use toolgate_fs::transaction::{Changed, Draft, Target, Transaction, TransactionE
 use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch};
+use toolgate_tool::{
+    About, CallContext, Offer, Properties, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch,
+};
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +59,7 @@ impl TypedTool for ApplyPatch {
         effects: &[Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"patchText": "*** Begin Patch\n*** Add File: notes.txt\n+One line.\n*** End Patch"}"#,
     };
 

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Effect, ToolOutput};
 use toolgate_process::{Cause, Ending, Exit, Launch, Programs, Running, StartError, Stdin};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 pub use approval::asks;
 use approval::{Approved, approve};
@@ -156,7 +156,10 @@ impl TypedTool for Bash {
         effects: &[Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network],
         permissions: &["bash", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties {
+            editable: true,
+            ..Properties::RESUMABLE
+        },
         example: r#"{"command": "ls -la", "description": "Lists the files of the project"}"#,
     };
 
@@ -167,10 +170,6 @@ impl TypedTool for Bash {
             .replace("{max_bytes}", &self.max_bytes.to_string())
             // Last, since a path may hold anything.
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
-    }
-
-    fn is_editable(&self) -> bool {
-        true
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use toolgate_model::{
     Attachment, AttachmentContent, CallId, Effect, Ending, JsonMap, Outcome, OutputText, ToolOutput, json_map,
 };
-use toolgate_tool::{About, CallContext, Child, ChildCall, InputProblem, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Child, ChildCall, InputProblem, Offer, Properties, ToolError, TypedTool};
 
 /// Calls that are made; what is more fails.
 const MOST_CALLS: usize = 25;
@@ -69,7 +69,7 @@ impl TypedTool for Batch {
         permissions: &[],
         advertised: true,
         // Its calls would be made twice.
-        resumable: false,
+        properties: Properties::NONE,
         example: r#"{"tool_calls": [{"tool": "read", "parameters": {"filePath": "README.md"}}]}"#,
     };
 

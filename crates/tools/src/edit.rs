@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -54,7 +54,10 @@ impl TypedTool for Edit {
         effects: &[Effect::Reads, Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties {
+            editable: true,
+            ..Properties::RESUMABLE
+        },
         example: r#"{"filePath": "notes.txt", "oldString": "", "newString": "One line.\n"}"#,
     };
 
@@ -64,10 +67,6 @@ impl TypedTool for Edit {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         !uses_apply_patch(offer.model)
-    }
-
-    fn is_editable(&self) -> bool {
-        true
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

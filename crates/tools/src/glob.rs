@@ -16,7 +16,7 @@ use toolgate_fs::newest::Newest;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 const MAX_RESULTS: usize = 100;
 const TRUNCATED: &str =
@@ -44,7 +44,7 @@ impl TypedTool for Glob {
         effects: &[Effect::Reads],
         permissions: &["glob", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"pattern": "**/*.rs"}"#,
     };
 

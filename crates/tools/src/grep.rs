@@ -22,7 +22,7 @@ use toolgate_fs::pattern::Selection;
 use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, blocking};
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
@@ -52,7 +52,7 @@ impl TypedTool for Grep {
         effects: &[Effect::Reads],
         permissions: &["grep", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"pattern": "fn \\w+", "include": "*.rs"}"#,
     };
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{INVALID, JsonMap, OutputText, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,7 @@ impl TypedTool for Invalid {
         effects: &[],
         permissions: &[],
         advertised: false,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"tool": "frobnicate", "error": "There is no such tool."}"#,
     };
 

@@ -17,7 +17,7 @@ use toolgate_fs::found::FoundFile;
 use toolgate_fs::pattern::Glob;
 use toolgate_fs::walk::{Choose, Effort, Visit, Walk};
 use toolgate_model::{Ask, Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 const MAX_FILES: usize = 100;
 /// Globs that one call may bring along.
@@ -72,7 +72,7 @@ impl TypedTool for List {
         effects: &[Effect::Reads],
         permissions: &["external_directory", "list"],
         advertised: false,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"path": "."}"#,
     };
 

@@ -16,7 +16,7 @@ use toolgate_fs::files::locate;
 use toolgate_fs::open::Kind;
 use toolgate_lsp::{Client, Document, Fitting, LanguageServers, MAX_WAIT, RequestError};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 const NO_SERVER: &str = "No LSP server available for this file type.";
 
@@ -85,7 +85,7 @@ impl TypedTool for AskServers {
         effects: &[Effect::Reads, Effect::RunsPrograms],
         permissions: &["external_directory", "lsp"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"operation": "hover", "filePath": "src/main.rs", "line": 1, "character": 4}"#,
     };
 

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 /// More edits in one call are refused: each looks through the whole file.
 const MAX_EDITS: usize = 256;
@@ -78,7 +78,7 @@ impl TypedTool for MultiEdit {
         effects: &[Effect::Reads, Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: false,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"filePath": "notes.txt", "edits": [{"oldString": "", "newString": "One line.\n"}]}"#,
     };
 

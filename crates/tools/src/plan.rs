@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolgate_model::{Definition, Effect, OutputText, Source, ToolOutput};
 use toolgate_tool::plan::{Plans, Switch};
-use toolgate_tool::{CallContext, Offer, Tool, ToolError, schema_of};
+use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError, schema_of};
 
 /// One of the tools.
 #[derive(Clone, Debug)]
@@ -109,8 +109,8 @@ impl Tool for PlanSwitch {
         "{}"
     }
 
-    fn is_resumable(&self) -> bool {
-        true
+    fn properties(&self) -> Properties {
+        Properties::RESUMABLE
     }
 
     async fn call(&self, _input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use toolgate_model::{self as call, Effect, OutputText, QuestionOption, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 /// The kinds of client with a person in front of them who expects questions. Of MCP clients, only those that show forms
 /// to their user are told of the tool.
@@ -129,7 +129,7 @@ impl TypedTool for Question {
         effects: &[Effect::AsksUser],
         permissions: &[],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"questions": [{"question": "Tabs or spaces?", "header": "Indent", "options": [{"label": "Tabs", "description": "One tab per level"}]}]}"#,
     };
 

@@ -20,7 +20,7 @@ use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
 const DEFAULT_LIMIT: u64 = 2000;
@@ -63,7 +63,7 @@ impl TypedTool for Read {
         effects: &[Effect::Reads],
         permissions: &["read", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"filePath": "src/main.rs", "offset": 1, "limit": 100}"#,
     };
 

@@ -22,7 +22,7 @@ use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, ask_by_name, guarded_part};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, ask_by_name, guarded_part};
 
 /// What all files of a call may have together, before and after.
 const MAX_TOTAL: u64 = 256 << 20;
@@ -63,7 +63,7 @@ impl TypedTool for Revert {
         effects: &[Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: false,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"callId": "0190a1c4-7f00-7000-8000-000000000000"}"#,
     };
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
-use toolgate_tool::{CallContext, Offer, Tool, ToolError, blocking, invalid_arguments, schema_of};
+use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError, blocking, invalid_arguments, schema_of};
 
 use crate::skills::remote::Arrival;
 use crate::skills::{Catalog, Skill};
@@ -96,8 +96,8 @@ impl Tool for LoadSkill {
         r#"{"name": "release-notes"}"#
     }
 
-    fn is_resumable(&self) -> bool {
-        true
+    fn properties(&self) -> Properties {
+        Properties::RESUMABLE
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

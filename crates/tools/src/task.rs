@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use toolgate_model::{Ask, Effect, Model, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, SubagentRun, SubagentRunner, Subagents, ToolError, TypedTool};
+use toolgate_tool::{
+    About, CallContext, Offer, Properties, SubagentRun, SubagentRunner, Subagents, ToolError, TypedTool,
+};
 
 /// What stands for the description of an agent that has none.
 const UNDESCRIBED: &str = "This subagent should only be called manually by the user.";
@@ -71,7 +73,10 @@ impl TypedTool for Task {
         effects: &[Effect::Reads, Effect::Writes, Effect::RunsPrograms, Effect::Network],
         permissions: &["task"],
         advertised: true,
-        resumable: true,
+        properties: Properties {
+            runs_subagent: true,
+            ..Properties::RESUMABLE
+        },
         example: r#"{"description": "Count files", "prompt": "Count the files in src.", "subagent_type": "general"}"#,
     };
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Ask, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, todos};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ impl TypedTool for TodoRead {
         effects: &[],
         permissions: &["todoread"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: "{}",
     };
 

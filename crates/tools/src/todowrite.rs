@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Ask, Todo, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, todos};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +52,7 @@ impl TypedTool for TodoWrite {
         effects: &[],
         permissions: &["todowrite"],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"todos": [{"content": "Write the parser", "status": "in_progress", "priority": "high"}]}"#,
     };
 

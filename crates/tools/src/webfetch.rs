@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, blocking};
 use toolgate_web::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
 };
@@ -267,7 +267,7 @@ impl TypedTool for WebFetch {
         effects: &[Effect::Network],
         permissions: &[NAME],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"url": "https://example.com/", "format": "markdown"}"#,
     };
 

@@ -16,7 +16,7 @@ use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -51,7 +51,10 @@ impl TypedTool for Write {
         effects: &[Effect::Writes],
         permissions: &["edit", "external_directory"],
         advertised: true,
-        resumable: true,
+        properties: Properties {
+            editable: true,
+            ..Properties::RESUMABLE
+        },
         example: r#"{"filePath": "notes.txt", "content": "One line.\n"}"#,
     };
 
@@ -61,10 +64,6 @@ impl TypedTool for Write {
 
     fn is_offered(&self, offer: &Offer<'_>) -> bool {
         !uses_apply_patch(offer.model)
-    }
-
-    fn is_editable(&self) -> bool {
-        true
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use toolgate_engine::prompts::broker::{Broker, PromptPolicy};
-use toolgate_engine::{Catalog, Current, Engine, InForce, Limits, RunLimits, WorkspaceRuntime};
+use toolgate_engine::{Current, Engine, InForce, Limits, RunLimits, WorkspaceRuntime, record_tool_changes};
 use toolgate_fs::Workspace;
 use toolgate_model::{
     CallId, InstanceId, Model, OnDisconnect, Origin, Outcome, OutputText, RawInput, SessionId, ToolCall, ToolOutput,
@@ -18,7 +18,7 @@ use toolgate_model::{
 use toolgate_permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate_store::Store;
 use toolgate_store::local::LocalStore;
-use toolgate_tool::{About, CallContext, ChildCall, Offer, Tool, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Catalog, ChildCall, Offer, Properties, Tool, ToolError, TypedTool};
 
 /// A tool that writes one line for each permit and ends when the semaphore is closed.
 pub(crate) struct Gate(Arc<Semaphore>);
@@ -35,7 +35,7 @@ impl TypedTool for Gate {
         effects: &[],
         permissions: &[],
         advertised: true,
-        resumable: false,
+        properties: Properties::NONE,
         example: "{}",
     };
 
@@ -117,8 +117,7 @@ impl Inside {
             workspace: Arc::new(Workspace::open("default", path, None).unwrap()),
             tools: Arc::new(
                 Catalog::new(
-                    "default",
-                    shared.clone(),
+                    record_tool_changes("default", shared.clone()),
                     Arc::new(toolgate_tools::invalid::Invalid),
                     [Arc::new(Gate(gate.clone())) as Arc<dyn Tool>, Arc::new(Maker)],
                 )

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, watch};
 use toolgate_model::JsonMap;
+use toolgate_tool::Catalog;
 
+use super::Hello;
 use super::invocation::{Invocation, Report, Told, Work};
 use super::lent::{HostedTool, LentTool};
-use super::{Hello, Shelf};
 
 /// Reports that may wait for a call to take them; a host that sends more waits.
 const REPORTS: usize = 64;
@@ -34,7 +35,7 @@ pub struct Host {
     /// Who it is.
     pub principal: String,
     pub(super) token: String,
-    pub(super) shelf: Arc<dyn Shelf>,
+    pub(super) catalog: Arc<Catalog>,
     /// Never held across an await.
     state: Mutex<State>,
     /// Counts what is new for the stream.
@@ -118,7 +119,7 @@ fn number_of(id: &str) -> Option<u64> {
 }
 
 impl Host {
-    pub(super) fn new(hello: &Hello, source: String, shelf: Arc<dyn Shelf>) -> Self {
+    pub(super) fn new(hello: &Hello, source: String, catalog: Arc<Catalog>) -> Self {
         // Two of them, since one alone has little more than 64 bits that nobody can guess.
         let half = || uuid::Uuid::now_v7().simple().to_string();
         Self {
@@ -127,7 +128,7 @@ impl Host {
             workspace: hello.workspace.clone(),
             principal: hello.principal.clone(),
             token: format!("host_{}{}", half(), half()),
-            shelf,
+            catalog,
             state: Mutex::default(),
             news: watch::Sender::new(0),
             ignored: AtomicU64::new(0),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use toolgate_model::{Ask, Definition, Effect, JsonMap, OutputText, Source, ToolOutput, json_map};
-use toolgate_tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError};
+use toolgate_tool::{CallContext, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolError};
 
 use super::host::Host;
 use super::invocation::{HostResult, Report, Work, lost};
@@ -123,8 +123,8 @@ impl Tool for HostedTool {
         "{}"
     }
 
-    fn is_resumable(&self) -> bool {
-        false
+    fn properties(&self) -> Properties {
+        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -1,58 +1,70 @@
-//! Joining, leaving and reporting, with a shelf of this process: what no client can time.
+//! Joining, leaving and reporting, with a catalog of this process: what no client can time.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc;
 
+use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use serde_json::json;
-use toolgate_model::{Ask, CallId, Model, Origin, SessionId};
+use serde_json::{Value, json};
+use toolgate_model::{Ask, CallId, Definition, Model, Origin, ServiceEventKind, SessionId, ToolOutput};
+use toolgate_tool::{CallContext, Offer, Properties};
 
 use super::*;
 
-/// Keeps what is offered. Of what is called `wait`, an offer takes effect when the test lets it.
+/// The tool that every catalog needs.
+struct Invalid;
+
+#[async_trait]
+impl Tool for Invalid {
+    fn name(&self) -> &str {
+        "invalid"
+    }
+
+    fn input_schema(&self) -> Value {
+        json!({})
+    }
+
+    fn definition(&self, _offer: &Offer<'_>) -> Definition {
+        Definition::foreign("invalid", "", &json!({}), Source::Builtin, &[])
+    }
+
+    fn example(&self) -> &str {
+        "{}"
+    }
+
+    fn properties(&self) -> Properties {
+        Properties::NONE
+    }
+
+    async fn call(&self, _input: Value, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        Err(ToolError::Cancelled)
+    }
+}
+
+/// Holds an offer of a tool called `wait` up until the test lets it go on.
 #[derive(Default)]
-struct Shown {
-    tools: Mutex<BTreeMap<String, Vec<String>>>,
+struct Gate {
     entered: Mutex<Option<mpsc::Sender<()>>>,
-    gate: Mutex<Option<mpsc::Receiver<()>>>,
+    open: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
-impl Shown {
-    fn offered(&self) -> Vec<(String, Vec<String>)> {
-        self.tools.lock().unwrap().clone().into_iter().collect()
-    }
-}
-
-impl Shelf for Shown {
-    fn is_taken(&self, _name: &str) -> bool {
-        false
-    }
-
-    fn offer(&self, source: &str, tools: Vec<Arc<dyn Tool>>, _hooks: Vec<Arc<dyn Hook>>) -> Vec<(String, String)> {
-        let names: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
-        if names.contains(&"wait".to_owned())
-            && let Some(gate) = self.gate.lock().unwrap().take()
+impl Gate {
+    fn pass(&self, change: &ServiceEventKind) {
+        if let ServiceEventKind::ToolsChanged { added, .. } = change
+            && added.contains(&"wait".to_owned())
+            && let Some(open) = self.open.lock().unwrap().take()
         {
             self.entered.lock().unwrap().take().unwrap().send(()).unwrap();
-            gate.recv().unwrap();
+            open.recv().unwrap();
         }
-        let (bad, good): (Vec<String>, Vec<String>) = names.into_iter().partition(|name| name.starts_with("bad"));
-        self.tools.lock().unwrap().insert(source.to_owned(), good);
-        bad.into_iter().map(|name| (name, "broken".to_owned())).collect()
     }
-
-    fn remove(&self, source: &str) {
-        self.tools.lock().unwrap().remove(source);
-    }
-
-    fn runs_subagents(&self, _can: bool) {}
 }
 
 fn hello(name: &str, principal: &str, tools: &[&str], token: &str) -> Hello {
     let lent = |name: &&str| LentTool {
         name: (*name).to_owned(),
         description: String::new(),
-        input_schema: json!({}),
+        // One that cannot be used belongs to a tool that is called `bad`.
+        input_schema: if *name == "bad" { json!({"type": 7}) } else { json!({}) },
         effects: Vec::new(),
     };
     Hello {
@@ -69,25 +81,43 @@ fn hello(name: &str, principal: &str, tools: &[&str], token: &str) -> Hello {
 }
 
 /// The hosts of a service and what they offer.
-#[derive(Default)]
 struct Stage {
     hosts: Arc<Hosts>,
-    shown: Arc<Shown>,
+    catalog: Arc<Catalog>,
+    gate: Arc<Gate>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        let gate = Arc::<Gate>::default();
+        let passed = gate.clone();
+        let catalog = Catalog::new(move |change| passed.pass(&change), Arc::new(Invalid), []).unwrap();
+        Self {
+            hosts: Arc::default(),
+            catalog: Arc::new(catalog),
+            gate,
+        }
+    }
 }
 
 impl Stage {
     async fn welcome(&self, hello: Hello) -> Result<(Welcome, Arc<Seat>), HostError> {
-        let welcomed = self.hosts.welcome(hello, self.shown.clone()).await;
+        let welcomed = self.hosts.welcome(hello, self.catalog.clone()).await;
         welcomed.map(|(welcome, seat)| (welcome, Arc::new(seat)))
     }
 
     fn check(&self, offered: &[(&str, &[&str])]) {
-        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let offered: Vec<(String, Vec<String>)> = offered
+        let sources = self.catalog.sources().into_iter();
+        let sources: Vec<(String, usize)> = sources.map(|source| (source.name, source.tools)).collect();
+        let expected: Vec<(String, usize)> = offered
             .iter()
-            .map(|(source, names)| ((*source).to_owned(), owned(names)))
+            .map(|(source, names)| ((*source).to_owned(), names.len()))
             .collect();
-        assert_eq!(self.shown.offered(), offered);
+        assert_eq!(sources, expected);
+        let registry = self.catalog.current();
+        let tools: Vec<&str> = registry.tools().skip(1).map(|tool| tool.name()).collect();
+        let expected: Vec<&str> = offered.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        assert_eq!(tools, expected);
     }
 }
 
@@ -124,10 +154,14 @@ async fn who_has_left_lends_nothing() {
 async fn what_is_refused_is_free_for_others() {
     let stage = Stage::default();
     let (one, _one) = stage.welcome(hello("a", "p", &["bad", "good"], "")).await.unwrap();
-    assert_eq!(one.refused, [("bad".to_owned(), "broken".to_owned())]);
+    let [(name, reason)] = &one.refused[..] else {
+        panic!("{:?}", one.refused);
+    };
+    assert_eq!(name, "bad");
+    assert!(reason.starts_with("the schema is not valid: "), "{reason}");
     let (two, _two) = stage.welcome(hello("b", "p", &["bad", "good"], "")).await.unwrap();
     let reasons: Vec<&str> = two.refused.iter().map(|(_, reason)| reason.as_str()).collect();
-    assert_eq!(reasons, ["the host a lends a tool of this name", "broken"]);
+    assert_eq!(reasons, ["the host a lends a tool of this name", reason.as_str()]);
 }
 
 #[tokio::test]
@@ -175,9 +209,13 @@ async fn a_welcome_that_nobody_waits_for_leaves_nothing_behind() {
     let stage = Stage::default();
     let (enter, entered) = mpsc::channel();
     let (open, gate) = mpsc::channel();
-    *stage.shown.entered.lock().unwrap() = Some(enter);
-    *stage.shown.gate.lock().unwrap() = Some(gate);
-    let mut first = Box::pin(stage.hosts.welcome(hello("a", "p", &["wait"], ""), stage.shown.clone()));
+    *stage.gate.entered.lock().unwrap() = Some(enter);
+    *stage.gate.open.lock().unwrap() = Some(gate);
+    let mut first = Box::pin(
+        stage
+            .hosts
+            .welcome(hello("a", "p", &["wait"], ""), stage.catalog.clone()),
+    );
     assert!((&mut first).now_or_never().is_none());
     tokio::task::spawn_blocking(move || entered.recv().unwrap())
         .await

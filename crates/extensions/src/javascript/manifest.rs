@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use toolgate_model::{Definition, JsonMap, OutputText, Source, ToolOutput};
 use toolgate_process::{Environment, Exit, Launch, Programs, Stdin, StdioChild};
-use toolgate_tool::{CallContext, Offer, Tool, ToolError};
+use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError};
 
 use super::script::{ANYTHING, ask_to_run};
 
@@ -194,8 +194,8 @@ impl Tool for ManifestTool {
         "{}"
     }
 
-    fn is_resumable(&self) -> bool {
-        false
+    fn properties(&self) -> Properties {
+        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

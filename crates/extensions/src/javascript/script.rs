@@ -16,7 +16,9 @@ use toolgate_model::{
     Ask, Attachment, AttachmentContent, Definition, Effect, JsonMap, OutputText, Source, ToolOutput, json_map,
 };
 use toolgate_permission::Refusal;
-use toolgate_tool::{CallContext, Hook, HookError, HookPoint, Offer, Tool, ToolError, invalid_arguments};
+use toolgate_tool::{
+    CallContext, Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolError, invalid_arguments,
+};
 
 use super::discovery::{Kind, Script};
 use super::host::{Conversation, Event, Hosts, Progress};
@@ -52,8 +54,7 @@ impl Drop for Module {
 
 /// What a file offers.
 pub(super) struct Loaded {
-    pub(super) tools: Vec<Arc<dyn Tool>>,
-    pub(super) hooks: Vec<Arc<dyn Hook>>,
+    pub(super) contribution: Contribution,
     /// What is wrong with some of it; empty if nothing.
     pub(super) problem: String,
 }
@@ -187,8 +188,10 @@ pub(super) async fn load(hosts: &Arc<Hosts>, script: &Script, config: &Value) ->
         }) as Arc<dyn Hook>
     });
     Ok(Loaded {
-        tools: tools.collect(),
-        hooks: hook.into_iter().collect(),
+        contribution: Contribution {
+            tools: tools.collect(),
+            hooks: hook.into_iter().collect(),
+        },
         problem: about.problem.unwrap_or_default(),
     })
 }
@@ -227,8 +230,8 @@ impl Tool for ScriptTool {
         "{}"
     }
 
-    fn is_resumable(&self) -> bool {
-        false
+    fn properties(&self) -> Properties {
+        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -28,9 +28,9 @@ use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use toolgate_model::{InstanceId, SourceState};
+use toolgate_model::{InstanceId, Source, SourceState};
 use toolgate_process::Programs;
-use toolgate_tool::Tool;
+use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
@@ -45,18 +45,6 @@ pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a call may take unless the configuration says otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(60);
-
-/// Where a workspace's tools are kept.
-pub trait Shelf: Send + Sync + 'static {
-    /// Replaces the tools of a server. Returns what is wrong with those that cannot be offered. Blocking.
-    fn offer(&self, server: &str, tools: Vec<Arc<dyn Tool>>) -> Vec<String>;
-
-    /// Says how a server is that offers nothing for now.
-    fn report(&self, server: &str, state: SourceState, problem: String);
-
-    /// Says that a server is lost that is about to be connected to again: its tools can be called, and wait for it.
-    fn lost(&self, server: &str, problem: String);
-}
 
 /// A server to be connected to.
 #[derive(Clone)]
@@ -135,9 +123,9 @@ impl Servers {
         }
     }
 
-    /// Begins to connect to a server for the workspace in a folder, and returns at once. To be called inside a runtime.
-    pub fn start(&self, directory: PathBuf, settings: ServerSettings, shelf: Arc<dyn Shelf>) {
-        shelf.report(&settings.name, SourceState::Connecting, String::new());
+    /// Begins to connect to a server for the workspace in a folder, whose tools `catalog` has, and returns at once. To be called inside a runtime.
+    pub fn start(&self, directory: PathBuf, settings: ServerSettings, catalog: Arc<Catalog>) {
+        catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
         let around = Surroundings {
             root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
@@ -153,7 +141,7 @@ impl Servers {
             Kind::Remote(remote) => self.credentials(&settings.name, remote),
             Kind::Local(_) => None,
         };
-        let server = Server::new(settings, around, shelf, credentials, self.stop.clone());
+        let server = Server::new(settings, around, catalog, credentials, self.stop.clone());
         self.tasks.spawn(server.run().instrument(span));
     }
 

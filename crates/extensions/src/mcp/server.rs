@@ -15,9 +15,9 @@ use rmcp::service::RunningService;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolgate_model::{Effect, SourceState};
+use toolgate_model::{Effect, Source, SourceState};
 use toolgate_process::{Exit, StdioChild};
-use toolgate_tool::Tool;
+use toolgate_tool::{Catalog, Contribution, Tool};
 
 use super::client::{self, About, Described, Handler, Link, RequestError};
 use super::inbox::{Inbox, Loss};
@@ -25,7 +25,7 @@ use super::local;
 use super::login::Credentials;
 use super::remote;
 use super::tool::McpTool;
-use super::{Kind, ServerSettings, Shelf, Surroundings};
+use super::{Kind, ServerSettings, Surroundings};
 
 /// The pause before a server is tried again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -106,7 +106,7 @@ impl Shared {
 pub(super) struct Server {
     settings: ServerSettings,
     around: Surroundings,
-    shelf: Arc<dyn Shelf>,
+    catalog: Arc<Catalog>,
     shared: Arc<Shared>,
     /// The login there, which stays known from one connection to the next.
     credentials: Option<Arc<Credentials>>,
@@ -126,7 +126,7 @@ impl Server {
     pub(super) fn new(
         settings: ServerSettings,
         around: Surroundings,
-        shelf: Arc<dyn Shelf>,
+        catalog: Arc<Catalog>,
         credentials: Option<Arc<Credentials>>,
         stop: CancellationToken,
     ) -> Self {
@@ -134,7 +134,7 @@ impl Server {
             shared: Arc::new(Shared::new(settings.name.clone())),
             settings,
             around,
-            shelf,
+            catalog,
             credentials,
             stop,
             offered: Mutex::default(),
@@ -176,7 +176,7 @@ impl Server {
             Loss::Itself(_) => {
                 tracing::warn!(problem, "the server is left alone");
                 self.shared.set(Way::Closed(Some(problem.to_owned())));
-                return self.shelf.report(name, SourceState::Failed, problem.to_owned());
+                return self.catalog.report(Source::Mcp, name, SourceState::Failed, problem);
             }
             Loss::Failed(_) => SourceState::Failed,
             Loss::NeedsAuth { .. } => SourceState::NeedsAuth,
@@ -184,10 +184,10 @@ impl Server {
         };
         tracing::warn!(problem, again_in = ?pause, "the server does not work");
         if worked && self.returns(loss, pause) {
-            return self.shelf.lost(name, again);
+            return self.catalog.lost(Source::Mcp, name, again);
         }
         self.shared.set(Way::Closed(Some(problem.to_owned())));
-        self.shelf.report(name, state, again);
+        self.catalog.report(Source::Mcp, name, state, again);
     }
 
     /// Says whether calls may wait for the next attempt: it comes before they would end.
@@ -331,12 +331,15 @@ impl Server {
         if last == Some(&described) {
             return Ok(described);
         }
-        let (shelf, name) = (Arc::clone(&self.shelf), self.settings.name.clone());
-        let tools = self.tools(described.clone());
+        let (catalog, name) = (Arc::clone(&self.catalog), self.settings.name.clone());
+        let contribution = Contribution {
+            tools: self.tools(described.clone()),
+            hooks: Vec::new(),
+        };
         // Schemas are compiled there.
-        let offered = tokio::task::spawn_blocking(move || shelf.offer(&name, tools)).await;
+        let offered = tokio::task::spawn_blocking(move || catalog.offer(Source::Mcp, &name, contribution)).await;
         let problems = offered.unwrap_or_default();
-        for problem in problems.iter().take(MAX_LOGGED) {
+        for problem in problems.iter().take(MAX_LOGGED).map(ToString::to_string) {
             tracing::warn!(problem, "a tool is left out");
         }
         if problems.len() > MAX_LOGGED {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
-use toolgate_tool::{CallContext, Offer, Tool, ToolError};
+use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError};
 
 use super::client::{Described, RequestError};
 use super::names::full_name;
@@ -77,20 +77,14 @@ impl Tool for McpTool {
         "{}"
     }
 
-    fn is_resumable(&self) -> bool {
-        true
-    }
-
-    fn is_editable(&self) -> bool {
-        true
-    }
-
-    fn checks_own_input(&self) -> bool {
-        true
-    }
-
-    fn runs_after_hooks(&self) -> bool {
-        true
+    fn properties(&self) -> Properties {
+        Properties {
+            resumable: true,
+            editable: true,
+            checks_own_input: true,
+            runs_after_hooks: true,
+            ..Properties::NONE
+        }
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

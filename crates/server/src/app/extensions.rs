@@ -1,14 +1,13 @@
-//! Custom tools and plugins of a workspace, and how they come into its catalog.
+//! Which custom tools and plugins of a workspace are run, as its configuration says.
 //!
 //! *Invariant:* wiring only.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_config::{Config, ToolsConfig};
-use toolgate_engine::{Catalog, Contribution, Offered, Rank, WorkspaceRuntime};
-use toolgate_extensions::javascript::{Extensions, Group, Offering, Settings};
+use toolgate_engine::WorkspaceRuntime;
+use toolgate_extensions::javascript::Settings;
 use toolgate_process::Programs;
 
 /// Says what of a workspace's configuration is code, and what of that is run.
@@ -49,27 +48,4 @@ pub(super) fn settings(
         home: data_dir.join("javascript"),
         runtime: config.javascript_runtime.clone(),
     }
-}
-
-/// Keeps a catalog up to date with what a workspace brings; lists and calls wait for what is there at the start.
-pub(super) fn watch(extensions: &Extensions, settings: Settings, catalog: &Arc<Catalog>) {
-    let hold = Box::new(catalog.hold());
-    let catalog = catalog.clone();
-    let take = move |group: Group, offerings: Vec<Offering>| {
-        let rank = match group {
-            Group::Custom => Rank::Custom,
-            Group::Plugin => Rank::Plugin,
-        };
-        let offered = |offering: Offering| Offered {
-            name: offering.name,
-            state: offering.state,
-            problem: offering.problem,
-            contribution: Contribution {
-                tools: offering.tools,
-                hooks: offering.hooks,
-            },
-        };
-        catalog.replace(rank, offerings.into_iter().map(offered).collect());
-    };
-    extensions.watch(settings, Box::new(take), hold);
 }

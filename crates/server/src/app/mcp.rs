@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use toolgate_config::logins::{LoginFile, StoredClient, StoredLogin};
 use toolgate_config::mcp::{McpKind, McpServerConfig};
-use toolgate_engine::{Catalog, Contribution, Rank, WorkspaceRuntime};
+use toolgate_engine::WorkspaceRuntime;
 use toolgate_extensions::mcp::{
-    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers, Shelf,
+    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers,
 };
-use toolgate_model::SourceState;
-use toolgate_tool::Tool;
+use toolgate_model::{Source, SourceState};
 
 const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
                          `trust = true` for the workspace in toolgate.toml, or start the service with `--trust` or \
@@ -23,42 +22,23 @@ pub(super) struct Named {
     pub(super) call_limit: Option<Duration>,
 }
 
-/// The tools of one workspace.
-struct OfCatalog(Arc<Catalog>);
-
-impl Shelf for OfCatalog {
-    fn offer(&self, server: &str, tools: Vec<Arc<dyn Tool>>) -> Vec<String> {
-        let hooks = Vec::new();
-        let problems = self.0.offer(Rank::Mcp, server, Contribution { tools, hooks });
-        problems.iter().map(ToString::to_string).collect()
-    }
-
-    fn report(&self, server: &str, state: SourceState, problem: String) {
-        self.0.report(Rank::Mcp, server, state, problem);
-    }
-
-    fn lost(&self, server: &str, problem: String) {
-        self.0.lost(Rank::Mcp, server, problem);
-    }
-}
-
 /// Begins to connect to the servers of a workspace; waits for none.
 pub(super) fn start(servers: &Servers, place: &WorkspaceRuntime, named: Named, logins: Option<&Arc<LoginFile>>) {
-    let shelf: Arc<dyn Shelf> = Arc::new(OfCatalog(place.tools.clone()));
+    let catalog = &place.tools;
     let names = named.servers.iter().map(|server| server.name.clone());
-    place.tools.arrange(Rank::Mcp, names);
+    catalog.arrange(Source::Mcp, names);
     for server in named.servers {
         let kind = match server.kind {
             McpKind::Disabled => {
-                shelf.report(&server.name, SourceState::Disabled, String::new());
+                catalog.report(Source::Mcp, &server.name, SourceState::Disabled, "");
                 continue;
             }
             McpKind::Untrusted => {
-                shelf.report(&server.name, SourceState::Untrusted, UNTRUSTED.to_owned());
+                catalog.report(Source::Mcp, &server.name, SourceState::Untrusted, UNTRUSTED);
                 continue;
             }
             McpKind::Invalid(problem) => {
-                shelf.report(&server.name, SourceState::Failed, problem);
+                catalog.report(Source::Mcp, &server.name, SourceState::Failed, problem);
                 continue;
             }
             McpKind::Local {
@@ -92,7 +72,7 @@ pub(super) fn start(servers: &Servers, place: &WorkspaceRuntime, named: Named, l
             connect: server.timeout.unwrap_or(CONNECT_LIMIT),
             call: server.timeout.or(named.call_limit).unwrap_or(CALL_LIMIT),
         };
-        servers.start(place.workspace.directory().to_path_buf(), settings, shelf.clone());
+        servers.start(place.workspace.directory().to_path_buf(), settings, catalog.clone());
     }
 }
 

@@ -11,7 +11,7 @@ use toolgate_config::logins::LoginFile;
 use toolgate_config::opencode::ToolOutputLimits;
 use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
-use toolgate_engine::{Catalog, Current, WorkspaceRuntime, truncate};
+use toolgate_engine::{Current, WorkspaceRuntime, record_tool_changes, truncate};
 use toolgate_extensions::hosted::Hosts;
 use toolgate_extensions::mcp::Servers;
 use toolgate_fs::Workspace;
@@ -22,7 +22,7 @@ use toolgate_process::sandbox::Sandbox;
 use toolgate_store::Store;
 use toolgate_store::local::{output_folder, workspace_folder};
 use toolgate_tool::plan::Plans;
-use toolgate_tool::{Subagents, Tool};
+use toolgate_tool::{Catalog, Subagents, Tool};
 use toolgate_tools::apply_patch::ApplyPatch;
 use toolgate_tools::bash::background::Background;
 use toolgate_tools::bash::{Bash, Shell};
@@ -228,7 +228,8 @@ pub(super) fn places(
             task,
             &plans,
         );
-        let catalog = Catalog::new(&workspace.name, store.clone(), Arc::new(Invalid), builtin)?;
+        let announce = record_tool_changes(&workspace.name, store.clone());
+        let catalog = Catalog::new(announce, Arc::new(Invalid), builtin)?;
         let named = mcp::Named {
             servers: tools.mcp_servers(workspace.trust),
             call_limit: tools.experimental.mcp_timeout,

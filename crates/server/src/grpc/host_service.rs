@@ -14,10 +14,10 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::host_event::Event;
 use toolgate_contract::host_service_server::HostService;
 use toolgate_contract::*;
-use toolgate_engine::{Catalog, Contribution, DrainNotice, Rank};
-use toolgate_extensions::hosted::{Hello, Host, Next, Reported, Seat, Shelf};
+use toolgate_engine::DrainNotice;
+use toolgate_extensions::hosted::{Hello, Host, Next, Reported, Seat};
 use toolgate_model::Timestamp;
-use toolgate_tool::{Hook, Tool};
+use toolgate_tool::Catalog;
 
 use super::auth::Caller;
 use super::convert::{int, timestamp};
@@ -27,41 +27,6 @@ use super::{Shared, status};
 
 /// The service.
 pub(crate) struct HostedTools(pub(crate) Arc<Shared>);
-
-/// The tools of a workspace, as far as hosts have to do with them.
-struct Lent(Arc<Catalog>);
-
-/// The tool that is offered where subagents can be run.
-const TASK: &str = "task";
-
-impl Shelf for Lent {
-    fn is_taken(&self, name: &str) -> bool {
-        let others = [Rank::Builtin, Rank::Custom, Rank::Plugin, Rank::Mcp];
-        let registry = self.0.current();
-        let mut tools = registry.tools().filter(|tool| tool.name().eq_ignore_ascii_case(name));
-        // The tool that answers what cannot be understood has no source.
-        tools.any(|tool| {
-            let is_of = |rank: &Rank| self.0.source_of(*rank, tool.name()).is_some();
-            others.iter().any(is_of) || self.0.source_of(Rank::Hosted, tool.name()).is_none()
-        })
-    }
-
-    fn offer(&self, source: &str, tools: Vec<Arc<dyn Tool>>, hooks: Vec<Arc<dyn Hook>>) -> Vec<(String, String)> {
-        let problems = self.0.offer(Rank::Hosted, source, Contribution { tools, hooks });
-        let refused = problems.into_iter();
-        refused
-            .map(|problem| (problem.tool, format!("the schema is not valid: {}", problem.message)))
-            .collect()
-    }
-
-    fn remove(&self, source: &str) {
-        self.0.remove(Rank::Hosted, source);
-    }
-
-    fn runs_subagents(&self, can: bool) {
-        self.0.toggled(TASK, can);
-    }
-}
 
 /// A stream of a host that is under way.
 struct Serving {
@@ -122,17 +87,17 @@ fn until_end(
 }
 
 impl HostedTools {
-    fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<dyn Shelf>), Status> {
+    fn hello(&self, caller: &Caller, hello: Option<HostHello>) -> Result<(Hello, Arc<Catalog>), Status> {
         let hello = hello.ok_or_else(|| bad_field("hello", "say hello first"))?;
         let place = caller.place(&self.0.engine, &hello.workspace)?;
-        let shelf = Arc::new(Lent(place.tools.clone()));
-        Ok((wire::hello(caller, place.workspace.name(), hello)?, shelf))
+        let hello = wire::hello(caller, place.workspace.name(), hello)?;
+        Ok((hello, place.tools.clone()))
     }
 
     async fn serve(&self, caller: &Caller, hello: Option<HostHello>) -> Result<Serving, Status> {
-        let (hello, shelf) = self.hello(caller, hello)?;
+        let (hello, catalog) = self.hello(caller, hello)?;
         let workspace = hello.workspace.clone();
-        let welcomed = self.0.hosts.welcome(hello, shelf).await;
+        let welcomed = self.0.hosts.welcome(hello, catalog).await;
         let (welcome, seat) = welcomed.map_err(|error| status::host(&error))?;
         Ok(Serving {
             seat: Arc::new(seat),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 use toolgate_contract::info_service_server::InfoService;
 use toolgate_contract::*;
-use toolgate_engine::{Rank, SourceInfo, WorkspaceRuntime};
-use toolgate_model::SourceState;
+use toolgate_engine::WorkspaceRuntime;
+use toolgate_model::{Source, SourceState};
+use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
 use super::convert::{duration, int, int32, timestamp};
@@ -142,12 +143,12 @@ fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
 }
 
 fn tool_source(source: SourceInfo) -> ToolSourceInfo {
-    let kind = match source.rank {
-        Rank::Builtin => ToolSource::Builtin,
-        Rank::Custom => ToolSource::Custom,
-        Rank::Plugin => ToolSource::Plugin,
-        Rank::Hosted => ToolSource::Hosted,
-        Rank::Mcp => ToolSource::Mcp,
+    let kind = match source.source {
+        Source::Builtin => ToolSource::Builtin,
+        Source::Custom => ToolSource::Custom,
+        Source::Plugin => ToolSource::Plugin,
+        Source::Hosted => ToolSource::Hosted,
+        Source::Mcp => ToolSource::Mcp,
     };
     let state = match source.state {
         SourceState::Connecting => ToolSourceState::Connecting,

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{self as process, Stdin};
-use toolgate_tool::{About, CallContext, ChildCall, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, ChildCall, Offer, Properties, ToolError, TypedTool};
 
 use super::report::Report;
 use super::{Limit, Shell, check_command, follow};
@@ -52,17 +52,16 @@ impl TypedTool for Background {
         name: "background",
         advertised: false,
         // The call that made it is lost with the service, and nobody would know of a command that starts after that.
-        resumable: false,
+        properties: Properties {
+            reads_input: true,
+            ..Properties::NONE
+        },
         example: r#"{"command": "npm run dev", "description": "Serves the site for development"}"#,
         ..super::Bash::ABOUT
     };
 
     fn description(&self, _offer: &Offer<'_>) -> String {
         include_str!("background.md").to_owned()
-    }
-
-    fn takes_input(&self) -> bool {
-        true
     }
 
     async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {

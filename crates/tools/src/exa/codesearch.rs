@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Number, json};
 use toolgate_model::{Ask, Effect, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 use super::{Query, Service, object, output};
 
@@ -50,7 +50,7 @@ impl TypedTool for CodeSearch {
         effects: &[Effect::Network],
         permissions: &[NAME],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"query": "tonic interceptor with shared state"}"#,
     };
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, json};
 use toolgate_fs::marks::iso8601;
 use toolgate_model::{Ask, Effect, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, ToolError, TypedTool};
+use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
 
 use super::{Query, Service, object, output};
 
@@ -77,7 +77,7 @@ impl TypedTool for WebSearch {
         effects: &[Effect::Network],
         permissions: &[NAME],
         advertised: true,
-        resumable: true,
+        properties: Properties::RESUMABLE,
         example: r#"{"query": "release notes of Rust 1.95"}"#,
     };
 

@@ -8,24 +8,26 @@ use std::sync::Arc;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use toolgate_model::Definition;
+use toolgate_model::{Definition, Source};
 use toolgate_permission::Rights;
 use toolgate_permission::rules;
-use toolgate_tool::{Offer, Tool, dialect, repair};
 
 use super::hooks::Hooks;
-use super::{Rank, input};
+use super::{Offer, Tool, dialect, repair};
 
 /// A tool with its compiled schema.
 #[derive(Clone)]
-pub(crate) struct Entry {
-    pub(crate) tool: Arc<dyn Tool>,
-    pub(crate) schema: Value,
-    pub(crate) validator: Arc<Validator>,
+pub struct Entry {
+    /// The tool.
+    pub tool: Arc<dyn Tool>,
+    /// The schema of its input, as models see it.
+    pub schema: Value,
+    /// Checks inputs by the schema.
+    pub validator: Arc<Validator>,
     /// What is not as the tool's own schema has it.
-    pub(super) repairs: Vec<String>,
+    repairs: Vec<String>,
     /// Where the tool comes from.
-    pub(crate) rank: Rank,
+    pub source: Source,
 }
 
 /// A schema that no validator can be made from.
@@ -48,9 +50,9 @@ pub struct Registry {
 }
 
 impl Entry {
-    pub(super) fn new(tool: Arc<dyn Tool>) -> Result<Self, SchemaError> {
+    pub(super) fn new(tool: Arc<dyn Tool>, source: Source) -> Result<Self, SchemaError> {
         let schema = tool.input_schema();
-        match Self::with(tool.clone(), schema.clone(), Vec::new()) {
+        match Self::with(tool.clone(), source, schema.clone(), Vec::new()) {
             Err(problem) if schema.is_object() && dialect::unfolds_too_far(&schema).is_none() => {
                 let mut repaired = schema.clone();
                 let repairs = repair(&mut repaired);
@@ -58,13 +60,13 @@ impl Entry {
                 if schema.get("type").is_some() && !takes_object(&repaired) {
                     return Err(problem);
                 }
-                Self::with(tool, repaired, repairs).map_err(|_| problem)
+                Self::with(tool, source, repaired, repairs).map_err(|_| problem)
             }
             entry => entry,
         }
     }
 
-    fn with(tool: Arc<dyn Tool>, schema: Value, repairs: Vec<String>) -> Result<Self, SchemaError> {
+    fn with(tool: Arc<dyn Tool>, source: Source, schema: Value, repairs: Vec<String>) -> Result<Self, SchemaError> {
         let wrong = |message: String| SchemaError {
             tool: tool.name().to_owned(),
             message,
@@ -72,8 +74,8 @@ impl Entry {
         if let Some(problem) = dialect::unfolds_too_far(&schema) {
             return Err(wrong(problem));
         }
-        let checked = if !tool.checks_own_input() {
-            input::open_schema(&schema)
+        let checked = if !tool.properties().checks_own_input {
+            open_schema(&schema)
         } else if is_schema(&schema) {
             json!({"type": "object"})
         } else {
@@ -86,8 +88,13 @@ impl Entry {
             schema,
             repairs,
             validator: Arc::new(validator),
-            rank: Rank::Builtin,
+            source,
         })
+    }
+
+    /// Returns whether the tool has this name, whatever the case of its letters.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.tool.name().eq_ignore_ascii_case(name)
     }
 
     /// Returns what the model is told, with the schema that calls are checked by if that is not the tool's own.
@@ -106,7 +113,17 @@ impl Entry {
     }
 }
 
-/// Says whether a schema names objects among its types.
+/// Prepares a tool's schema for checking arguments: unknown keys are ignored (`docs/spec/framework.md` §4), though the
+/// schema that models see is closed.
+pub fn open_schema(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("additionalProperties");
+    }
+    schema
+}
+
+/// Returns whether a schema names objects among its types.
 fn takes_object(schema: &Value) -> bool {
     let types = schema.get("type");
     types.is_some_and(|types| types == "object" || types.as_array().is_some_and(|all| all.contains(&json!("object"))))
@@ -131,8 +148,9 @@ impl Registry {
     /// # Errors
     /// A tool's schema does not compile.
     pub fn new(invalid: Arc<dyn Tool>, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, SchemaError> {
-        let entries: Vec<Entry> = tools.into_iter().map(Entry::new).collect::<Result<_, _>>()?;
-        Ok(Self::assemble(Entry::new(invalid)?, entries, Hooks::default()))
+        let entry = |tool| Entry::new(tool, Source::Builtin);
+        let entries: Vec<Entry> = tools.into_iter().map(entry).collect::<Result<_, _>>()?;
+        Ok(Self::assemble(entry(invalid)?, entries, Hooks::default()))
     }
 
     pub(super) fn assemble(invalid: Entry, all: impl IntoIterator<Item = Entry>, hooks: Hooks) -> Self {
@@ -155,7 +173,7 @@ impl Registry {
     }
 
     /// Returns the hooks, in the order in which they run.
-    pub(crate) fn hooks(&self) -> &Hooks {
+    pub fn hooks(&self) -> &Hooks {
         &self.hooks
     }
 
@@ -182,7 +200,7 @@ impl Registry {
 
     /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rights may use it
     /// and the tool is one for the model. A call that names no model is not a model's, and may use every tool.
-    pub(crate) fn resolve(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> Option<&Entry> {
+    pub fn resolve(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> Option<&Entry> {
         let is_for_model = |entry: &&Entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer);
         let find = |wanted: &str| {
             if wanted == self.invalid.tool.name() {
@@ -195,19 +213,19 @@ impl Registry {
         find(name).or_else(|| find(&name.to_lowercase()))
     }
 
-    /// Says whether an agent with these rights is told of a tool.
-    pub(crate) fn is_offered(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> bool {
+    /// Returns whether an agent with these rights is told of a tool that runs subagents.
+    pub fn offers_subagents(&self, offer: &Offer<'_>, rights: &Rights) -> bool {
         self.usable(rights)
-            .any(|entry| entry.tool.name() == name && entry.tool.is_offered(offer))
+            .any(|entry| entry.tool.properties().runs_subagent && entry.tool.is_offered(offer))
     }
 
     /// Returns the tool that answers calls that cannot be understood.
-    pub(crate) fn invalid(&self) -> &Entry {
+    pub fn invalid(&self) -> &Entry {
         &self.invalid
     }
 
     /// Returns the names of all tools that an agent with these rights may call and is told of, `invalid` first.
-    pub(crate) fn callable_names(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<String> {
+    pub fn callable_names(&self, offer: &Offer<'_>, rights: &Rights) -> Vec<String> {
         let offered = self
             .offered(offer, rights)
             .into_iter()
@@ -234,10 +252,10 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use toolgate_fs::Workspace;
-    use toolgate_model::{Effect, Model, Source, ToolOutput};
-    use toolgate_tool::{CallContext, ToolError};
+    use toolgate_model::{Effect, Model, ToolOutput};
 
     use super::*;
+    use crate::{CallContext, Properties, ToolError};
 
     #[test]
     fn schemas_of_any_draft_are_taken() {
@@ -299,8 +317,8 @@ mod tests {
             "{}"
         }
 
-        fn is_resumable(&self) -> bool {
-            false
+        fn properties(&self) -> Properties {
+            Properties::NONE
         }
 
         async fn call(&self, _input: Value, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {

@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use toolgate_model::{
     Ask, Attachment, AttachmentContent, CallId, Definition, Ending, Outcome, SessionId, Source, Timestamp,
 };
-use toolgate_tool::{Hook, HookError, HookPoint};
+
+use super::{Hook, HookError, HookPoint};
 
 /// How long one hook may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +35,7 @@ const MAX_ENVIRONMENT: usize = 256 * 1024;
 
 /// Hooks in the order in which they run.
 #[derive(Clone, Default)]
-pub(crate) struct Hooks(Vec<Arc<dyn Hook>>);
+pub struct Hooks(Vec<Arc<dyn Hook>>);
 
 impl FromIterator<Arc<dyn Hook>> for Hooks {
     fn from_iter<T: IntoIterator<Item = Arc<dyn Hook>>>(hooks: T) -> Self {
@@ -44,13 +45,16 @@ impl FromIterator<Arc<dyn Hook>> for Hooks {
 
 /// The call that hooks are told of.
 #[derive(Clone, Copy)]
-pub(super) struct About<'a> {
-    pub(super) tool: &'a str,
-    pub(super) session: &'a SessionId,
-    pub(super) call: &'a CallId,
+pub struct HookedCall<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// The session.
+    pub session: &'a SessionId,
+    /// The call.
+    pub call: &'a CallId,
 }
 
-impl About<'_> {
+impl HookedCall<'_> {
     fn to_json(self) -> Value {
         json!({ "tool": self.tool, "sessionID": self.session, "callID": self.call.name() })
     }
@@ -58,7 +62,7 @@ impl About<'_> {
 
 /// What hooks say of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum HookAnswer {
     /// Nothing: a person is asked.
     Ask,
     /// This one allows it.
@@ -72,8 +76,8 @@ impl Hooks {
         self.0.iter().filter(move |hook| hook.handles(point))
     }
 
-    /// Says whether there is a hook for a point.
-    pub(super) fn handle(&self, point: HookPoint) -> bool {
+    /// Returns whether there is a hook for a point.
+    pub fn handle(&self, point: HookPoint) -> bool {
         self.at(point).next().is_some()
     }
 
@@ -90,7 +94,10 @@ impl Hooks {
     }
 
     /// Returns the arguments that the call goes on with.
-    pub(super) async fn before(&self, about: About<'_>, args: Value) -> Result<Value, HookError> {
+    ///
+    /// # Errors
+    /// A hook refused or failed.
+    pub async fn before(&self, about: HookedCall<'_>, args: Value) -> Result<Value, HookError> {
         if !self.handle(HookPoint::ExecuteBefore) {
             return Ok(args);
         }
@@ -101,7 +108,10 @@ impl Hooks {
     }
 
     /// Returns a result in the shape that the tool has made of it, as hooks leave it.
-    pub(super) async fn after(&self, about: About<'_>, args: &Value, result: Value) -> Result<Value, HookError> {
+    ///
+    /// # Errors
+    /// A hook refused or failed.
+    pub async fn after(&self, about: HookedCall<'_>, args: &Value, result: Value) -> Result<Value, HookError> {
         if !self.handle(HookPoint::ExecuteAfter) {
             return Ok(result);
         }
@@ -111,16 +121,19 @@ impl Hooks {
     }
 
     /// Lets hooks change the end of a call that succeeded.
-    pub(super) async fn after_ending(
+    ///
+    /// # Errors
+    /// A hook refused or failed.
+    pub async fn after_ending(
         &self,
-        about: About<'_>,
+        about: HookedCall<'_>,
         args: &Value,
         ending: &mut Ending,
     ) -> Result<(), HookError> {
         let Outcome::Completed { output } = &mut ending.outcome else {
             return Ok(());
         };
-        let attachments: Vec<Value> = ending.attachments.iter().map(shown).collect();
+        let attachments: Vec<Value> = ending.attachments.iter().map(attachment_json).collect();
         let result = json!({
             "title": ending.title,
             "output": output,
@@ -147,7 +160,7 @@ impl Hooks {
     }
 
     /// Returns definitions as hooks leave them. Those of MCP servers are not shown to them.
-    pub(super) async fn definitions(&self, mut definitions: Vec<Definition>) -> Vec<Definition> {
+    pub async fn definitions(&self, mut definitions: Vec<Definition>) -> Vec<Definition> {
         let changing = async {
             for hook in self.at(HookPoint::Definition) {
                 redefine_all(hook, &mut definitions).await;
@@ -160,14 +173,17 @@ impl Hooks {
     }
 
     /// Returns who may change definitions.
-    pub(super) fn of_definitions(&self) -> Vec<&str> {
+    pub fn redefining(&self) -> Vec<&str> {
         self.at(HookPoint::Definition).map(|hook| hook.name()).collect()
     }
 
     /// Returns the variables that hooks add for a command.
-    pub(super) async fn environment(
+    ///
+    /// # Errors
+    /// A hook refused or failed.
+    pub async fn environment(
         &self,
-        about: About<'_>,
+        about: HookedCall<'_>,
         directory: &Path,
     ) -> Result<BTreeMap<String, String>, HookError> {
         if !self.handle(HookPoint::ShellEnvironment) {
@@ -201,13 +217,13 @@ impl Hooks {
 
     /// Asks hooks before a person is asked. The first one that says something decides.
     /// Those that `may_answer` does not trust with this one are left out.
-    pub(super) async fn permission(
+    pub async fn permission(
         &self,
-        about: About<'_>,
+        about: HookedCall<'_>,
         message: &str,
         ask: &Ask,
         may_answer: impl Fn(&dyn Hook) -> bool + Send,
-    ) -> Answer {
+    ) -> HookAnswer {
         for hook in self.at(HookPoint::PermissionAsk) {
             if !may_answer(&**hook) {
                 continue;
@@ -230,8 +246,8 @@ impl Hooks {
             });
             match run(hook, HookPoint::PermissionAsk, input, json!({ "status": "ask" })).await {
                 Ok(output) => match output.get("status").and_then(Value::as_str) {
-                    Some("allow") => return Answer::Allow(hook.name().to_owned()),
-                    Some("deny") => return Answer::Deny(hook.name().to_owned()),
+                    Some("allow") => return HookAnswer::Allow(hook.name().to_owned()),
+                    Some("deny") => return HookAnswer::Deny(hook.name().to_owned()),
                     Some(_) | None => {}
                 },
                 Err(error) => {
@@ -239,7 +255,7 @@ impl Hooks {
                 }
             }
         }
-        Answer::Ask
+        HookAnswer::Ask
     }
 }
 
@@ -253,7 +269,7 @@ async fn run(hook: &Arc<dyn Hook>, point: HookPoint, input: Value, output: Value
     }
 }
 
-fn shown(attachment: &Attachment) -> Value {
+fn attachment_json(attachment: &Attachment) -> Value {
     let mut value = json!({ "type": "file", "mime": attachment.mime });
     if let Some(filename) = &attachment.filename {
         value["filename"] = json!(filename);
@@ -377,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn arguments_may_be_changed_and_replaced() {
         let (session, call) = ids();
-        let about = About {
+        let about = HookedCall {
             tool: "t",
             session: &session,
             call: &call,
@@ -404,7 +420,7 @@ mod tests {
     #[tokio::test]
     async fn results_may_be_changed() {
         let (session, call) = ids();
-        let about = About {
+        let about = HookedCall {
             tool: "t",
             session: &session,
             call: &call,
@@ -456,19 +472,19 @@ mod tests {
     #[tokio::test]
     async fn the_first_hook_that_says_something_decides() {
         let (session, call) = ids();
-        let about = About {
+        let about = HookedCall {
             tool: "t",
             session: &session,
             call: &call,
         };
-        let check = async |list: &[Answers], expected: Answer| {
+        let check = async |list: &[Answers], expected: HookAnswer| {
             let answer = hooks(list).permission(about, "msg", &Ask::default(), |_| true).await;
             assert_eq!(answer, expected);
         };
         let allow: fn(Value) -> Result<Value, HookError> = |_| Ok(json!({"status": "allow"}));
         let deny: fn(Value) -> Result<Value, HookError> = |_| Ok(json!({"status": "deny"}));
-        check(&[Ok, refuse], Answer::Ask).await;
-        check(&[Ok, refuse, deny, allow], Answer::Deny("of".to_owned())).await;
-        check(&[allow, deny], Answer::Allow("of".to_owned())).await;
+        check(&[Ok, refuse], HookAnswer::Ask).await;
+        check(&[Ok, refuse, deny, allow], HookAnswer::Deny("of".to_owned())).await;
+        check(&[allow, deny], HookAnswer::Allow("of".to_owned())).await;
     }
 }

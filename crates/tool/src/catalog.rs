@@ -1,0 +1,391 @@
+//! The tools of a workspace as they come and go: what is built in, and what its sources offer at the moment.
+//!
+//! *Invariant:* a source's tools and hooks are replaced together, and whoever asks gets one consistent [`Registry`], which
+//! stays as it is for as long as it is held. A tool that cannot be offered takes no other one with it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use toolgate_model::{ServiceEventKind, Source, SourceState};
+
+use super::registry::{Entry, Registry, SchemaError};
+use super::{Hook, Tool};
+
+/// How long after the start of the service lists and calls wait for sources that are still being connected to. An agent's
+/// first step should see its tools; a source that never answers holds up nobody for longer, and later ones nobody at all.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How long lists and calls wait for code of the workspace to be loaded: its hooks see every call.
+const MAX_HOLD: Duration = Duration::from_secs(20);
+
+/// Problems of one source that are told; of the others, their number.
+const MAX_SHOWN: usize = 20;
+
+/// What a source offers.
+#[derive(Clone, Default)]
+pub struct Contribution {
+    /// Tools, in their order.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Hooks, in the order in which they run.
+    pub hooks: Vec<Arc<dyn Hook>>,
+}
+
+/// A source as a person sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Of which kind it is.
+    pub source: Source,
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it; empty if nothing.
+    pub problem: String,
+    /// How many tools it offers.
+    pub tools: usize,
+}
+
+/// A source that is offered together with others of its kind.
+#[derive(Clone)]
+pub struct Offering {
+    /// Its name, unique among those of its kind.
+    pub name: String,
+    /// How it is.
+    pub state: SourceState,
+    /// What is wrong with it; empty if nothing.
+    pub problem: String,
+    /// What it offers.
+    pub contribution: Contribution,
+}
+
+impl Offering {
+    /// Makes a source that offers nothing.
+    pub fn empty(name: String, state: SourceState, problem: &str) -> Self {
+        Self {
+            name,
+            state,
+            problem: problem.to_owned(),
+            contribution: Contribution::default(),
+        }
+    }
+}
+
+/// Keeps lists and calls waiting for tools that are about to come, but not for long.
+pub struct Hold(tokio::sync::watch::Sender<usize>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.send_modify(|holds| *holds -= 1);
+    }
+}
+
+/// The kind of a source, and its name among those of its kind.
+type SourceKey = (Source, String);
+
+struct Part {
+    entries: Vec<Entry>,
+    hooks: Vec<Arc<dyn Hook>>,
+    state: SourceState,
+    problem: String,
+}
+
+struct State {
+    parts: BTreeMap<SourceKey, Part>,
+    /// Sources whose order is not that of their names.
+    order: Vec<SourceKey>,
+    current: Arc<Registry>,
+}
+
+/// Tells the clients of a workspace which tools came, went or changed.
+type Announce = Box<dyn Fn(ServiceEventKind) + Send + Sync>;
+
+/// The tools of one workspace.
+pub struct Catalog {
+    announce: Announce,
+    invalid: Entry,
+    /// The sources, and what they make together. Never held across an await.
+    state: Mutex<State>,
+    /// Counts changes, of tools and of states.
+    changes: tokio::sync::watch::Sender<u64>,
+    /// From then on nobody waits for sources.
+    settled: Instant,
+    /// Counts those who are about to offer something.
+    holds: tokio::sync::watch::Sender<usize>,
+}
+
+impl Catalog {
+    /// Makes the catalog of a workspace from the tool that answers calls that cannot be understood and the built-in ones, in
+    /// the order in which models are told of them. Changes are handed to `announce`.
+    ///
+    /// # Errors
+    /// A tool's schema does not compile.
+    pub fn new(
+        announce: impl Fn(ServiceEventKind) + Send + Sync + 'static,
+        invalid: Arc<dyn Tool>,
+        builtin: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Result<Self, SchemaError> {
+        let invalid = Entry::new(invalid, Source::Builtin)?;
+        let part = Part {
+            entries: builtin
+                .into_iter()
+                .map(|tool| Entry::new(tool, Source::Builtin))
+                .collect::<Result<_, _>>()?,
+            hooks: Vec::new(),
+            state: SourceState::Ready,
+            problem: String::new(),
+        };
+        let parts = BTreeMap::from([((Source::Builtin, String::new()), part)]);
+        let current = Arc::new(assemble(&invalid, &parts, &[]));
+        Ok(Self {
+            announce: Box::new(announce),
+            invalid,
+            state: Mutex::new(State {
+                parts,
+                order: Vec::new(),
+                current,
+            }),
+            changes: tokio::sync::watch::Sender::new(0),
+            settled: Instant::now() + SETTLE,
+            holds: tokio::sync::watch::Sender::new(0),
+        })
+    }
+
+    /// Returns the tools and hooks of this moment.
+    pub fn current(&self) -> Arc<Registry> {
+        self.state().current.clone()
+    }
+
+    /// Returns whether there is a tool of this name, whatever the case of its letters, that does not come from sources of
+    /// this kind.
+    pub fn has_from_elsewhere(&self, name: &str, source: Source) -> bool {
+        let state = self.state();
+        let mut others = state.parts.iter().filter(|((kind, _), _)| *kind != source);
+        self.invalid.is_called(name) || others.any(|(_, part)| part.entries.iter().any(|entry| entry.is_called(name)))
+    }
+
+    /// Replaces what a source offers. Returns what is wrong with those tools that cannot be offered, which are left out.
+    pub fn offer(&self, source: Source, name: &str, contribution: Contribution) -> Vec<SchemaError> {
+        let (part, problems) = Part::new(source, contribution, SourceState::Ready, String::new());
+        self.change(|state| {
+            state.parts.insert((source, name.to_owned()), part);
+        });
+        problems
+    }
+
+    /// Replaces all sources of a kind; hooks run and names are taken in this order.
+    pub fn replace(&self, source: Source, offerings: Vec<Offering>) {
+        let part = |offering: Offering| {
+            let (part, _) = Part::new(source, offering.contribution, offering.state, offering.problem);
+            ((source, offering.name), part)
+        };
+        let new: Vec<_> = offerings.into_iter().map(part).collect();
+        self.change(|state| {
+            state.parts.retain(|(kind, _), _| *kind != source);
+            state.order.retain(|(kind, _)| *kind != source);
+            state.order.extend(new.iter().map(|(key, _)| key.clone()));
+            state.parts.extend(new);
+        });
+    }
+
+    /// Keeps lists and calls waiting until what is returned is dropped.
+    pub fn hold(&self) -> Hold {
+        self.holds.send_modify(|holds| *holds += 1);
+        Hold(self.holds.clone())
+    }
+
+    /// Waits until nobody holds lists and calls back, but not for long.
+    pub async fn loaded(&self) {
+        let mut holds = self.holds.subscribe();
+        if *holds.borrow() > 0 {
+            // The sender is ours, so only the time can end it otherwise.
+            let _ = tokio::time::timeout(MAX_HOLD, holds.wait_for(|holds| *holds == 0)).await;
+        }
+    }
+
+    /// Says how a source is that offers nothing for now.
+    pub fn report(&self, source: Source, name: &str, state: SourceState, problem: impl Into<String>) {
+        let (part, _) = Part::new(source, Contribution::default(), state, problem.into());
+        self.change(|state| {
+            state.parts.insert((source, name.to_owned()), part);
+        });
+    }
+
+    /// Says that a source is lost that is about to come back: it has failed, and what it offered can still be called. Such
+    /// a call waits in its tool.
+    pub fn lost(&self, source: Source, name: &str, problem: String) {
+        self.change(|state| {
+            if let Some(part) = state.parts.get_mut(&(source, name.to_owned())) {
+                part.state = SourceState::Failed;
+                part.problem = problem;
+            }
+        });
+    }
+
+    /// Says in which order sources of a kind stand, weak to strong; without that, it is the order of their names.
+    pub fn arrange(&self, source: Source, names: impl IntoIterator<Item = String>) {
+        self.change(|state| {
+            state.order.retain(|(kind, _)| *kind != source);
+            state.order.extend(names.into_iter().map(|name| (source, name)));
+        });
+    }
+
+    /// Announces that the tools that run subagents are offered from now on, or are not any more. They are always here, but
+    /// only of use where there is somebody who runs one.
+    pub fn announce_subagents(&self, can_run: bool) {
+        let registry = self.current();
+        let tools = registry.tools().filter(|tool| tool.properties().runs_subagent);
+        let names: Vec<String> = tools.map(|tool| tool.name().to_owned()).collect();
+        let (added, removed) = if can_run {
+            (names, Vec::new())
+        } else {
+            (Vec::new(), names)
+        };
+        (self.announce)(ServiceEventKind::ToolsChanged {
+            added,
+            removed,
+            changed: Vec::new(),
+        });
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets a source.
+    pub fn remove(&self, source: Source, name: &str) {
+        self.change(|state| {
+            state.parts.remove(&(source, name.to_owned()));
+        });
+    }
+
+    /// Returns the sources, the service itself not among them.
+    pub fn sources(&self) -> Vec<SourceInfo> {
+        let state = self.state();
+        let others = state.parts.iter().filter(|((source, _), _)| *source != Source::Builtin);
+        let info = |((source, name), part): (&SourceKey, &Part)| SourceInfo {
+            source: *source,
+            name: name.clone(),
+            state: part.state,
+            problem: part.problem.clone(),
+            tools: part.entries.len(),
+        };
+        others.map(info).collect()
+    }
+
+    /// Returns what counts up with every change; ask for the state after a change was seen.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// As [`Self::loaded`], and waits for sources that are being connected to for the first time, right after the start and
+    /// not for long.
+    pub async fn settled(&self) {
+        self.loaded().await;
+        self.connected(self.settled.saturating_duration_since(Instant::now()))
+            .await;
+    }
+
+    /// Waits until no source is being connected to, at most for `limit`. Returns whether that is so.
+    pub async fn connected(&self, limit: Duration) -> bool {
+        let mut changes = self.changes();
+        let settle = async {
+            while self.is_connecting() {
+                // The sender lives as long as this catalog.
+                let _ = changes.changed().await;
+            }
+        };
+        tokio::time::timeout(limit, settle).await.is_ok()
+    }
+
+    /// Returns whether a source is being connected to.
+    pub fn is_connecting(&self) -> bool {
+        let state = self.state();
+        state.parts.values().any(|part| part.state == SourceState::Connecting)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let event = {
+            let mut state = self.state();
+            let before = state.current.clone();
+            change(&mut state);
+            state.current = Arc::new(assemble(&self.invalid, &state.parts, &state.order));
+            difference(&before, &state.current)
+        };
+        if let Some(kind) = event {
+            (self.announce)(kind);
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; should it ever, the parts are still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Part {
+    /// Makes a source of what it offers, and tells what of that cannot be offered: besides what is wrong with the source.
+    fn new(
+        source: Source,
+        contribution: Contribution,
+        state: SourceState,
+        problem: String,
+    ) -> (Self, Vec<SchemaError>) {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        for tool in contribution.tools {
+            match Entry::new(tool, source) {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        let repaired = entries.iter().filter_map(Entry::repaired);
+        let mut texts: Vec<String> = problems.iter().map(ToString::to_string).chain(repaired).collect();
+        let more = texts.len().saturating_sub(MAX_SHOWN);
+        texts.truncate(MAX_SHOWN);
+        texts.extend((more > 0).then(|| format!("and {more} more")));
+        texts.extend(Some(problem).filter(|problem| !problem.is_empty()));
+        let part = Self {
+            entries,
+            hooks: contribution.hooks,
+            state,
+            problem: texts.join("; "),
+        };
+        (part, problems)
+    }
+}
+
+fn assemble(invalid: &Entry, parts: &BTreeMap<SourceKey, Part>, order: &[SourceKey]) -> Registry {
+    let mut parts: Vec<(&SourceKey, &Part)> = parts.iter().collect();
+    let place = |key: &SourceKey| order.iter().position(|known| known == key);
+    // Stable: what has no place of its own stays in the order of the names.
+    parts.sort_by_key(|(key, _)| (key.0, place(key)));
+    let hooks = parts.iter().flat_map(|(_, part)| part.hooks.iter().cloned()).collect();
+    let entries = parts.iter().flat_map(|(_, part)| part.entries.iter().cloned());
+    Registry::assemble(invalid.clone(), entries, hooks)
+}
+
+fn by_name(registry: &Registry) -> HashMap<&str, &Arc<dyn Tool>> {
+    registry.tools().map(|tool| (tool.name(), tool)).collect()
+}
+
+/// Tells which tools came, went, or are other ones now; nothing if none.
+fn difference(before: &Registry, after: &Registry) -> Option<ServiceEventKind> {
+    let (old, new) = (by_name(before), by_name(after));
+    // Whoever changes definitions may change any of them.
+    let is_redefined = before.hooks().redefining() != after.hooks().redefining();
+    let is_other = |old: &&Arc<dyn Tool>, tool: &Arc<dyn Tool>| is_redefined || !Arc::ptr_eq(old, tool);
+    let names = |registry: &Registry, wanted: &dyn Fn(&Arc<dyn Tool>) -> bool| -> Vec<String> {
+        // What answers calls that cannot be understood is always the same.
+        let wanted = registry.tools().skip(1).filter(|tool| wanted(tool));
+        wanted.map(|tool| tool.name().to_owned()).collect()
+    };
+    let added = names(after, &|tool| !old.contains_key(tool.name()));
+    let removed = names(before, &|tool| !new.contains_key(tool.name()));
+    let changed = names(after, &|tool| {
+        old.get(tool.name()).is_some_and(|old| is_other(old, tool))
+    });
+    (!(added.is_empty() && removed.is_empty() && changed.is_empty())).then_some(ServiceEventKind::ToolsChanged {
+        added,
+        removed,
+        changed,
+    })
+}
