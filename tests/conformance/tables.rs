@@ -64,7 +64,7 @@ mod library {
             max_lines: options.max_lines.unwrap_or(default.max_lines),
             max_bytes: options.max_bytes.unwrap_or(default.max_bytes),
         };
-        let totals = Totals::of(text.as_bytes());
+        let totals = Totals::measure(text.as_bytes());
         let direction = match options.direction {
             None | Some(rows::Direction::Head) => Direction::Head,
             Some(rows::Direction::Tail) => Direction::Tail,

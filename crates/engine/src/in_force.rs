@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use toolgate_permission::agents::Agents;
 
-use super::live::lock;
-use super::truncate;
+use crate::lock::lock;
+use crate::run::truncate;
 
 /// What is in force in a workspace.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -61,6 +61,11 @@ pub(crate) fn canonical(value: &Value) -> String {
     serde_json_canonicalizer::to_string(value).unwrap_or_else(|_| value.to_string())
 }
 
+/// Returns the SHA-256 of a value's canonical JSON (RFC 8785), 64 hexadecimal digits.
+pub fn digest_of(value: &Value) -> String {
+    sha256_hex(canonical(value).as_bytes())
+}
+
 /// Returns the SHA-256 of bytes as 64 hexadecimal digits.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

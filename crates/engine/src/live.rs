@@ -1,38 +1,25 @@
 //! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, EventKind, JsonMap, OnDisconnect};
+use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect};
 use toolgate_telemetry::{CallTrace, Span};
 use toolgate_tool::Afterwards;
 
-use super::handover::Stand;
-use super::queue::Ticket;
-use super::recent::{Memory, Recent};
-use super::stdin::Stdin;
+use crate::clock::Clock;
+use crate::handover::Handover;
+use crate::lock::lock;
+use crate::log::event::LoggedEvent;
+use crate::log::ring::Ring;
+use crate::scheduler::Ticket;
+use crate::stdin::Stdin;
 
-/// An event with the bytes of its output, if it has any and they are still at hand.
-#[derive(Clone, Debug)]
-pub(crate) struct Recorded {
-    pub(crate) event: Arc<CallEvent>,
-    pub(crate) data: Option<Bytes>,
-}
-
-impl Recorded {
-    /// Returns how many bytes of output the event announces.
-    pub(crate) fn output_bytes(&self) -> u64 {
-        if let EventKind::Output { length, .. } = self.event.kind {
-            length
-        } else {
-            0
-        }
-    }
-}
+/// How long a call that was asked to stop may take before its tool is dropped.
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// How far a call's log has come. Everything up to `last` is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,9 +39,9 @@ pub(crate) struct LiveCall {
     pub(crate) request_digest: String,
     pub(crate) on_disconnect: OnDisconnect,
     /// Its place among the calls that run or wait for their turn.
-    pub(super) ticket: Ticket,
+    pub(crate) ticket: Ticket,
     /// Calls that clients make in its name are ones that it may wait for.
-    pub(super) awaits_clients: AtomicBool,
+    pub(crate) awaits_clients: AtomicBool,
     pub(crate) clock: Clock,
     /// The trace, from when the call is run.
     pub(crate) trace: OnceLock<CallTrace>,
@@ -69,20 +56,20 @@ pub(crate) struct LiveCall {
     stop_reason: Mutex<Option<EndReason>>,
     record: Mutex<Arc<CallRecord>>,
     /// Its recent log.
-    pub(super) recent: Recent,
+    pub(crate) ring: Ring,
     progress: watch::Sender<Progress>,
     /// How it stands for the next run of the service.
-    pub(super) stand: Stand,
+    pub(crate) handover: Handover,
     /// No calls may be made on behalf of this one any more.
     childless: AtomicBool,
     /// Calls that it made, has stopped, and waits for.
-    pub(super) stopping_below: watch::Sender<usize>,
+    pub(crate) stopping_below: watch::Sender<usize>,
     /// Streams of ExecuteTool and RunTool that are attached.
     owners: AtomicUsize,
 }
 
 impl LiveCall {
-    pub(super) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken, memory: Arc<Memory>) -> Self {
+    pub(crate) fn new(record: CallRecord, ticket: Ticket, stop: CancellationToken, ring: Ring) -> Self {
         let (progress, _) = watch::channel(Progress::default());
         Self {
             id: record.id.clone(),
@@ -98,9 +85,9 @@ impl LiveCall {
             stop,
             stop_reason: Mutex::default(),
             record: Mutex::new(Arc::new(record)),
-            recent: Recent::new(memory),
+            ring,
             progress,
-            stand: Stand::default(),
+            handover: Handover::default(),
             childless: AtomicBool::new(false),
             stopping_below: watch::Sender::new(0),
             owners: AtomicUsize::new(0),
@@ -154,13 +141,22 @@ impl LiveCall {
     }
 
     /// Makes durable events visible. Called by the log writer only.
-    pub(crate) fn publish(&self, record: CallRecord, events: Vec<Recorded>) {
+    pub(crate) fn publish(&self, record: CallRecord, events: Vec<LoggedEvent>) {
         let ended = record.state.is_terminal();
         let last = record.last_sequence;
         *lock(&self.record) = Arc::new(record);
-        self.recent.push(events, self.progress.receiver_count() > 0);
+        self.ring.push(events, self.progress.receiver_count() > 0);
         self.progress
             .send_modify(|progress| (progress.last, progress.ended) = (last, ended));
+    }
+
+    /// Makes events visible that were stored with the record.
+    pub(crate) fn publish_stored(&self, record: CallRecord, events: Vec<CallEvent>) {
+        let logged = events.into_iter().map(|event| LoggedEvent {
+            event: Arc::new(event),
+            data: None,
+        });
+        self.publish(record, logged.collect());
     }
 
     /// Lets whoever waits for it know that what the call starts is under way.
@@ -188,7 +184,7 @@ impl LiveCall {
     /// Lets a reader that keeps up go on doing so, for a moment.
     pub(crate) async fn let_readers_follow(&self) {
         if self.progress.receiver_count() > 0 {
-            self.recent.let_readers_follow().await;
+            self.ring.let_readers_follow().await;
         }
     }
 
@@ -198,7 +194,7 @@ impl LiveCall {
     }
 
     /// Tells watchers that the call goes on in the next run of the service. Called by the log writer only.
-    pub(super) fn leave_off(&self) {
+    pub(crate) fn hand_over(&self) {
         self.progress
             .send_modify(|progress| (progress.ended, progress.left) = (true, true));
     }
@@ -228,7 +224,7 @@ impl Attached {
 
     /// Notes that this client cannot come back to the call when the service is another one.
     pub fn cannot_come_back(&self) {
-        self.call.stand.keep_here();
+        self.call.handover.keep_here();
     }
 }
 
@@ -240,116 +236,4 @@ impl Drop for Attached {
             self.call.stop(EndReason::Cancelled);
         }
     }
-}
-
-/// Measures how long a call has run; stands still while a person is asked.
-pub(crate) struct Clock {
-    state: Mutex<ClockState>,
-    changed: Notify,
-}
-
-struct ClockState {
-    ran: Duration,
-    waited: Duration,
-    since: Instant,
-    /// Questions that are open; the clock runs when there is none.
-    asking: usize,
-    /// The call waits for its turn: that is neither running nor waiting for people.
-    held: bool,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        let state = ClockState {
-            ran: Duration::ZERO,
-            waited: Duration::ZERO,
-            since: Instant::now(),
-            asking: 0,
-            held: false,
-        };
-        Self {
-            state: Mutex::new(state),
-            changed: Notify::new(),
-        }
-    }
-}
-
-impl ClockState {
-    fn settle(&mut self) {
-        let passed = self.since.elapsed();
-        self.since += passed;
-        if self.held {
-            return;
-        }
-        if self.asking == 0 {
-            self.ran += passed
-        } else {
-            self.waited += passed
-        }
-    }
-}
-
-impl Clock {
-    /// Stands still until the returned guard is dropped.
-    pub(crate) fn pause(&self) -> Pause<'_> {
-        let mut state = lock(&self.state);
-        state.settle();
-        state.asking += 1;
-        drop(state);
-        self.changed.notify_waiters();
-        Pause { clock: self }
-    }
-
-    /// Stands still from now on, or goes on.
-    pub(crate) fn hold(&self, held: bool) {
-        let mut state = lock(&self.state);
-        state.settle();
-        state.held = held;
-    }
-
-    /// Returns the times run and waited so far.
-    pub(crate) fn read(&self) -> (Duration, Duration) {
-        let mut state = lock(&self.state);
-        state.settle();
-        (state.ran, state.waited)
-    }
-
-    /// Returns once the call has run for `limit`.
-    pub(crate) async fn reached(&self, limit: Duration) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let (ran, _) = self.read();
-            let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else {
-                return;
-            };
-            if lock(&self.state).asking > 0 {
-                changed.await;
-            } else {
-                // Either the time is over, or a question stops the clock first.
-                let _ = tokio::time::timeout(left, changed).await;
-            }
-        }
-    }
-}
-
-/// The clock stands still while this lives.
-pub(crate) struct Pause<'a> {
-    clock: &'a Clock,
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        let mut state = lock(&self.clock.state);
-        state.settle();
-        state.asking -= 1;
-        drop(state);
-        self.clock.changed.notify_waiters();
-    }
-}
-
-/// Locks state that stays whole even if a holder panicked: every change is one assignment or one push.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,18 +19,23 @@ use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_permission::judgement::{self, Judgement};
 use toolgate_store::{Store, StoreError};
+use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
-use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, Registry, ToolError};
+use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
 
-use super::decided::{Decided, settled, until, verdict};
-use super::live::{LiveCall, lock};
-use super::writer::Command;
-use super::{Engine, lineage, measure, recording};
+use super::live::LiveCall;
+use super::lock::lock;
+use super::log::writer::Command;
+use super::outcome::{Decided, settled, until, verdict};
+use super::parts::Parts;
+use super::subagent::child::{self, ChildAdmission};
+use super::{audit, lookup, metrics, subagent};
 use crate::prompts::broker::{Asked, Broker, Opened, Verdict};
 
 /// Serves one running call.
 pub(crate) struct Port {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) children: Arc<dyn ChildAdmission>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) broker: Arc<Broker>,
     pub(crate) call: Arc<LiveCall>,
@@ -53,9 +58,9 @@ impl Port {
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
-        let _measured = measure::Waiting::new(&self.engine, &self.call);
+        let _measured = metrics::Waiting::new(&self.parts.telemetry.metrics, &self.call);
         let prompt = opened.prompt;
-        let at_question = self.engine.at_question(&self.call);
+        let at_question = self.parts.calls.at_question(&self.call);
         let stored = self
             .tell(|stored| Command::Waiting {
                 prompt: Box::new((*prompt).clone()),
@@ -67,12 +72,12 @@ impl Port {
                 .await;
             return Err(Refusal::Unavailable);
         }
-        self.engine.look_again();
+        self.parts.calls.look_again();
         let mut decision = opened.decision;
         let decided = tokio::select! {
             biased;
             // Nothing is withdrawn then.
-            () = self.call.stand.left() => None,
+            () = self.call.handover.left() => None,
             decision = &mut decision => decision.ok(),
             () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
             () = until(prompt.expires) => {
@@ -92,7 +97,7 @@ impl Port {
 
     /// Returns if the call goes on here, and never if it was left: the run drops this future.
     async fn go_on(&self) {
-        if !self.call.stand.go_on() {
+        if !self.call.handover.go_on() {
             std::future::pending().await
         }
     }
@@ -261,7 +266,7 @@ impl Port {
     async fn decide(&self, ask: &Ask) -> Result<Decided, Refusal> {
         let origin = &self.record.origin;
         if ask.late {
-            self.call.stand.keep_here();
+            self.call.handover.keep_here();
         }
         // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
         let takes_two = self.broker.approvals().takes_two(&ask.permission);
@@ -274,7 +279,7 @@ impl Port {
         if let Some(decided) = self.hooked(ask, takes_two).await? {
             return Ok(decided);
         }
-        let shown = self.engine.redactor.ask(ask);
+        let shown = self.parts.redactor.ask(ask);
         let same_ask = |request: &PromptRequest| match request {
             PromptRequest::Permission { ask: before, .. } => **before == *shown,
             PromptRequest::Questions(_) => false,
@@ -371,9 +376,9 @@ impl Port {
             state: PromptState::Open,
             input_digest: self.record.input_digest.clone(),
             // With a secret in it, what a person would send back is not what was asked.
-            input_json: (may_edit && self.engine.redactor.is_shown(&self.record.input_json))
+            input_json: (may_edit && self.parts.redactor.is_shown(&self.record.input_json))
                 .then(|| self.record.input_json.clone()),
-            request: self.engine.redactor.request(request),
+            request: self.parts.redactor.request(request),
             decision: None,
         }
     }
@@ -389,8 +394,8 @@ impl CallPort for Port {
             return Err(Refusal::Edited);
         }
         let decided = self.decide(&ask).await;
-        measure::count_prompt(&self.engine, decided.as_ref().err());
-        if let Some(fact) = recording::of(&decided, &self.record, &self.rights, &ask) {
+        metrics::count_prompt(&self.parts.telemetry.metrics, decided.as_ref().err());
+        if let Some(fact) = audit::decision_fact(&decided, &self.record, &self.rights, &ask) {
             self.store.audit(fact);
         }
         match decided? {
@@ -404,13 +409,13 @@ impl CallPort for Port {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        let request = self.engine.redactor.request(PromptRequest::Questions(questions));
+        let request = self.parts.redactor.request(PromptRequest::Questions(questions));
         let replied = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let make = |request, expires| self.prompt(request, expires);
                 let opened = self.broker.open(request, &self.rights, make).await;
-                measure::count_prompt(&self.engine, opened.as_ref().err());
+                metrics::count_prompt(&self.parts.telemetry.metrics, opened.as_ref().err());
                 self.wait(opened?).await
             }
         };
@@ -440,8 +445,7 @@ impl CallPort for Port {
     }
 
     fn has_walls(&self) -> bool {
-        self.engine
-            .has_walls(&lineage::own(&self.record), &self.record.ancestors)
+        self.parts.catalogs.has_walls(&self.record)
     }
 
     async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
@@ -524,7 +528,7 @@ impl CallPort for Port {
     async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
         let internal = |error: StoreError| ToolError::Internal(Box::new(error));
         let workspace = &self.record.origin.workspace;
-        let named = self.engine.named(call, |one| one == workspace).await;
+        let named = lookup::named(&self.parts, call, |one| one == workspace).await;
         let record = match named.map_err(internal)?.first() {
             Some(id) => self.store.get(id).await.map_err(internal)?,
             None => None,
@@ -560,7 +564,7 @@ impl CallPort for Port {
             return Err(ToolError::Cancelled);
         }
         let tool = call.tool.clone();
-        let child = self.engine.start_child(&self.call, call).await?;
+        let child = child::start(&self.parts, &self.children, &self.call, call).await?;
         let call = child.call.clone();
         let _ = self.log.send(Command::Child { call, tool }).await;
         Ok(child)
@@ -592,14 +596,12 @@ impl CallPort for Port {
     }
 
     async fn tasks_above(&self) -> Result<usize, ToolError> {
-        let above = self.engine.tasks_above(&self.record).await;
+        let above = subagent::tasks_above(&self.parts, &self.record).await;
         above.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 
     async fn delegate(&self, agent: &str, model: Model, resumed: Option<&str>) -> Result<Delegated, ToolError> {
-        let delegated = self
-            .engine
-            .delegate(&self.record, &self.registry, (agent, model), resumed);
+        let delegated = subagent::delegate(&self.parts, &self.record, &self.registry, (agent, model), resumed);
         delegated.await.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 }

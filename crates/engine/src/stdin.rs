@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use toolgate_model::{CallId, InstanceId};
 use toolgate_store::StoreError;
 
-use super::live::lock;
+use crate::lock::lock;
 
 /// Bytes that may wait to be fetched.
 pub const MAX_WAITING_INPUT: usize = 1024 * 1024;

@@ -4,8 +4,8 @@
 //! Opening and settling pass one gate, so a prompt never waits for what a grant of the same moment already allows.
 //! What the store has taken is told to everybody, even if the client or the call that asked for it is gone by then.
 
-mod approvals;
 mod attendance;
+mod second_approver;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,15 +23,13 @@ use toolgate_permission::Rights;
 use toolgate_store::{PromptFilter, Settled, Settlement, Store, StoreError};
 use tracing::Instrument as _;
 
+pub use super::approvals::ApprovalPolicy;
 use super::cascade::{self, Consequences};
-pub use super::exchange::{ApproverReply, Change, PromptPolicy, ReplyOutcome, Subscription, Unattended};
+use super::exchange::ReplyContext;
+pub use super::exchange::{ApproverReply, Change, DOOM_LOOP, PromptPolicy, ReplyOutcome, Subscription, Unattended};
 use super::grants::Grants;
 use super::presence::Presence;
-pub use approvals::ApprovalPolicy;
-use approvals::Approved;
-
-/// The permission that the third identical call in a row asks for.
-pub const DOOM_LOOP: &str = "doom_loop";
+use second_approver::Approved;
 
 /// How many changes a slow listener may be behind before it must open again.
 const CHANGES_KEPT: usize = 4096;
@@ -437,7 +435,7 @@ impl Broker {
             let ask = other.prompt.ask().filter(|_| is_other)?;
             Some((&*other.prompt, ask, &other.rights))
         });
-        let from = cascade::From {
+        let from = ReplyContext {
             prompt,
             ask,
             by: &given.by,

@@ -7,7 +7,8 @@ use toolgate_permission::Rights;
 use toolgate_permission::judgement::{self, Judgement};
 use toolgate_store::Settlement;
 
-use super::broker::{ApprovalPolicy, DOOM_LOOP};
+use super::approvals::ApprovalPolicy;
+use super::exchange::{DOOM_LOOP, ReplyContext};
 use super::grants::{self, Grants};
 
 /// What follows from a reply.
@@ -19,26 +20,16 @@ pub(super) struct Consequences {
     pub(super) grants: Vec<Grant>,
 }
 
-/// The prompt that was replied to, and by whom.
-pub(super) struct From<'a> {
-    pub(super) prompt: &'a Prompt,
-    pub(super) ask: &'a Ask,
-    /// Who replied, as it is shown.
-    pub(super) by: &'a str,
-    /// Everybody who approved, as the service knows them.
-    pub(super) approvers: Vec<String>,
-}
-
 /// Works out what follows from a reply. `others` are the other permission prompts that wait in the session and workspace,
 /// oldest first; `known` the grants so far, which hold as `approvals` says.
 pub(super) fn consequences<'a>(
-    from: &From<'_>,
+    from: &ReplyContext<'_>,
     reply: &Reply,
     others: impl Iterator<Item = (&'a Prompt, &'a Ask, &'a Rights)>,
     known: &Grants,
     approvals: &ApprovalPolicy,
 ) -> Consequences {
-    let From { prompt, ask, .. } = *from;
+    let ReplyContext { prompt, ask, .. } = *from;
     match reply {
         Reply::Once | Reply::Instead(_) | Reply::Answers(_) => Consequences::default(),
         // Refusing a loop fails that call only (`docs/spec/framework.md` §16 F4).

@@ -5,8 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_model::{Principal, Prompt, PromptId, Reply, SessionId};
+use toolgate_model::{Ask, Principal, Prompt, PromptId, Reply, SessionId};
+
 pub use toolgate_permission::Unattended;
+
+/// The permission that the third identical call in a row asks for.
+pub const DOOM_LOOP: &str = "doom_loop";
 
 /// What happens to prompts when nobody answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,4 +136,14 @@ pub struct ApproverReply {
     pub by: String,
     /// Who replies, as the service knows.
     pub principal: Principal,
+}
+
+/// A reply that decided: the prompt, and by whom.
+pub(super) struct ReplyContext<'a> {
+    pub(super) prompt: &'a Prompt,
+    pub(super) ask: &'a Ask,
+    /// Who replied, as it is shown.
+    pub(super) by: &'a str,
+    /// Everybody who approved, as the service knows them.
+    pub(super) approvers: Vec<String>,
 }

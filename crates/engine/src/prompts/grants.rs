@@ -6,8 +6,8 @@ use toolgate_model::{Action, Always, Grant, GrantId, Rule, SessionId, Timestamp}
 use toolgate_permission::Rights;
 use toolgate_permission::rules;
 
-use super::broker::ApprovalPolicy;
-use super::cascade::From;
+use super::approvals::ApprovalPolicy;
+use super::exchange::ReplyContext;
 
 /// Known grants, oldest first.
 #[derive(Clone, Debug, Default)]
@@ -99,8 +99,8 @@ impl Grants {
 }
 
 /// Makes the grants that an `always` reply leaves behind: word for word what the prompt listed, or what was chosen of it.
-pub(super) fn given(from: &From<'_>, always: &Always) -> Vec<Grant> {
-    let From { prompt, ask, by, .. } = *from;
+pub(super) fn given(from: &ReplyContext<'_>, always: &Always) -> Vec<Grant> {
+    let ReplyContext { prompt, ask, by, .. } = *from;
     let chosen = if always.patterns.is_empty() {
         &ask.always
     } else {

@@ -2,6 +2,7 @@
 //!
 //! *Invariant:* sees names and patterns, never a tool. Only [`broker`] holds state, and keeps it in the store first.
 
+mod approvals;
 pub mod broker;
 mod cascade;
 pub mod exchange;

@@ -1,0 +1,377 @@
+//! The public verbs of an engine.
+//!
+//! *Invariant:* each verb hands on to the part, or to the file, that does it; nothing is decided here but the order of
+//! steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use toolgate_model::redact::Redactor;
+use toolgate_model::{
+    BackgroundProcess, CallId, CallRecord, EndReason, InstanceId, Origin, ServiceEvent, ServiceEventKind, SessionKey,
+    Timestamp, Todo, ToolCall,
+};
+use toolgate_permission::Rights;
+use toolgate_permission::agents::Agent;
+use toolgate_store::audit::Fact;
+use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
+use toolgate_telemetry::Telemetry;
+
+use crate::admission::Admission;
+use crate::admission::refusal::AdmitError;
+use crate::admission::started::Started;
+use crate::audit::Refusals;
+use crate::background::{Background, LeftRunning};
+use crate::calls::{Calls, stop_and_wait};
+use crate::catalogs::{Catalogs, WorkspaceRuntime};
+use crate::drain_notice::DrainNotice;
+use crate::log::CallLog;
+use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
+use crate::loop_guard::LoopGuard;
+use crate::parts::{Limits, Parts};
+use crate::prompts::broker::Broker;
+use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
+use crate::restart::{self, Recovered};
+use crate::run::edited;
+use crate::stdin::{InputError, InputState, Stdin};
+use crate::{lookup, subagent};
+
+/// What an engine gets from the rest of the service.
+#[derive(Clone, Default)]
+pub struct EngineDeps {
+    /// Whoever starts programs.
+    pub background: Option<Arc<dyn LeftRunning>>,
+    /// Keeps secrets out of what calls show.
+    pub redactor: Redactor,
+    /// What calls are counted and traced with.
+    pub telemetry: Telemetry,
+}
+
+/// Runs calls.
+pub struct Engine {
+    parts: Arc<Parts>,
+    admission: Admission,
+}
+
+impl Engine {
+    /// Makes an engine. The first place is the default workspace.
+    pub fn new(
+        store: Arc<dyn Store>,
+        broker: Arc<Broker>,
+        instance: InstanceId,
+        places: Vec<WorkspaceRuntime>,
+        limits: Limits,
+        deps: EngineDeps,
+    ) -> Arc<Self> {
+        let EngineDeps {
+            background,
+            redactor,
+            telemetry,
+        } = deps;
+        let metrics = telemetry.metrics.clone();
+        let parts = Arc::new(Parts {
+            calls: Calls::new(instance.clone(), limits.running),
+            log: CallLog::new(store.clone(), redactor.clone(), metrics, limits.max_output_bytes),
+            prompts: broker,
+            catalogs: Catalogs::new(places),
+            loop_guard: LoopGuard::new(store.clone()),
+            refusals: Refusals::new(store.clone(), instance),
+            background: Background(background),
+            store,
+            redactor,
+            telemetry,
+            limits,
+        });
+        Arc::new(Self {
+            admission: Admission::new(parts.clone()),
+            parts,
+        })
+    }
+
+    /// Returns the workspaces; the first is the default.
+    pub fn places(&self) -> &[WorkspaceRuntime] {
+        self.parts.catalogs.all()
+    }
+
+    /// Finds a workspace by name; an empty name means the default one.
+    pub fn place(&self, name: &str) -> Option<&WorkspaceRuntime> {
+        self.parts.catalogs.find(name)
+    }
+
+    /// Returns what the service allows.
+    pub fn limits(&self) -> Limits {
+        self.parts.limits
+    }
+
+    /// Returns this run of the service.
+    pub fn instance(&self) -> &InstanceId {
+        &self.parts.calls.instance
+    }
+
+    /// Returns the broker of permission prompts.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.parts.prompts
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.parts.store
+    }
+
+    /// Returns how many calls run or wait.
+    pub fn running(&self) -> usize {
+        self.parts.calls.count()
+    }
+
+    /// Returns how many of them wait for their turn.
+    pub fn queued(&self) -> usize {
+        self.parts.calls.queued()
+    }
+
+    /// Returns how many calls have started and not ended, and how many are admitted and have not started.
+    pub fn load(&self) -> (usize, usize) {
+        self.parts.calls.load()
+    }
+
+    /// Starts a call, or attaches to the call of the same id and the same request.
+    ///
+    /// # Errors
+    /// The call is not admitted; no record of it exists.
+    pub async fn start(&self, call: ToolCall) -> Result<Started, AdmitError> {
+        self.admission.start(call).await
+    }
+
+    /// Returns the record of a call, as far as it is known at this moment.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn get(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        lookup::record(&self.parts, id).await
+    }
+
+    /// Returns whose a call is, also of one that is not recorded yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn origin_of(&self, id: &CallId) -> Result<Option<Origin>, StoreError> {
+        lookup::origin(&self.parts, id).await
+    }
+
+    /// Returns the workspace of a call, also of one that is not recorded yet.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn workspace_of(&self, id: &CallId) -> Result<Option<String>, StoreError> {
+        Ok(self.origin_of(id).await?.map(|origin| origin.workspace))
+    }
+
+    /// Returns the calls of a name in the workspaces that somebody sees. It is more than one only where clients that do not
+    /// see each other's workspaces chose the same.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn named(&self, id: &CallId, sees: impl Fn(&str) -> bool) -> Result<Vec<CallId>, StoreError> {
+        lookup::named(&self.parts, id, sees).await
+    }
+
+    /// Lists calls, newest first.
+    ///
+    /// # Errors
+    /// The store failed, or the page token is not one of its own.
+    pub async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        self.parts.log.list(filter, page).await
+    }
+
+    /// Watches a call from the event after `after` on; `heartbeat` is the longest silence.
+    ///
+    /// # Errors
+    /// There is no such call, or it has fewer events than `after`.
+    pub async fn watch(
+        &self,
+        id: &CallId,
+        after: u64,
+        mode: OutputMode,
+        heartbeat: Duration,
+    ) -> Result<Cursor, WatchError> {
+        let calls = &self.parts.calls;
+        let live = calls.find_recorded(id).await;
+        let options = WatchOptions {
+            after,
+            mode,
+            heartbeat,
+            draining: calls.drain_notice(),
+            over: calls.over().clone(),
+        };
+        self.parts.log.watch(id, live, options).await
+    }
+
+    /// Asks a call to stop, waits for its end and returns it. `None` if there is no such call; a call of another
+    /// running service is returned as it is, not ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn cancel(&self, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+        if let Some(call) = self.parts.calls.find(id) {
+            stop_and_wait(&[call], EndReason::Cancelled).await;
+        }
+        self.parts.background.end(id).await;
+        self.get(id).await
+    }
+
+    /// Sends input to a running call: see [`InputState`]. Never waits for the program that reads it.
+    ///
+    /// # Errors
+    /// Nothing was accepted: see [`InputError`].
+    pub async fn send_input(
+        &self,
+        id: &CallId,
+        offset: u64,
+        data: Bytes,
+        close: bool,
+    ) -> Result<InputState, InputError> {
+        let live = self.parts.calls.find(id);
+        if let Some(call) = live.filter(|call| !call.record().state.is_terminal()) {
+            let Some(stdin) = call.stdin.get() else {
+                let tool = call.record().tool.clone();
+                return Err(InputError::NotTaken { call: id.clone(), tool });
+            };
+            return stdin.send(offset, data, close);
+        }
+        let call = id.clone();
+        Err(match self.get(id).await? {
+            None => InputError::NotFound(call),
+            Some(record) if record.state.is_terminal() || record.owner == *self.instance() => InputError::Ended(call),
+            Some(record) => InputError::Elsewhere {
+                call,
+                owner: record.owner,
+            },
+        })
+    }
+
+    /// Returns how far the input of a call has come; none if it does not run here or reads none.
+    pub fn input_state(&self, id: &CallId) -> Option<InputState> {
+        let live = self.parts.calls.find(id);
+        live.and_then(|call| call.stdin.get().map(Stdin::state))
+    }
+
+    /// Replies to a prompt. Of an edited reply only the text counts; its digest is made here.
+    ///
+    /// # Errors
+    /// The store failed; nothing is decided.
+    pub async fn reply(&self, given: ApproverReply) -> Result<ReplyOutcome, StoreError> {
+        edited::reply(&self.parts, given).await
+    }
+
+    /// Returns the rights of an agent that works on behalf of a call, or by itself. None if there is no such call.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn rights_below(
+        &self,
+        place: &WorkspaceRuntime,
+        agent: &Agent,
+        parent: Option<&CallId>,
+    ) -> Result<Option<Rights>, StoreError> {
+        subagent::rights_below(&self.parts, place, agent, parent).await
+    }
+
+    /// Returns what a call left running.
+    pub async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
+        self.parts.background.left_by(call).await
+    }
+
+    /// Returns a session's list of tasks; empty if it has none.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn todos(&self, session: &SessionKey) -> Result<Vec<Todo>, StoreError> {
+        let list = self.parts.store.fact(session, Todo::FACT).await?;
+        Ok(list
+            .and_then(|list| serde_json::from_value(list).ok())
+            .unwrap_or_default())
+    }
+
+    /// Ends a session of a workspace: its calls are cancelled and its facts forgotten. Returns how many calls were cancelled.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_session(&self, session: &SessionKey) -> Result<usize, StoreError> {
+        let parts = &self.parts;
+        let calls = parts.calls.in_session(session);
+        stop_and_wait(&calls, EndReason::Cancelled).await;
+        for call in parts.background.calls() {
+            let record = self.get(&call).await?;
+            if record.is_some_and(|record| record.origin.is_of(session)) {
+                parts.background.end(&call).await;
+            }
+        }
+        let forgotten = parts.store.forget(session).await?;
+        parts.prompts.end_session(session).await?;
+        parts.loop_guard.forget(session);
+        if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
+            parts.store.record(ServiceEvent {
+                workspace: session.workspace.clone(),
+                session: Some(session.session.clone()),
+                time: Timestamp::now(),
+                kind: ServiceEventKind::SessionEnded,
+            });
+        }
+        Ok(calls.len())
+    }
+
+    /// Records a refused request; of a flood only some, and the number of the others.
+    pub fn record_refusal(&self, fact: Fact) {
+        self.parts.refusals.record(fact);
+    }
+
+    /// Records how many refusals were only counted so far; to be called now and then, and when the service stops.
+    pub fn flush_refusals(&self, stops: bool) {
+        self.parts.refusals.flush(stops);
+    }
+
+    /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until
+    /// every call has its end. What only waits for a person is left to the next run, if there is one; that does not wait
+    /// for the grace, but calls that run do, and as long as one does, a reply lets another go on.
+    pub async fn drain(&self, grace: Duration) {
+        let parts = &self.parts;
+        parts.calls.begin_drain();
+        parts.calls.stop_queued();
+        parts.calls.tasks.close();
+        parts.log.late.stop();
+        let left = restart::let_go(parts, grace).await;
+        parts.calls.tasks.wait().await;
+        if left > 0 {
+            tracing::info!(left, "calls that wait for a person are left to the next run");
+        }
+        parts.prompts.finish().await;
+        self.flush_refusals(true);
+        parts.calls.end_drain();
+    }
+
+    /// Asks every call to stop, because the service does; those that the next run takes up are left to it. Returns how many
+    /// these are.
+    pub fn stop_running(&self) -> usize {
+        restart::stop_running(&self.parts)
+    }
+
+    /// Returns whether new calls are refused.
+    pub fn is_draining(&self) -> bool {
+        self.parts.calls.is_draining()
+    }
+
+    /// Returns what tells a new reader of a stream that new calls are refused.
+    pub fn drain_notice(&self) -> DrainNotice {
+        self.parts.calls.drain_notice()
+    }
+
+    /// Looks after calls that an earlier run of the service left unfinished: those that only waited for a person are run
+    /// again up to their question, the others end as lost. Returns how many of each. From now on this run leaves such calls
+    /// to the next one.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn recover(&self) -> Result<Recovered, StoreError> {
+        restart::recover(&self.parts, &self.admission.children()).await
+    }
+}

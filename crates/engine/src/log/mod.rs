@@ -1,0 +1,112 @@
+//! The logs of calls: who writes them, what is kept of them in memory, and who reads them.
+//!
+//! *Invariant:* knows nothing of tools, prompts and workspaces. An event is stored first and shown second.
+
+pub(crate) mod batch;
+pub(crate) mod cursor;
+pub(crate) mod event;
+pub(crate) mod late_metadata;
+pub(crate) mod ring;
+pub(crate) mod writer;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_model::redact::Redactor;
+use toolgate_model::{CallId, CallRecord, ServiceEvent, ServiceEventKind, Timestamp};
+use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
+use toolgate_telemetry::Metrics;
+
+use self::cursor::{Cursor, WatchError, WatchOptions};
+use self::late_metadata::LateMetadata;
+use self::ring::{Ring, RingMemory};
+use self::writer::LogWriter;
+use crate::live::LiveCall;
+
+/// The logs of all calls.
+pub(crate) struct CallLog {
+    store: Arc<dyn Store>,
+    redactor: Redactor,
+    metrics: Arc<Metrics>,
+    max_output_bytes: u64,
+    /// What all calls keep of their recent logs.
+    memory: Arc<RingMemory>,
+    /// Ends the attempts to store what the store does not take.
+    closing: CancellationToken,
+    /// What calls hear of after their end.
+    pub(crate) late: LateMetadata,
+}
+
+impl CallLog {
+    pub(crate) fn new(store: Arc<dyn Store>, redactor: Redactor, metrics: Arc<Metrics>, max_output_bytes: u64) -> Self {
+        Self {
+            late: LateMetadata::new(store.clone(), redactor.clone()),
+            store,
+            redactor,
+            metrics,
+            max_output_bytes,
+            memory: Arc::default(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Makes the memory of a call's recent log.
+    pub(crate) fn ring(&self) -> Ring {
+        Ring::new(self.memory.clone())
+    }
+
+    /// Makes the writer of a call's log.
+    pub(crate) fn writer(&self, live: Arc<LiveCall>, record: CallRecord) -> LogWriter {
+        LogWriter::new(
+            self.store.clone(),
+            live,
+            record,
+            self.max_output_bytes,
+            self.closing.clone(),
+            self.redactor.clone(),
+            self.metrics.clone(),
+        )
+    }
+
+    /// Watches the log of a call, which may run here.
+    pub(crate) async fn watch(
+        &self,
+        id: &CallId,
+        live: Option<Arc<LiveCall>>,
+        options: WatchOptions,
+    ) -> Result<Cursor, WatchError> {
+        Cursor::open(&self.store, id, live, options).await
+    }
+
+    /// Returns what is cancelled when the service gives up storing what the store does not take.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    /// Takes secrets out of what of a record is shown. Stored, the input is what runs, also after a restart.
+    pub(crate) fn redacted(&self, mut record: CallRecord) -> CallRecord {
+        self.redactor.string(&mut record.input_json);
+        record
+    }
+
+    /// Lists calls as they are shown, newest first.
+    pub(crate) async fn list(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
+        let mut page = self.store.list_calls(filter, page).await?;
+        page.items = page.items.into_iter().map(|record| self.redacted(record)).collect();
+        Ok(page)
+    }
+
+    /// Announces the state of a call to those who follow the service's events.
+    pub(crate) fn announce(&self, record: &CallRecord) {
+        self.store.record(ServiceEvent {
+            workspace: record.origin.workspace.clone(),
+            session: Some(record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::Call {
+                call: record.id.clone(),
+                tool: record.tool.clone(),
+                state: record.state,
+            },
+        });
+    }
+}

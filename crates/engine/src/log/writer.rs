@@ -1,0 +1,567 @@
+//! The one task that writes a call's log.
+//!
+//! *Invariant:* every event passes here, is stored first and shown second, and exactly one of them is the end. The
+//! writer knows nothing of tools; it is fed by a bounded channel, and whoever feeds it waits when it is full.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolgate_model::redact::Redactor;
+use toolgate_model::{
+    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
+    Reply, ServiceEvent, ServiceEventKind, Timestamp,
+};
+use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
+use toolgate_telemetry::Metrics;
+
+use super::batch::{OUTPUT_BATCH, Output, whole_characters};
+use super::event::{LoggedEvent, merge, running_event};
+use crate::live::LiveCall;
+use crate::{metrics, outcome};
+
+/// Commands that may wait for the writer; a feeder beyond that waits itself.
+pub(crate) const QUEUE: usize = 32;
+
+/// Bytes of metadata that a call may show before its end.
+const MAX_METADATA: usize = 1024 * 1024;
+
+/// Metadata is announced at most this often.
+const METADATA_EVERY: Duration = Duration::from_millis(100);
+
+/// When the store is full, pieces are made smaller down to this, so that the beginning is kept as far as there is room.
+const SMALLEST_PIECE: usize = 4 * 1024;
+
+/// Events that may wait for a log that cannot be written, before the call gets no more output in.
+const MAX_UNSTORED: usize = 1024;
+
+/// How often, and how far apart, storing the end of a call is tried.
+const END_ATTEMPTS: usize = 10;
+const END_RETRY: Duration = Duration::from_millis(200);
+
+/// How far apart the attempts are when the end has been shown all the same.
+const LATER: Duration = Duration::from_secs(5);
+
+/// What the writer is told.
+pub(crate) enum Command {
+    /// The tool starts; answered with whether that is durable: what is recorded as not started has done nothing.
+    Running { stored: oneshot::Sender<bool> },
+    /// Title or metadata changed.
+    Metadata { title: Option<String>, patch: JsonMap },
+    /// Output to store; answered once it is stored.
+    Output {
+        bytes: Bytes,
+        stored: oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Output is expected: answered with the path of what there is of it, or will be.
+    OpenOutput {
+        opened: oneshot::Sender<Result<String, StoreError>>,
+    },
+    /// The call made another one.
+    Child { call: CallId, tool: String },
+    /// The call waits; answered with whether that is durable.
+    Waiting {
+        prompt: Box<Prompt>,
+        stored: oneshot::Sender<bool>,
+    },
+    /// The call goes on; answered with whether that is durable: nothing may act on a reply that is not recorded.
+    Resumed {
+        prompt: PromptId,
+        outcome: PromptOutcome,
+        stored: oneshot::Sender<bool>,
+    },
+    /// Something a person should know.
+    Warning { kind: String, text: String },
+    /// No more output comes: answered with the output, if there was any, and all metadata so far.
+    Finish { done: oneshot::Sender<Finished> },
+    /// The end; the writer stops.
+    End { ending: Box<Ending> },
+    /// The next run of the service goes on from what is stored; the writer stops.
+    Leave,
+}
+
+/// What the writer gathered by the time the tool is done.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    /// The stored output, if there is one.
+    pub(crate) output: Option<OutputInfo>,
+    /// There is one, and it could not be finished.
+    pub(crate) output_lost: bool,
+    pub(crate) title: String,
+    pub(crate) metadata: JsonMap,
+}
+
+/// Writes the log of one call.
+pub(crate) struct LogWriter {
+    store: Arc<dyn Store>,
+    call: Arc<LiveCall>,
+    record: CallRecord,
+    max_output_bytes: u64,
+    /// Ends the attempts to store what the store does not take.
+    closing: CancellationToken,
+    redactor: Redactor,
+    metrics: Arc<Metrics>,
+    output: Output,
+    metadata: JsonMap,
+    /// At most so many bytes the metadata has.
+    metadata_bytes: usize,
+    metadata_is_full: bool,
+    pending_patch: Option<(Option<String>, JsonMap)>,
+    last_metadata: Option<Instant>,
+    open_prompts: Vec<PromptId>,
+    /// Events that the store has not taken yet: it was full, or failed. They go first with the next attempt.
+    unstored: Vec<LoggedEvent>,
+}
+
+impl LogWriter {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        call: Arc<LiveCall>,
+        record: CallRecord,
+        max_output_bytes: u64,
+        closing: CancellationToken,
+        redactor: Redactor,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            store,
+            call,
+            record,
+            max_output_bytes,
+            closing,
+            output: Output::without_secrets(redactor.stream()),
+            redactor,
+            metrics,
+            metadata: JsonMap::new(),
+            metadata_bytes: 0,
+            metadata_is_full: false,
+            pending_patch: None,
+            last_metadata: None,
+            open_prompts: Vec::new(),
+            unstored: Vec::new(),
+        }
+    }
+
+    /// Writes until the end, or until more than `most` bytes of output are stored; true after the end. If the feeders go
+    /// away without one, a fault of the service is the end.
+    pub(crate) async fn run(&mut self, commands: &mut mpsc::Receiver<Command>, most: u64) -> bool {
+        while self.output.stored <= most {
+            let command = match self.next_deadline() {
+                Some(deadline) => tokio::select! {
+                    biased;
+                    command = commands.recv() => command,
+                    () = tokio::time::sleep_until(deadline) => {
+                        self.flush_due().await;
+                        continue;
+                    }
+                },
+                None => commands.recv().await,
+            };
+            let Some(command) = command else {
+                // A runtime that ends drops its tasks one after another. Then this one comes no further, and the call is
+                // one that was lost, not one that failed.
+                tokio::task::yield_now().await;
+                tracing::error!(call = %self.record.id, "the task that ran a call is gone without an end");
+                self.end(Box::new(outcome::internal_ending())).await;
+                return true;
+            };
+            if self.handle(command).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Handles a command; true after the end.
+    async fn handle(&mut self, command: Command) -> bool {
+        match command {
+            Command::Running { stored } => {
+                self.record.started = Some(Timestamp::now());
+                self.record.state = CallState::Running;
+                let running = running_event(&self.record, self.record.title.clone(), &self.redactor);
+                let durable = self.append(vec![running]).await;
+                self.announce_state();
+                let _ = stored.send(durable);
+            }
+            Command::Metadata { title, patch } => self.metadata(title, patch).await,
+            Command::Output { bytes, stored } => {
+                let result = self.store_output(bytes).await;
+                // The tool may be gone; its bytes are stored all the same.
+                let _ = stored.send(result);
+                self.flush_due().await;
+                self.call.let_readers_follow().await;
+            }
+            Command::OpenOutput { opened } => {
+                let result = self.output_writer().await.map(|writer| writer.path().to_owned());
+                let _ = opened.send(result);
+            }
+            Command::Child { call, tool } => {
+                self.flush().await;
+                self.append(vec![EventKind::Child { call, tool }]).await;
+            }
+            Command::Waiting { prompt, stored } => {
+                self.flush().await;
+                self.open_prompts.push(prompt.id.clone());
+                self.record.state = CallState::Waiting;
+                self.record.waiting_on = Some(prompt.id.clone());
+                let durable = self.append(vec![EventKind::Waiting { prompt }]).await;
+                self.announce_state();
+                let _ = stored.send(durable);
+            }
+            Command::Resumed {
+                prompt,
+                outcome,
+                stored,
+            } => {
+                self.open_prompts.retain(|open| *open != prompt);
+                self.record.waiting_on = self.open_prompts.last().cloned();
+                let running = if self.record.started.is_some() {
+                    CallState::Running
+                } else {
+                    CallState::Pending
+                };
+                self.record.state = if self.open_prompts.is_empty() {
+                    running
+                } else {
+                    CallState::Waiting
+                };
+                if let PromptOutcome::Replied(Reply::Instead(edit)) = &outcome {
+                    self.replace_input(edit.clone());
+                }
+                let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
+                self.announce_state();
+                let _ = stored.send(durable);
+            }
+            Command::Warning { kind, mut text } => {
+                self.redactor.string(&mut text);
+                self.flush().await;
+                self.append(vec![EventKind::Warning { kind, text }]).await;
+            }
+            Command::Finish { done } => {
+                self.store_held_back().await;
+                self.flush().await;
+                let finished = self.finish().await;
+                let _ = done.send(finished);
+            }
+            Command::End { ending } => {
+                self.end(ending).await;
+                return true;
+            }
+            Command::Leave => {
+                self.call.hand_over();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts the input that a person wrote in the place of the call's, and keeps that.
+    fn replace_input(&mut self, edit: InputEdit) {
+        let admitted = InputEdit {
+            input_json: std::mem::replace(&mut self.record.input_json, edit.input_json),
+            input_digest: std::mem::replace(&mut self.record.input_digest, edit.input_digest),
+        };
+        self.record.original.get_or_insert(admitted);
+    }
+
+    async fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
+        self.redactor.map(&mut patch);
+        if let Some(title) = &mut title {
+            self.redactor.string(title);
+        }
+        if !self.take_metadata(&patch) {
+            patch.clear();
+            self.tell_metadata_is_full().await;
+        }
+        if let Some(title) = &title {
+            self.record.title.clone_from(title);
+        }
+        let (pending_title, pending) = self.pending_patch.get_or_insert_with(Default::default);
+        if title.is_some() {
+            *pending_title = title;
+        }
+        // A null in the patch must reach the readers, so this does not clear.
+        pending.extend(patch);
+        self.flush_due().await;
+    }
+
+    /// Merges a patch into what the call has shown; false if that would be too much.
+    fn take_metadata(&mut self, patch: &JsonMap) -> bool {
+        self.metadata_bytes += size_of(patch);
+        if self.metadata_bytes > MAX_METADATA {
+            // Most patches replace what is there.
+            let mut merged = self.metadata.clone();
+            merge(&mut merged, patch.clone());
+            let size = size_of(&merged);
+            if size > MAX_METADATA {
+                self.metadata_bytes = size_of(&self.metadata);
+                return false;
+            }
+            (self.metadata, self.metadata_bytes) = (merged, size);
+        } else {
+            merge(&mut self.metadata, patch.clone());
+        }
+        true
+    }
+
+    async fn tell_metadata_is_full(&mut self) {
+        if !std::mem::replace(&mut self.metadata_is_full, true) {
+            let kind = "metadata".to_owned();
+            let text = format!("What would make the metadata larger than {MAX_METADATA} bytes is left out.");
+            self.append(vec![EventKind::Warning { kind, text }]).await;
+        }
+    }
+
+    /// Stores output without its secrets.
+    async fn store_output(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        let shown = match &mut self.output.redaction {
+            None => bytes,
+            Some(redaction) => redaction.push(&bytes).into(),
+        };
+        self.store_redacted(shown).await
+    }
+
+    /// Stores what was held back because it could have become a secret, at the end of the output.
+    async fn store_held_back(&mut self) {
+        let Some(redaction) = &mut self.output.redaction else {
+            return;
+        };
+        let rest = redaction.finish().into();
+        if let Err(error) = self.store_redacted(rest).await {
+            self.complain("the last of an output could not be stored", &error);
+        }
+    }
+
+    /// Stores output, as far as there is room: what fits is kept, and the error says why the rest is not.
+    async fn store_redacted(&mut self, mut bytes: Bytes) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.unstored.len() > MAX_UNSTORED {
+            return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
+        }
+        let room = usize::try_from(self.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
+        let is_too_much = bytes.len() > room;
+        bytes.truncate(whole_characters(&bytes, room));
+        let mut size = bytes.len();
+        while !bytes.is_empty() {
+            let piece = bytes.slice(..whole_characters(&bytes, size));
+            match self.store_piece(piece.clone()).await {
+                Ok(()) => bytes.advance(piece.len()),
+                Err(StoreError::Full(_)) if size > SMALLEST_PIECE => size /= 2,
+                Err(error) => return Err(error),
+            }
+        }
+        if is_too_much {
+            self.metrics.refused("limits.max_output_bytes");
+            return Err(StoreError::Full(format!(
+                "one call may write {} bytes of output (limits.max_output_bytes)",
+                self.max_output_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
+        self.output_writer().await?.append(piece.clone()).await?;
+        self.output.stored += piece.len() as u64;
+        self.metrics.output_stored(piece.len() as u64);
+        self.output.batch.push(piece);
+        Ok(())
+    }
+
+    /// Returns the writer of the output, which comes into being with its first use.
+    async fn output_writer(&mut self) -> Result<&mut Box<dyn OutputWriter>, StoreError> {
+        if self.output.writer.is_none() {
+            let owner = OutputOwner {
+                call: self.record.id.clone(),
+                session: self.record.origin.session.clone(),
+                workspace: self.record.origin.workspace.clone(),
+            };
+            let writer = self.store.create_output(owner).await?;
+            self.output.id = Some(writer.id().clone());
+            self.output.writer = Some(writer);
+        }
+        self.output
+            .writer
+            .as_mut()
+            .ok_or_else(|| StoreError::Full("the output of the call cannot be opened".to_owned()))
+    }
+
+    /// When something that waits must be announced.
+    fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let output = (self.output.batch.len() > 0).then(|| self.output.due().unwrap_or(now));
+        let metadata = self
+            .pending_patch
+            .as_ref()
+            .map(|_| self.last_metadata.map_or(now, |last| last + METADATA_EVERY));
+        output.into_iter().chain(metadata).min()
+    }
+
+    async fn flush_due(&mut self) {
+        let now = Instant::now();
+        let output_due = self.output.due().is_none_or(|due| now >= due) || self.output.batch.len() >= OUTPUT_BATCH;
+        let metadata_due = self.last_metadata.is_none_or(|last| now >= last + METADATA_EVERY);
+        self.flush_some(output_due, metadata_due).await;
+    }
+
+    async fn flush(&mut self) {
+        self.flush_some(true, true).await;
+    }
+
+    async fn flush_some(&mut self, output: bool, metadata: bool) {
+        let mut kinds = Vec::new();
+        if let Some((title, patch)) = self.pending_patch.take_if(|_| metadata) {
+            kinds.push((EventKind::Metadata { title, patch }, None));
+            self.last_metadata = Some(Instant::now());
+        }
+        let waits = output && self.output.batch.len() > 0;
+        if let Some(id) = self.output.id.clone().filter(|_| waits) {
+            let mut offset = self.output.stored - self.output.batch.len() as u64;
+            for data in self.output.batch.take() {
+                let length = data.len() as u64;
+                kinds.push((
+                    EventKind::Output {
+                        output: id.clone(),
+                        offset,
+                        length,
+                    },
+                    Some(data),
+                ));
+                offset += length;
+            }
+            self.output.announced();
+        }
+        if !kinds.is_empty() {
+            self.append_with(kinds).await;
+        }
+    }
+
+    async fn finish(&mut self) -> Finished {
+        let mut output_lost = false;
+        let output = match self.output.writer.take() {
+            None => None,
+            Some(writer) => match writer.finish().await {
+                Ok(info) => Some(info),
+                Err(error) => {
+                    self.complain("the output of a call could not be finished", &error);
+                    output_lost = true;
+                    None
+                }
+            },
+        };
+        Finished {
+            output,
+            output_lost,
+            title: self.record.title.clone(),
+            metadata: self.metadata.clone(),
+        }
+    }
+
+    async fn end(&mut self, ending: Box<Ending>) {
+        if self.output.writer.is_some() {
+            self.store_held_back().await;
+        }
+        self.flush().await;
+        // A tool that was dropped never came to `Finish`.
+        self.output.writer = None;
+        self.record.state = ending.state();
+        self.record.ended = Some(Timestamp::now());
+        self.record.waiting_on = None;
+        self.record.title.clone_from(&ending.title);
+        self.record.ending = Some((*ending).clone());
+        self.announce_state();
+        // Before anybody sees the end.
+        let failure = metrics::failure(&self.record.tool, &ending);
+        metrics::count_end(&self.metrics, &self.record.tool, &ending);
+        tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
+        if let Some(trace) = self.call.trace.get() {
+            trace.end(failure);
+        }
+        self.append(vec![EventKind::Ended(ending)]).await;
+    }
+
+    async fn append(&mut self, kinds: Vec<EventKind>) -> bool {
+        self.append_with(kinds.into_iter().map(|kind| (kind, None)).collect())
+            .await
+    }
+
+    /// Numbers events, stores them and shows them; false if the store did not take them. The end is tried again.
+    async fn append_with(&mut self, kinds: Vec<(EventKind, Option<Bytes>)>) -> bool {
+        for (kind, data) in kinds {
+            self.record.last_sequence += 1;
+            let event = CallEvent {
+                sequence: self.record.last_sequence,
+                time: self.record.ended.unwrap_or_else(Timestamp::now),
+                kind,
+            };
+            self.unstored.push(LoggedEvent {
+                event: Arc::new(event),
+                data,
+            });
+        }
+        let attempts = if self.record.state.is_terminal() {
+            END_ATTEMPTS
+        } else {
+            1
+        };
+        for attempt in 1..=attempts {
+            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
+            match self.store.append(self.record.clone(), events).await {
+                Ok(()) => {
+                    self.call
+                        .publish(self.record.clone(), std::mem::take(&mut self.unstored));
+                    return true;
+                }
+                Err(error) => self.complain("the log of a call could not be written", &error),
+            }
+            // Readers find the bytes in the stored output; memory must not grow with what the log does not take.
+            self.unstored.iter_mut().for_each(|recorded| recorded.data = None);
+            if attempt < attempts {
+                tokio::time::sleep(END_RETRY).await;
+            }
+        }
+        self.record.state.is_terminal() && self.store_end_later().await
+    }
+
+    /// Shows an end that the store does not take, because a client waits for it, and goes on trying to store it until
+    /// the service stops: the call stays known here as ended meanwhile.
+    async fn store_end_later(&mut self) -> bool {
+        self.call.publish(self.record.clone(), self.unstored.clone());
+        let closing = self.closing.clone();
+        while closing.run_until_cancelled(tokio::time::sleep(LATER)).await.is_some() {
+            let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
+            match self.store.append(self.record.clone(), events).await {
+                Ok(()) => return true,
+                Err(error) => self.complain("the end of a call could still not be written", &error),
+            }
+        }
+        false
+    }
+
+    fn announce_state(&self) {
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(self.record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::Call {
+                call: self.record.id.clone(),
+                tool: self.record.tool.clone(),
+                state: self.record.state,
+            },
+        });
+    }
+
+    fn complain(&self, what: &str, error: &StoreError) {
+        tracing::error!(call = %self.record.id, error = error as &dyn std::error::Error, "{what}");
+    }
+}
+
+fn size_of(metadata: &JsonMap) -> usize {
+    let sizes = metadata.iter().map(|(key, value)| key.len() + value.to_string().len());
+    sizes.sum()
+}

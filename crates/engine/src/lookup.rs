@@ -1,0 +1,61 @@
+//! Finding calls, whether they run here or are only stored.
+//!
+//! *Invariant:* reads only.
+
+use toolgate_model::{CallId, CallRecord, Origin, SessionKey};
+use toolgate_store::{CallFilter, PageRequest, StoreError};
+
+use crate::parts::Parts;
+
+/// Returns the record of a call, as it is shown.
+pub(crate) async fn record(parts: &Parts, id: &CallId) -> Result<Option<CallRecord>, StoreError> {
+    let live = parts.calls.find(id);
+    let record = match live.map(|call| call.record()) {
+        Some(record) if record.last_sequence > 0 => Some((*record).clone()),
+        Some(_) | None => parts.store.get(id).await?,
+    };
+    Ok(record.map(|record| parts.log.redacted(record)))
+}
+
+/// Returns whose a call is, also of one that is not recorded yet.
+pub(crate) async fn origin(parts: &Parts, id: &CallId) -> Result<Option<Origin>, StoreError> {
+    match parts.calls.find(id) {
+        Some(call) => Ok(Some(call.record().origin.clone())),
+        None => Ok(parts.store.get(id).await?.map(|record| record.origin)),
+    }
+}
+
+/// Returns the calls of a name in the workspaces that somebody sees.
+pub(crate) async fn named(parts: &Parts, id: &CallId, sees: impl Fn(&str) -> bool) -> Result<Vec<CallId>, StoreError> {
+    let name = CallId::from(id.name());
+    let mut found = parts.store.namesakes(&name).await?;
+    let places = parts.catalogs.all().iter();
+    found.extend(
+        parts
+            .calls
+            .present(places.map(|place| name.within(place.workspace.name()))),
+    );
+    found.push(name);
+    found.sort();
+    found.dedup();
+    let mut seen = Vec::new();
+    for one in found {
+        let workspace = origin(parts, &one).await?.map(|origin| origin.workspace);
+        let is_meant = |workspace: &String| id.workspace().is_none_or(|meant| meant == workspace);
+        if workspace.is_some_and(|workspace| sees(&workspace) && is_meant(&workspace)) {
+            seen.push(one);
+        }
+    }
+    Ok(seen)
+}
+
+/// Returns whether a session has made calls that are still stored.
+pub(crate) async fn has_calls(parts: &Parts, session: &SessionKey) -> Result<bool, StoreError> {
+    let filter = CallFilter {
+        workspace: Some(session.workspace.clone()),
+        session: Some(session.session.clone()),
+        ..CallFilter::default()
+    };
+    let page = PageRequest { size: 1, after: None };
+    Ok(!parts.store.list_calls(&filter, &page).await?.items.is_empty())
+}

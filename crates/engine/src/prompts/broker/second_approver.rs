@@ -1,0 +1,75 @@
+//! Approvals of which a prompt needs two.
+//!
+//! *Invariant:* one approval decides nothing where two are needed, and nobody gives both.
+
+use std::sync::Arc;
+
+use toolgate_model::{Approval, Prompt, Reply, Timestamp};
+use toolgate_store::StoreError;
+
+use super::{ApprovalPolicy, ApproverReply, Broker, Change, ReplyOutcome};
+
+/// What an approval led to.
+pub(super) enum Approved {
+    /// The reply decides, as this.
+    Enough(Arc<Prompt>, Reply),
+    /// It does not decide.
+    NotYet(ReplyOutcome),
+}
+
+impl Broker {
+    /// Sets whose replies count.
+    #[must_use]
+    pub fn with_approvals(self, approvals: ApprovalPolicy) -> Self {
+        Self { approvals, ..self }
+    }
+
+    /// Returns whose replies count.
+    pub fn approvals(&self) -> &ApprovalPolicy {
+        &self.approvals
+    }
+
+    /// Records an approval where two are needed. `always` counts where both said so.
+    pub(super) async fn approve(&self, prompt: Arc<Prompt>, given: &ApproverReply) -> Result<Approved, StoreError> {
+        let takes_two = prompt
+            .ask()
+            .is_some_and(|ask| self.approvals.takes_two(&ask.permission));
+        let always = match &given.reply {
+            _ if !takes_two => return Ok(Approved::Enough(prompt, given.reply.clone())),
+            Reply::Once => None,
+            Reply::Always(always) => Some(always.clone()),
+            // The second one would approve what the first one has not seen.
+            Reply::Instead(_) => return Ok(Approved::NotYet(ReplyOutcome::WrongKind(prompt))),
+            Reply::Reject { .. } | Reply::Answers(_) => return Ok(Approved::Enough(prompt, given.reply.clone())),
+        };
+        let principal = given.principal.id();
+        if prompt.approvals.iter().any(|earlier| earlier.principal == principal) {
+            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
+        }
+        let approval = Approval {
+            principal,
+            by: given.by.clone(),
+            always,
+            time: Timestamp::now(),
+            reply_id: given.reply_id.clone(),
+        };
+        let Some(prompt) = self.store.approve(&prompt.id, approval).await?.map(Arc::new) else {
+            let stored = self.store.prompt(&prompt.id).await?;
+            let replied = stored.map_or(ReplyOutcome::Unknown, |prompt| self.replied_before(prompt, given));
+            return Ok(Approved::NotYet(replied));
+        };
+        if let Some(waiting) = self.state().waiting.get_mut(&prompt.id) {
+            waiting.prompt = prompt.clone();
+        }
+        if prompt.approvals.len() < 2 {
+            let _ = self.changes.send(Change::Approved(prompt.clone()));
+            return Ok(Approved::NotYet(ReplyOutcome::Recorded(prompt)));
+        }
+        let mut all = prompt.approvals.iter().map(|one| &one.always);
+        let agreed = all.next().cloned().flatten();
+        let reply = agreed
+            .filter(|always| all.all(|other| other.as_ref() == Some(always)))
+            .map_or(Reply::Once, Reply::Always);
+        Ok(Approved::Enough(prompt, reply))
+    }
+}

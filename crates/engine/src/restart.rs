@@ -1,0 +1,259 @@
+//! What a run of the service leaves to the next one, and what it takes up of the one before.
+//!
+//! *Invariant:* a call is left only if the next run would take it up: the same check decides here and there. A call of an
+//! earlier run is taken up once its tool is there, or ends as lost. If the service stops before that, the next run looks
+//! after it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate_model::{CallRecord, CallState, EndReason, Ending, EventKind, OnDisconnect, Prompt, PromptState};
+use toolgate_store::{PromptFilter, StoreError};
+
+use crate::catalogs::Restart;
+use crate::handover::only_waits;
+use crate::live::LiveCall;
+use crate::log::event::apply;
+use crate::parts::Parts;
+use crate::prompts::exchange::DOOM_LOOP;
+use crate::run::Run;
+use crate::subagent::child::ChildAdmission;
+use crate::{metrics, subagent};
+
+/// How long the client of a call that was taken up after a restart has to come back.
+const CLIENT_GRACE: Duration = Duration::from_secs(60);
+
+/// How long a call of an earlier run waits for its tool.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What start-up found of an earlier run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Calls that wait again.
+    pub resumed: usize,
+    /// Calls that ended as lost.
+    pub lost: usize,
+    /// Folders in which lost calls were changing files: their temporary files may still be there.
+    pub folders: BTreeSet<PathBuf>,
+}
+
+/// Looks after calls that an earlier run of the service left unfinished.
+pub(crate) async fn recover(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>) -> Result<Recovered, StoreError> {
+    parts.calls.expect_successor();
+    let orphans = parts.store.adopt_orphans(&parts.calls.instance).await?;
+    let mut recovered = Recovered::default();
+    for orphan in orphans {
+        if only_waits(&orphan) && (resume_later(parts, children, &orphan) || resume(parts, children, &orphan).await?) {
+            recovered.resumed += 1;
+        } else {
+            let changes = parts.store.changes(&orphan.id).await?;
+            let folders = changes.iter().filter_map(|change| change.path.parent());
+            recovered.folders.extend(folders.map(Path::to_path_buf));
+            end_as_lost(parts, orphan).await?;
+            recovered.lost += 1;
+        }
+    }
+    Ok(recovered)
+}
+
+/// Takes a call up later if its tool comes from a source that is still being connected to; returns whether it does.
+fn resume_later(parts: &Arc<Parts>, children: &Arc<dyn ChildAdmission>, record: &CallRecord) -> bool {
+    let waits = parts
+        .catalogs
+        .find(&record.origin.workspace)
+        .is_some_and(|place| place.tools.is_connecting());
+    if !waits || parts.catalogs.has_tool(record) {
+        return false;
+    }
+    let (owner, children, record) = (parts.clone(), children.clone(), record.clone());
+    parts.calls.tasks.spawn(async move {
+        let id = record.id.clone();
+        let resumed = resume_or_end(&owner, &children, record);
+        let ended = owner.log.closing().run_until_cancelled(resumed).await;
+        if let Some(Err(error)) = ended {
+            tracing::error!(call = %id, error = &error as &dyn std::error::Error, "a call could not be taken up");
+        }
+    });
+    true
+}
+
+async fn resume_or_end(
+    parts: &Arc<Parts>,
+    children: &Arc<dyn ChildAdmission>,
+    record: CallRecord,
+) -> Result<(), StoreError> {
+    if let Some(place) = parts.catalogs.find(&record.origin.workspace) {
+        let mut changes = place.tools.changes();
+        let comes = async {
+            while !parts.catalogs.has_tool(&record) && place.tools.is_connecting() {
+                // The sender lives as long as the catalog.
+                let _ = changes.changed().await;
+            }
+        };
+        // Too late is as good as never.
+        let _ = tokio::time::timeout(TOOL_TIMEOUT, comes).await;
+    }
+    if resume(parts, children, &record).await? {
+        return Ok(());
+    }
+    end_as_lost(parts, record).await
+}
+
+/// Runs a call again that waited for a person when its service died; false if it cannot be.
+async fn resume(
+    parts: &Arc<Parts>,
+    children: &Arc<dyn ChildAdmission>,
+    record: &CallRecord,
+) -> Result<bool, StoreError> {
+    let Some(restart) = parts.catalogs.restart(record) else {
+        return Ok(false);
+    };
+    let Restart {
+        place,
+        rights,
+        registry,
+        entry,
+    } = restart;
+    let filter = PromptFilter {
+        call: Some(record.id.clone()),
+        ..Default::default()
+    };
+    let mut earlier = Vec::new();
+    let asks_first = record.started.is_none();
+    let prompts = parts.store.prompts(&filter, usize::MAX).await?;
+    if prompts.iter().filter_map(Prompt::ask).any(|ask| ask.late) {
+        return Ok(false);
+    }
+    // The loop question is not asked again once the tool has started.
+    let comes_again = |prompt: &Prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP);
+    for prompt in prompts.into_iter().filter(comes_again) {
+        earlier.push(parts.prompts.restore(prompt, &rights).await);
+    }
+    let (live, turn) = parts.calls.take_up(record, parts.log.ring());
+    live.awaits_clients
+        .store(subagent::awaits_clients(&entry), Ordering::Release);
+    live.handover.take_up();
+    if entry.tool.properties().reads_input {
+        live.take_input();
+    }
+    metrics::count_start(&parts.telemetry.metrics, record, entry.source);
+    live.publish_stored(record.clone(), Vec::new());
+    parts.calls.insert(live.clone());
+    wait_for_client(parts, &live);
+    let found = (registry, entry);
+    let run = Run::new(parts, children.clone(), place, live, record.clone(), found, rights).in_turn(Some(turn));
+    parts.calls.tasks.spawn(run.work(asks_first, earlier));
+    Ok(true)
+}
+
+/// Stops a call that was taken up after a restart if its client means it to end with itself and does not come back: a
+/// client that has lost its stream reads on by watching.
+fn wait_for_client(parts: &Parts, live: &Arc<LiveCall>) {
+    if live.on_disconnect == OnDisconnect::Keep {
+        return;
+    }
+    let live = live.clone();
+    parts.calls.tasks.spawn(async move {
+        let mut progress = live.watch();
+        while !live.is_attached() {
+            let ended = progress.wait_for(|progress| progress.ended);
+            if tokio::time::timeout(CLIENT_GRACE, ended).await.is_ok() {
+                return;
+            }
+            if !live.is_attached() && !live.is_watched() {
+                live.stop(EndReason::Cancelled);
+            }
+        }
+    });
+}
+
+async fn end_as_lost(parts: &Parts, mut record: CallRecord) -> Result<(), StoreError> {
+    // Before a tool starts, that is stored.
+    let has_started = record.started.is_some() || record.state != CallState::Pending;
+    let text = if has_started {
+        "The service ended while this call was running, so its result is lost and what it did is not known. Look at \
+         the present state before you repeat it."
+    } else {
+        "The service ended before this call was started. Nothing was done: it can be repeated."
+    };
+    let mut ending = Ending::failed(EndReason::Lost, text);
+    ending.title.clone_from(&record.title);
+    ending.metadata.insert("interrupted".to_owned(), json!(true));
+    if !has_started {
+        ending.metadata.insert("started".to_owned(), json!(false));
+    }
+    // Before the end: a call without an end is looked after again, should this be interrupted.
+    let filter = PromptFilter {
+        call: Some(record.id.clone()),
+        states: vec![PromptState::Open],
+        ..Default::default()
+    };
+    for prompt in parts.store.prompts(&filter, usize::MAX).await? {
+        parts
+            .prompts
+            .withdraw(&prompt.id, "the service ended while the call was running")
+            .await?;
+    }
+    metrics::count_end(&parts.telemetry.metrics, &record.tool, &ending);
+    let events = apply(&mut record, vec![EventKind::Ended(Box::new(ending))]);
+    parts.store.append(record.clone(), events).await?;
+    parts.log.announce(&record);
+    Ok(())
+}
+
+/// Returns how many calls were left when none does anything but wait, or what is left of them after `grace`; the others
+/// are asked to stop.
+pub(crate) async fn let_go(parts: &Parts, grace: Duration) -> usize {
+    let mut left = 0;
+    let others_have_ended = async {
+        loop {
+            let changed = parts.calls.changed();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let calls = parts.calls.all();
+            // Most of the time one runs, and the others need not be looked at.
+            if calls
+                .iter()
+                .all(|call| call.handover.is_left() || may_be_left(parts, call))
+            {
+                left += leave(parts, &calls);
+                if calls.iter().all(|call| call.handover.is_left()) {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    };
+    // Over or not, the rest is the same.
+    let _ = tokio::time::timeout(grace, others_have_ended).await;
+    left + stop_running(parts)
+}
+
+/// Asks every call to stop, because the service does; those that the next run takes up are left to it. Returns how many
+/// these are.
+pub(crate) fn stop_running(parts: &Parts) -> usize {
+    parts.log.closing().cancel();
+    let calls = parts.calls.all();
+    let left = leave(parts, &calls);
+    for call in calls.iter().filter(|call| !call.handover.is_left()) {
+        call.stop(EndReason::Drained);
+    }
+    left
+}
+
+fn leave(parts: &Parts, calls: &[Arc<LiveCall>]) -> usize {
+    let leaves = |call: &&Arc<LiveCall>| !call.handover.is_left() && may_be_left(parts, call) && call.handover.leave();
+    calls.iter().filter(leaves).count()
+}
+
+fn may_be_left(parts: &Parts, call: &LiveCall) -> bool {
+    if !parts.calls.has_successor() || call.stop_reason().is_some() || !call.handover.could_be_left() {
+        return false;
+    }
+    let record = call.record();
+    only_waits(&record) && parts.catalogs.restart(&record).is_some()
+}
