@@ -369,7 +369,7 @@ fn explain_workspace(
         "name": workspace.name(),
         "directory": workspace.directory(),
         "worktree": workspace.worktree(),
-        "opencode": tools.shown(),
+        "opencode": tools.masked(),
         "sources": sources,
         "warnings": tools.warnings,
         "agents": agents,

@@ -149,7 +149,7 @@ fn forged(after: &Record) -> (Record, Head) {
         key: String::new(),
         seal: String::new(),
     };
-    Recorder::default().next(&head, Fact::of(Kind::Allowed)).unwrap()
+    Recorder::default().next(&head, Fact::new(Kind::Allowed)).unwrap()
 }
 
 #[test]

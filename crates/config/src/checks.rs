@@ -166,10 +166,10 @@ pub(super) fn normalise(mut layer: JsonMap) -> Result<JsonMap, Vec<ConfigProblem
     };
     modes_to_agents(&mut layer);
     if let Some(block) = layer.get_mut("permission") {
-        note(&mut problems, "/permission", permission(block));
+        collect(&mut problems, "/permission", permission(block));
     }
     if let Some(Value::Object(tools)) = layer.get("tools") {
-        note(&mut problems, "/tools", rules::from_tools(tools));
+        collect(&mut problems, "/tools", rules::from_tools(tools));
     }
     problems.extend(super::lsp::problems(&layer));
     if let Some(Value::Object(agents)) = layer.get_mut("agent") {
@@ -263,10 +263,10 @@ fn permission(block: &mut Value) -> Result<(), ConfigProblem> {
 fn agent_block(agent: &mut JsonMap, pointer: &str, problems: &mut Vec<ConfigProblem>) {
     let mut block = JsonMap::new();
     if let Some(Value::Object(tools)) = agent.shift_remove("tools") {
-        block = note(problems, &format!("{pointer}/tools"), rules::from_tools(&tools)).unwrap_or_default();
+        block = collect(problems, &format!("{pointer}/tools"), rules::from_tools(&tools)).unwrap_or_default();
     }
     if let Some(explicit) = agent.get_mut("permission") {
-        note(problems, &format!("{pointer}/permission"), permission(explicit));
+        collect(problems, &format!("{pointer}/permission"), permission(explicit));
         if let Value::Object(explicit) = explicit {
             block.append(explicit);
         }
@@ -305,7 +305,7 @@ fn modes_to_agents(layer: &mut JsonMap) {
     }
 }
 
-fn note<T>(problems: &mut Vec<ConfigProblem>, below: &str, result: Result<T, ConfigProblem>) -> Option<T> {
+fn collect<T>(problems: &mut Vec<ConfigProblem>, below: &str, result: Result<T, ConfigProblem>) -> Option<T> {
     result
         .map_err(|problem| {
             problems.push(ConfigProblem {

@@ -1,9 +1,24 @@
 //! Configuration: the service's own ([`service`]: `toolgate.toml`, `TOOLGATE_*` variables, flags) and the tools'
 //! ([`opencode`]: the `opencode.json` files and agent files that users already have).
 //!
-//! *Invariant:* never written, but for logins that were renewed ([`logins`]). Every file is a regular one of bounded size, every value is
-//! checked where it is read, and an error names file, line, key and what was expected. The process's environment is
-//! seen only through [`Environment`].
+//! *Invariant:* it knows neither the engine nor the server, and writes nothing but logins that were renewed ([`logins`]).
+//! Every file is a regular one of bounded size, every value is checked where it is read, and an error names file, line, key
+//! and what was expected. The process's environment is seen only through [`Environment`].
+//!
+//! In reading order:
+//!
+//! - [`environment`], [`error`], `read`, `units`: the environment as a value, what an error says, reading one file, durations
+//!   and sizes;
+//! - [`service`]: the service's own configuration, whose files are in `service/`: `raw` (the keys as they are written),
+//!   `variables` and `toml_file` (where they are read), `values` (what is in force), `layered` (which layer decides),
+//!   `resolve` (from layers to values), and one file for each larger part: `auth`, `limits`, `network`, `sandbox`,
+//!   `search`, `secrets`, `telemetry`;
+//! - [`opencode`]: the tools' configuration of one workspace, put together from `layers` (which files and variables, weak
+//!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `markdown` (agents written as
+//!   Markdown), `merge` (one over the other), `sources` (where a value comes from), `masked` (what may be shown);
+//! - [`flags`], [`mcp`], `lsp`, `skills`: its parts that need more than a look;
+//! - [`seen`]: which files were read, and whether one has changed since;
+//! - [`logins`]: the logins that OpenCode has stored.
 
 #![allow(clippy::disallowed_methods)] // reads files that no workspace holds yet, each regular and of bounded size
 

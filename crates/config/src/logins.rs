@@ -82,7 +82,7 @@ impl LoginFile {
     }
 
     /// Returns where OpenCode stores its logins, if there is a place for data.
-    pub fn of(env: &Environment) -> Option<Self> {
+    pub fn locate(env: &Environment) -> Option<Self> {
         Some(Self {
             path: env.data_home()?.join("opencode/mcp-auth.json"),
             writing: Mutex::default(),

@@ -112,9 +112,9 @@ impl ToolsConfig {
         let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
         Ok(Self {
             agents,
-            experimental: Experimental::of(&merged),
+            experimental: Experimental::read(&merged),
             subagent_depth: subagent_depth(&merged),
-            tool_output: ToolOutputLimits::of(&merged),
+            tool_output: ToolOutputLimits::read(&merged),
             packages: packages_of(&merged),
             flags: Flags::from_environment(env),
             merged,
@@ -129,7 +129,7 @@ impl ToolsConfig {
 
     /// Returns everything, merged, as it may be shown: what a mark such as `{env:NAME}` stands for is not in it, nor what is
     /// a secret by its place.
-    pub fn shown(&self) -> &JsonMap {
+    pub fn masked(&self) -> &JsonMap {
         &self.shown
     }
 
@@ -224,7 +224,7 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
 fn rules_of(block: Option<&Value>, env: &Environment, warnings: &mut Vec<String>) -> Vec<Rule> {
     let Some(block) = block else { return Vec::new() };
     let made = rules::from_config(block, env.home());
-    warnings.extend(made.iter().flat_map(|rules| hints::of(rules)));
+    warnings.extend(made.iter().flat_map(|rules| hints::for_rules(rules)));
     made.unwrap_or_else(|problem| {
         warnings.push(format!(
             "everything is asked for: the merged permissions are invalid at {problem}"
@@ -276,7 +276,7 @@ fn subagent_depth(merged: &JsonMap) -> usize {
 }
 
 impl Experimental {
-    fn of(merged: &JsonMap) -> Self {
+    fn read(merged: &JsonMap) -> Self {
         let part = merged.get("experimental");
         let get = |key: &str| part.and_then(|part| part.get(key));
         let switch = |key: &str| get(key).and_then(Value::as_bool).unwrap_or(false);
@@ -296,7 +296,7 @@ impl Experimental {
 }
 
 impl ToolOutputLimits {
-    fn of(merged: &JsonMap) -> Self {
+    fn read(merged: &JsonMap) -> Self {
         let get = |key: &str| merged.get("tool_output")?.get(key)?.as_u64();
         Self {
             max_lines: get("max_lines"),

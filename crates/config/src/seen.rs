@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long after a change another one may have the same time.
-const TICK: Duration = Duration::from_secs(2);
+const TIMESTAMP_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// What was looked for, whether it was there or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Stamps {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         self.0.iter().flatten().any(|(.., (seconds, _))| {
             let changed = Duration::from_secs(u64::try_from(*seconds).unwrap_or_default());
-            now.abs_diff(changed) <= TICK
+            now.abs_diff(changed) <= TIMESTAMP_GRANULARITY
         })
     }
 }

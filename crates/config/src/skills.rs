@@ -37,7 +37,7 @@ pub(super) fn roots(
         (AGENTS, flags.disable_external_skills),
     ];
     let others = others.into_iter().filter(|(_, is_off)| !is_off).map(|(name, _)| name);
-    let homes = env.home().map(own).into_iter();
+    let homes = env.home().map(native).into_iter();
     for folder in homes.chain(project.iter().cloned()) {
         let below = |name| root(&folder, folder.path.join(name).join("skills"), worktree);
         roots.extend(others.clone().map(below).map(|root| SkillFolder {
@@ -52,7 +52,7 @@ pub(super) fn roots(
     keep_last(roots)
 }
 
-fn own(path: &Path) -> Folder {
+fn native(path: &Path) -> Folder {
     Folder {
         path: path.to_path_buf(),
         foreign: false,
@@ -81,7 +81,7 @@ fn configuration(project: &[Folder], env: &Environment, flags: &Flags) -> Vec<(F
     let named = env
         .get("OPENCODE_CONFIG_DIR")
         .map(|named| env.resolve(named, env.cwd()));
-    let users = |path: PathBuf| (own(&path), path);
+    let users = |path: PathBuf| (native(&path), path);
     let homes = of_home.into_iter().flatten().map(users);
     homes.chain(of_project).chain(named.map(users)).collect()
 }

@@ -34,10 +34,10 @@ const KNOWN: [&str; 22] = [
 ];
 
 /// Longer names are none of a permission that was misspelt.
-const LONGEST: usize = 32;
+const MAX_MISSPELT_BYTES: usize = 32;
 
 /// Returns what is odd about the rules of one block, in sentences.
-pub fn of(rules: &[Rule]) -> Vec<String> {
+pub fn for_rules(rules: &[Rule]) -> Vec<String> {
     let mut hints = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let covers = |later: &&Rule| {
@@ -79,7 +79,7 @@ fn word(action: Action) -> &'static str {
 
 /// Returns the permission that a name was most likely to be.
 fn meant(name: &str) -> Option<&'static str> {
-    let is_name = name.len() <= LONGEST && !name.contains(['*', '?']);
+    let is_name = name.len() <= MAX_MISSPELT_BYTES && !name.contains(['*', '?']);
     if !is_name || KNOWN.contains(&name) {
         return None;
     }
@@ -99,7 +99,7 @@ fn meant(name: &str) -> Option<&'static str> {
 /// Returns the known name that another one was most likely to be: one slip in a short name, two in a longer one.
 pub fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A long name costs its square.
-    if name.len() > 2 * LONGEST {
+    if name.len() > 2 * MAX_MISSPELT_BYTES {
         return None;
     }
     let most = if name.len() < 6 { 1 } else { 2 };
@@ -146,7 +146,7 @@ mod tests {
     use crate::rules;
 
     fn check(block: &Value, expected: &[&str]) {
-        let hints = of(&rules::from_config(block, None).unwrap());
+        let hints = for_rules(&rules::from_config(block, None).unwrap());
         assert_eq!(hints.len(), expected.len(), "{block}: {hints:?}");
         for (hint, part) in hints.iter().zip(expected) {
             assert!(hint.contains(part), "{part:?} is not in {hint:?}");

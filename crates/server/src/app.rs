@@ -64,7 +64,7 @@ pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
 
 /// How long an exit that waits for nothing waits for programs to be killed.
-const EMERGENCY: Duration = Duration::from_secs(1);
+const EMERGENCY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long streams may take to deliver what they have when everything else has ended.
 const STREAMS_GRACE: Duration = Duration::from_secs(2);
@@ -416,7 +416,10 @@ impl Emergency {
     pub async fn kill_programs(&self) {
         // First, so that no call takes the end of its program for a result.
         self.engine.stop_running();
-        if tokio::time::timeout(EMERGENCY, self.programs.shutdown()).await.is_err() {
+        if tokio::time::timeout(EMERGENCY_TIMEOUT, self.programs.shutdown())
+            .await
+            .is_err()
+        {
             tracing::warn!("some programs could not be ended in time");
         }
     }

@@ -1,7 +1,24 @@
-//! The service as a whole: what it shows on the wire, and how its parts are put together, started and stopped.
+//! The service as a whole: what it offers on the wire, and how its parts are put together, started and stopped.
 //!
-//! *Invariant:* [`grpc`] converts core types at the rim and knows no tool, program or file; only [`app`] names concrete tools,
-//! stores and services together.
+//! *Invariant:* [`grpc`] converts the types of the other crates to those of the contract and knows no tool, program or file;
+//! only [`app`] names concrete tools, stores and services together. Nothing here knows the command line.
+//!
+//! In reading order:
+//!
+//! - [`app`]: makes, starts and stops everything. In `app/`: `places` (workspaces and their tools), `extensions`, `mcp` and
+//!   `languages` (custom tools, MCP servers, language servers), `rules` (rules that change while the service runs),
+//!   `sandbox`, `socket`, `peers` (whose process made a connection), `telemetry`, `upkeep` (what is done regularly),
+//!   [`app::hangup`] (SIGHUP);
+//! - [`grpc`]: makes the server out of layers and services. In `grpc/`:
+//!   - `shared`: what the services of one server share;
+//!   - `arrival`, `authority`, `coalesce`, `delegate`: connections: whose they are, names of Unix sockets, writing many
+//!     frames at once;
+//!   - [`grpc::auth`], [`grpc::limits`], `measure`: who calls and may do what, how much may come, what is measured;
+//!   - `tool_service`, `permission_service`, `output_service`, `session_service`, `audit_service`, `host_service`,
+//!     `info_service`: one file for each service of the contract;
+//!   - `convert`, `struct_json`, `events`, `status`: from and to the types of the contract, and every error;
+//!   - `mcp`: the same tools for MCP clients;
+//!   - `console`: the page for the people who approve.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

@@ -9,7 +9,7 @@
 //! can write another history. Somebody without the key can still put back an earlier copy of all of it. Whoever has noted
 //! a hash elsewhere finds both by expecting it; the service writes the head to its log when it starts and stops.
 //!
-//! *Invariant:* imports `call` and `redact` only, and touches no store. Texts in records are redacted and bounded,
+//! *Invariant:* it uses the crate `model` only, and touches no store. Texts in records are redacted and bounded,
 //! whatever a client sends.
 
 mod facts;
@@ -27,10 +27,10 @@ pub use facts::RefusalSampler;
 pub use verify::{Finding, Problem, Verified, Verifier};
 
 /// Characters of a text in a record, at most.
-pub const MAX_TEXT: usize = 256;
+pub const MAX_TEXT_CHARS: usize = 256;
 
 /// Entries of a list in a record, at most.
-pub const MAX_LIST: usize = 16;
+pub const MAX_LIST_ENTRIES: usize = 16;
 
 /// What the first record has in place of a hash.
 pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -253,7 +253,7 @@ impl Recorder {
         let fact = Fact {
             instance: Some(instance.clone()),
             chain: chain.to_owned(),
-            ..Fact::of(Kind::Genesis)
+            ..Fact::new(Kind::Genesis)
         };
         self.link(chain, 1, NO_HASH, fact)
     }
@@ -321,7 +321,7 @@ impl Recorder {
             this.shorten(&mut rule.permission);
             this.shorten(&mut rule.pattern);
         });
-        fact.grants.truncate(MAX_LIST);
+        fact.grants.truncate(MAX_LIST_ENTRIES);
         fact.session = fact.session.map(|id| SessionId::new(self.id(id.as_str())));
         fact.call = fact.call.map(|id| CallId::new(self.id(id.as_str())));
         fact.parent = fact.parent.map(|id| CallId::new(self.id(id.as_str())));
@@ -330,13 +330,13 @@ impl Recorder {
     }
 
     fn list<T>(&self, list: &mut Vec<T>, shorten: impl Fn(&Self, &mut T)) {
-        list.truncate(MAX_LIST);
+        list.truncate(MAX_LIST_ENTRIES);
         list.iter_mut().for_each(|item| shorten(self, item));
     }
 
     fn shorten(&self, text: &mut String) {
         self.redactor.string(text);
-        if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
+        if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
             text.truncate(end);
             text.push('…');
         }
@@ -370,7 +370,7 @@ fn canonical(value: &impl Serialize) -> String {
 }
 
 /// Returns how a text of a finding is shown: it may be anything, and long.
-fn shown(text: &str) -> Cow<'_, str> {
+fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(80) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
         None => Cow::Borrowed(text),

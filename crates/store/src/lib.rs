@@ -1,9 +1,25 @@
-//! What must survive: call logs, stored outputs, prompts and grants, session facts, the journal, changes of files, the
-//! audit.
+//! What must survive the process: calls and their logs, stored outputs, prompts and standing approvals, session facts, the
+//! journal, changes of files, and the audit.
 //!
-//! *Invariant:* imports `call` and `audit` only. Each trait is plain data behind a few methods, so that one machine (SQLite and
-//! files, [`local`]) and several (a message store) can both carry it; the generic suite in `tests/it/store.rs` runs on
-//! every implementation. A method that returns `Ok` has made its change durable against the death of the process.
+//! *Invariant:* it uses the crates `model` and `telemetry` only, and knows neither tools nor the engine. Each trait is plain
+//! data behind a few methods, so that one machine (SQLite and files, [`local`]) and several (a message store) can both
+//! carry it; the generic suite in `tests/it/store.rs` runs on every implementation. A method that returns `Ok` has made
+//! its change durable against the death of the process.
+//!
+//! In reading order:
+//!
+//! - this file: the traits of a store, and the data that they take and return;
+//! - [`audit`]: the records of the audit, chained by their digests; `audit/facts` says what is recorded, `audit/verify`
+//!   verifies an export;
+//! - [`local`]: the embedded store. Its files in `local/`:
+//!   - `store`, `open`, `schema`, `instances`: one run's view of a data directory, how it is opened, the tables, and which
+//!     runs are alive;
+//!   - `writer`, `queue`, `checkpoint`, `readers`: the one connection that writes, what waits for it, the write-ahead log,
+//!     and the connections that read;
+//!   - `calls`, `prompts`, `facts` with `overlay`, `journal`, `changes` with `blobs`, `audit`: one file for each trait;
+//!   - `outputs` with `output_rows`, `output_file`, `spool`, `folders`, `sweep`, `output_recovery`: stored outputs, a row
+//!     and a file each;
+//!   - `quota`, `query`, `error`: how much of the disk may be taken, listings by pages, and how failures are reported.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Metrics, Snapshot};
 
 /// How long a look at the service may take, before it counts as not ready.
-const LOOK: Duration = Duration::from_secs(2);
+const READINESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an open connection may take when the service ends.
-const CLOSE: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Looks at the service when somebody asks.
 #[async_trait]
@@ -99,13 +99,15 @@ impl Admin {
         self.stop.cancel();
         let ended = async { while self.task.join_next().await.is_some() {} };
         // Whoever keeps a connection open does not keep the service up.
-        let _ = tokio::time::timeout(CLOSE, ended).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, ended).await;
     }
 }
 
 async fn metrics_text(State(shown): State<Arc<Shown>>) -> Response {
     let now = match shown.watched.get() {
-        Some(watched) => tokio::time::timeout(LOOK, watched.snapshot()).await.unwrap_or_default(),
+        Some(watched) => tokio::time::timeout(READINESS_TIMEOUT, watched.snapshot())
+            .await
+            .unwrap_or_default(),
         None => Snapshot::default(),
     };
     shown.metrics.observe(now);
@@ -118,7 +120,7 @@ async fn metrics_text(State(shown): State<Arc<Shown>>) -> Response {
 async fn readiness(State(shown): State<Arc<Shown>>) -> Response {
     let ready = match shown.watched.get() {
         None => Err("starting".to_owned()),
-        Some(watched) => tokio::time::timeout(LOOK, watched.ready())
+        Some(watched) => tokio::time::timeout(READINESS_TIMEOUT, watched.ready())
             .await
             .unwrap_or_else(|_| Err("the store does not answer".to_owned())),
     };

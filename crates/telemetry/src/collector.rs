@@ -19,7 +19,7 @@ use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::SpanData;
 
 /// How long the end of the service waits until the last of it is sent.
-pub(super) const FLUSH: Duration = Duration::from_secs(2);
+pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why nothing can be sent.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ impl<E> Complaining<E> {
         }
     }
 
-    fn note(&self, sent: &OTelSdkResult) {
+    fn log_change(&self, sent: &OTelSdkResult) {
         let what = self.what;
         match (sent, self.fails.swap(sent.is_err(), Ordering::Relaxed)) {
             (Err(error), false) => tracing::warn!(%error, "{what} cannot be sent"),
@@ -109,7 +109,7 @@ impl<E> Complaining<E> {
 impl opentelemetry_sdk::trace::SpanExporter for Complaining<SpanExporter> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch).await;
-        self.note(&sent);
+        self.log_change(&sent);
         sent
     }
 
@@ -129,7 +129,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Complaining<SpanExporter> {
 impl PushMetricExporter for Complaining<MetricExporter> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let sent = self.exporter.export(metrics).await;
-        self.note(&sent);
+        self.log_change(&sent);
         sent
     }
 

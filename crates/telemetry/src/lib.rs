@@ -1,7 +1,17 @@
 //! What an operator sees of the service: metrics, traces, and the port that tells whether it lives and is ready.
 //!
-//! *Invariant:* a leaf. It is told of calls, RPCs and writes in plain words and numbers, never of inputs, outputs or
-//! secrets; nothing here can fail a call or make it wait, and what is switched off costs nothing.
+//! *Invariant:* a leaf: it uses no other crate of the service. It is told of calls, RPCs and writes in plain words and
+//! numbers, never of inputs, outputs or secrets; nothing here can fail a call or make it wait, and what is switched off
+//! costs nothing.
+//!
+//! In reading order:
+//!
+//! - `metrics`: what is counted and timed, for Prometheus and for a collector;
+//! - `process`: what the kernel says of this process, such as memory and open files;
+//! - `rpc`: one RPC from its request to its status;
+//! - `trace`: the spans of RPCs and calls, named by OpenTelemetry's conventions;
+//! - `collector`: how traces and metrics are sent, OTLP over gRPC;
+//! - `admin`: the port with `/metrics`, `/healthz` and `/readyz`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

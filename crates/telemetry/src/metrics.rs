@@ -12,29 +12,29 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::TextEncoder;
 
-use super::collector::{Collector, CollectorError, FLUSH, resource};
+use super::collector::{Collector, CollectorError, FLUSH_TIMEOUT, resource};
 use super::process;
 
 /// Tools that have labels of their own; front ends and servers lend as many as they like. With each way to end it stays
 /// below the 2,000 series that the SDK keeps apart.
-const MOST_TOOLS: usize = 128;
+const MAX_TOOLS: usize = 128;
 
 /// Bytes of the longest name in a label.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// What stands for every name beyond the bounds.
 const OTHER: &str = "other";
 
 /// From what answers at once to what runs for an hour.
-const WORK: [f64; 15] = [
+const WORK_BUCKETS_SECONDS: [f64; 15] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0, 120.0, 600.0, 3600.0,
 ];
 
 /// From a glance to the next working day.
-const PEOPLE: [f64; 11] = [0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0, 1800.0, 14_400.0, 86_400.0];
+const PEOPLE_BUCKETS_SECONDS: [f64; 11] = [0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0, 1800.0, 14_400.0, 86_400.0];
 
 /// A commit takes some 50 µs.
-const COMMITS: [f64; 11] = [
+const COMMIT_BUCKETS_SECONDS: [f64; 11] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 2.0,
 ];
 
@@ -134,24 +134,24 @@ impl Metrics {
             registry,
             names: RwLock::default(),
             now,
-            instruments: Instruments::of(&meter),
+            instruments: Instruments::new(&meter),
         })
     }
 
     /// Returns the one copy of a name; it is bounded, whoever chose it.
     fn name(&self, name: &str) -> Name {
-        let name = &name[..name.floor_char_boundary(LONGEST_NAME)];
+        let name = &name[..name.floor_char_boundary(MAX_NAME_BYTES)];
         if let Some(known) = self.names.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return known.clone();
         }
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names
             .get(name)
-            .or_else(|| names.get(OTHER).filter(|_| names.len() > MOST_TOOLS))
+            .or_else(|| names.get(OTHER).filter(|_| names.len() > MAX_TOOLS))
         {
             return known.clone();
         }
-        let name: Name = if names.len() < MOST_TOOLS { name } else { OTHER }.into();
+        let name: Name = if names.len() < MAX_TOOLS { name } else { OTHER }.into();
         names.insert(name.clone());
         name
     }
@@ -232,8 +232,8 @@ impl Metrics {
             return;
         }
         let provider = self.provider.clone();
-        let closing = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH));
-        let closed = tokio::time::timeout(FLUSH * 2, closing).await;
+        let closing = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT));
+        let closed = tokio::time::timeout(FLUSH_TIMEOUT * 2, closing).await;
         if !matches!(closed, Ok(Ok(Ok(())))) {
             tracing::warn!("the last metrics may not have been sent");
         }
@@ -242,7 +242,7 @@ impl Metrics {
 
 impl Instruments {
     /// Names everything. Units become suffixes for Prometheus, and counters end with `_total` there.
-    fn of(meter: &Meter) -> Self {
+    fn new(meter: &Meter) -> Self {
         let count = |name, what| meter.u64_counter(name).with_description(what);
         let time = |name, what, buckets: &[f64]| {
             let histogram = meter.f64_histogram(name).with_description(what).with_unit("s");
@@ -254,23 +254,31 @@ impl Instruments {
             durations: time(
                 "toolgate.call.duration",
                 "What calls spent queued, waiting for people, and running",
-                &WORK,
+                &WORK_BUCKETS_SECONDS,
             ),
             prompt_wait: time(
                 "toolgate.prompt.wait",
                 "How long calls waited for a decision on a prompt",
-                &PEOPLE,
+                &PEOPLE_BUCKETS_SECONDS,
             ),
             streams: meter
                 .i64_up_down_counter("toolgate.streams")
                 .with_description("Streams that are open")
                 .build(),
-            rpcs: time("toolgate.rpc", "RPCs from their request to their status", &WORK),
+            rpcs: time(
+                "toolgate.rpc",
+                "RPCs from their request to their status",
+                &WORK_BUCKETS_SECONDS,
+            ),
             refusals: count("toolgate.limit.refusals", "What a limit refused").build(),
             output: count("toolgate.output", "Bytes of output that calls stored")
                 .with_unit("By")
                 .build(),
-            store_writes: time("toolgate.store.write", "Transactions of the store", &COMMITS),
+            store_writes: time(
+                "toolgate.store.write",
+                "Transactions of the store",
+                &COMMIT_BUCKETS_SECONDS,
+            ),
         }
     }
 }
@@ -378,7 +386,7 @@ mod tests {
         let metrics = Metrics::default();
         metrics.call_started(&"ü".repeat(100), "hosted");
         assert!(text(&metrics).contains(&format!(",tool=\"{}\"}}", "ü".repeat(32))));
-        for number in 0..2 * MOST_TOOLS {
+        for number in 0..2 * MAX_TOOLS {
             metrics.call_started(&format!("lent-{number}"), "hosted");
         }
         metrics.call_started("lent-0", "hosted");
@@ -387,8 +395,8 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("toolgate_calls_started_total"))
             .count();
-        assert_eq!(series, MOST_TOOLS + 1);
-        let other = 2 * MOST_TOOLS - (MOST_TOOLS - 1);
+        assert_eq!(series, MAX_TOOLS + 1);
+        let other = 2 * MAX_TOOLS - (MAX_TOOLS - 1);
         assert!(
             text.contains(&format!("{{source=\"hosted\",tool=\"other\"}} {other}\n")),
             "{text}"

@@ -7,7 +7,7 @@
 use opentelemetry::metrics::Meter;
 
 /// Units of time in `/proc` of a second: a constant of the kernel's interface on all that Rust runs on but Alpha and IA-64.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Has a meter tell of this process.
 pub(super) fn observe(meter: &Meter) {
@@ -44,7 +44,7 @@ fn processor_time(stat: &str) -> Option<f64> {
     // The program's name may hold anything, brackets too.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut times = fields.split(' ').skip(11).map(|field| field.parse::<u32>().ok());
-    Some((f64::from(times.next()??) + f64::from(times.next()??)) / TICKS)
+    Some((f64::from(times.next()??) + f64::from(times.next()??)) / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::trace::{RpcTrace, Traces};
 const CODES: [&str; 17] = [
     "OK",
     "CANCELLED",
-    "UNKNOWN",
+    "UNKNOWN_CODE",
     "INVALID_ARGUMENT",
     "DEADLINE_EXCEEDED",
     "NOT_FOUND",
@@ -34,10 +34,10 @@ const CODES: [&str; 17] = [
 ];
 
 /// What an RPC ends with whose client left.
-const LEFT: usize = 1;
+const CANCELLED_CODE: usize = 1;
 
 /// What an RPC ends with whose status cannot be read.
-const UNKNOWN: usize = 2;
+const UNKNOWN_CODE: usize = 2;
 
 struct Known {
     name: Arc<str>,
@@ -91,7 +91,7 @@ impl Rpcs {
             from: Instant::now(),
             streams: known.streams,
             trace: traces.map(|traces| traces.rpc(&known.name, headers)),
-            code: LEFT,
+            code: CANCELLED_CODE,
         }
     }
 }
@@ -110,7 +110,7 @@ impl Rpc {
     /// Notes the status, as it stands in `grpc-status`.
     pub fn status(&mut self, code: &[u8]) {
         let number = std::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
-        self.code = number.filter(|number| *number < CODES.len()).unwrap_or(UNKNOWN);
+        self.code = number.filter(|number| *number < CODES.len()).unwrap_or(UNKNOWN_CODE);
     }
 
     /// Returns what is traced below this RPC, if it is traced.

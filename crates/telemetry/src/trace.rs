@@ -20,10 +20,10 @@ use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
-use super::collector::{Collector, CollectorError, FLUSH, resource};
+use super::collector::{Collector, CollectorError, FLUSH_TIMEOUT, resource};
 
 /// Bytes of the longest name in an attribute.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The traces of one service.
 #[derive(Clone)]
@@ -49,8 +49,8 @@ impl Traces {
 
     /// Sends what is left, for a short time, and stops.
     pub(super) async fn close(self) {
-        let closing = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH));
-        let closed = tokio::time::timeout(FLUSH * 2, closing).await;
+        let closing = tokio::task::spawn_blocking(move || self.provider.shutdown_with_timeout(FLUSH_TIMEOUT));
+        let closed = tokio::time::timeout(FLUSH_TIMEOUT * 2, closing).await;
         if !matches!(closed, Ok(Ok(Ok(())))) {
             tracing::warn!("the last traces may not have been sent");
         }
@@ -97,7 +97,7 @@ impl Traces {
 }
 
 fn cut(name: &str) -> String {
-    name[..name.floor_char_boundary(LONGEST_NAME)].to_owned()
+    name[..name.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }
 
 /// What names a call.

@@ -253,7 +253,7 @@ impl Stdio {
 struct NoLanguages;
 
 impl Languages for NoLanguages {
-    fn of(&self, _workspace: &str) -> Vec<LanguageServerFacts> {
+    fn servers(&self, _workspace: &str) -> Vec<LanguageServerFacts> {
         Vec::new()
     }
 }

@@ -172,7 +172,7 @@ pub(crate) async fn facts_are_recorded_before_appends(fixture: &dyn Fixture) {
     let store = fixture.open(&instance).await;
     let mut call = create(&*store, record("c", &instance)).await;
     for _ in 0..50 {
-        store.audit(Fact::of(Kind::Allowed));
+        store.audit(Fact::new(Kind::Allowed));
     }
     let events = end(&mut call, Timestamp(5));
     store.append(call, events).await.unwrap();
@@ -189,7 +189,7 @@ pub(crate) async fn two_stores_keep_one_chain(fixture: &dyn Fixture) {
     let stores = [fixture.open(&one).await, fixture.open(&two).await];
     for number in 0..40 {
         for (index, store) in stores.iter().enumerate() {
-            store.audit(Fact::of(Kind::Allowed));
+            store.audit(Fact::new(Kind::Allowed));
             create(&**store, record(&format!("c{index}-{number}"), &one)).await;
         }
     }

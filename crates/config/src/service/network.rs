@@ -70,7 +70,7 @@ mod tests {
         config.map_err(|error| error.to_string())
     }
 
-    fn shown<'a>(config: &'a Config, key: &str) -> &'a str {
+    fn explained<'a>(config: &'a Config, key: &str) -> &'a str {
         let setting = config.explain().iter().find(|setting| setting.key == key);
         &setting.unwrap().value
     }
@@ -81,7 +81,7 @@ mod tests {
         let config = load("", &[("https_proxy", "http://p:1")]).unwrap();
         assert_eq!(config.network, Settings::default());
         assert_eq!(
-            (shown(&config, "network.allow"), shown(&config, "network.proxy")),
+            (explained(&config, "network.allow"), explained(&config, "network.proxy")),
             ("none", "none")
         );
     }
@@ -91,8 +91,8 @@ mod tests {
         let file =
             "[network]\nallow = [\"Wiki.example:8080\", \"10.0.0.0/8\", \"::1\"]\nproxy = \"http://u:secret@p:3128\"";
         let config = load(file, &[]).unwrap();
-        assert_eq!(shown(&config, "network.allow"), "wiki.example:8080,10.0.0.0/8,::1");
-        assert_eq!(shown(&config, "network.proxy"), "http://p:3128/");
+        assert_eq!(explained(&config, "network.allow"), "wiki.example:8080,10.0.0.0/8,::1");
+        assert_eq!(explained(&config, "network.proxy"), "http://p:3128/");
         assert!(!format!("{config:?}").contains("secret"));
         let vars = [
             ("TOOLGATE_NETWORK_ALLOW", "localhost, 127.0.0.1"),
@@ -102,10 +102,13 @@ mod tests {
             ("NO_PROXY", "c"),
         ];
         let config = load(file, &vars).unwrap();
-        assert_eq!(shown(&config, "network.allow"), "localhost,127.0.0.1");
-        assert_eq!(shown(&config, "network.proxy"), "http=http://a:1/,https=http://b:2/");
+        assert_eq!(explained(&config, "network.allow"), "localhost,127.0.0.1");
+        assert_eq!(
+            explained(&config, "network.proxy"),
+            "http=http://a:1/,https=http://b:2/"
+        );
         let capital = [("TOOLGATE_NETWORK_PROXY", "environment"), ("HTTP_PROXY", "http://a:1")];
-        assert_eq!(shown(&load("", &capital).unwrap(), "network.proxy"), "none");
+        assert_eq!(explained(&load("", &capital).unwrap(), "network.proxy"), "none");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Layered<'_> {
                 |raw| &raw.telemetry.otlp_endpoint,
                 |text, _| endpoint(text),
                 || None,
-                shown,
+                or_none,
             )?;
             [TRACES, METRICS].map(|[switch, _]| endpoint.clone().filter(|_| !self.is_off(switch)))
         } else {
@@ -72,7 +72,7 @@ impl Layered<'_> {
 
     fn note_standard(&mut self, key: &str, found: &[Option<(&str, String)>; 2]) {
         let (name, value) = match found {
-            [None, None] => return self.record(key, shown(&None), Source::Default),
+            [None, None] => return self.record(key, or_none(&None), Source::Default),
             [Some((name, traces)), Some((_, metrics))] if traces == metrics => (name, traces.clone()),
             [Some((name, traces)), Some((_, metrics))] => (name, format!("{traces} for traces, {metrics} for metrics")),
             [Some((name, traces)), None] => (name, format!("{traces} for traces")),
@@ -82,7 +82,7 @@ impl Layered<'_> {
     }
 }
 
-fn shown(endpoint: &Option<String>) -> String {
+fn or_none(endpoint: &Option<String>) -> String {
     endpoint.clone().unwrap_or_else(|| "none".to_owned())
 }
 

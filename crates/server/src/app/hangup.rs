@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use toolgate_process::{Terminal, ignores_hangup};
 
 /// A signal and the end of the terminal belong together if no more than this lies between them.
-const TOGETHER: Duration = Duration::from_secs(2);
+const HANGUP_WINDOW: Duration = Duration::from_secs(2);
 
 /// What a hangup asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl Hangups {
                     return if is_gone { Hangup::Leave } else { Hangup::Reload };
                 }
                 () = hung_up => {
-                    if self.signalled.is_some_and(|at| at.elapsed() < TOGETHER) {
+                    if self.signalled.is_some_and(|at| at.elapsed() < HANGUP_WINDOW) {
                         return Hangup::Leave;
                     }
                     // The signal may be on its way. Should none come, whoever started the service has let it go.
-                    let told = tokio::time::timeout(TOGETHER, self.signal.recv()).await;
+                    let told = tokio::time::timeout(HANGUP_WINDOW, self.signal.recv()).await;
                     self.terminal = None;
                     if told.is_ok() {
                         return Hangup::Leave;

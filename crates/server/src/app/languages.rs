@@ -12,7 +12,7 @@ use toolgate_lsp::{LanguageServers, ServerPool, Settings, Surveyed};
 use crate::grpc::{LanguageServerFacts, Languages};
 
 /// Returns the servers of a workspace; none is started.
-pub(super) fn of(
+pub(super) fn servers(
     fleet: &ServerPool,
     workspace: &Arc<Workspace>,
     trusted: bool,
@@ -31,7 +31,7 @@ pub(super) fn of(
 pub(super) struct Known(pub(super) Arc<ServerPool>);
 
 impl Languages for Known {
-    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts> {
+    fn servers(&self, workspace: &str) -> Vec<LanguageServerFacts> {
         let facts = |surveyed: Surveyed| LanguageServerFacts {
             id: surveyed.server,
             program: surveyed.program,

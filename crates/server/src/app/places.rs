@@ -170,7 +170,7 @@ pub(super) fn places(
     common: &Common,
     sources: &Sources<'_>,
 ) -> anyhow::Result<(Vec<WorkspaceRuntime>, Vec<FirstFetch>, Vec<Watched>)> {
-    let logins = LoginFile::of(environment).map(Arc::new);
+    let logins = LoginFile::locate(environment).map(Arc::new);
     let mut problem = None;
     let mut usable = 0_usize;
     let mut place = |workspace: &toolgate_config::service::WorkspaceConfig| -> anyhow::Result<Opened> {
@@ -217,7 +217,7 @@ pub(super) fn places(
         let is_usable = in_force.broken.is_none();
         let subagents = Subagents::new(in_force.agents.clone(), tools.subagent_depth);
         let task = Task::new(subagents.clone(), sources.hosts.clone());
-        let servers = languages::of(sources.languages, &opened, workspace.trust, &tools, environment);
+        let servers = languages::servers(sources.languages, &opened, workspace.trust, &tools, environment);
         let feedback = EditDiagnostics::new(servers.clone(), opened.clone(), common.diagnostics_wait);
         let plans = Arc::new(Plans::new(&own_folder));
         let builtin = builtin(

@@ -25,7 +25,7 @@ use super::places::truncation;
 use crate::grpc::ServeError;
 
 /// How often the files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The parts of the configuration that are read at the start only.
 const AT_START: [&str; 6] = [
@@ -199,7 +199,11 @@ pub(super) async fn watch(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let environment = Arc::new(environment);
-    while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
+        .await
+        .is_some()
+    {
         let (engine, environment) = (engine.clone(), environment.clone());
         let look = move || {
             for one in &mut watched {

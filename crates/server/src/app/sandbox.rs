@@ -120,7 +120,7 @@ pub(super) fn prepare(
 }
 
 fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places {
-    let logins = LoginFile::of(environment).map(|logins| logins.path().to_path_buf());
+    let logins = LoginFile::locate(environment).map(|logins| logins.path().to_path_buf());
     Places {
         hidden: [data_dir.to_path_buf()]
             .into_iter()

@@ -15,11 +15,11 @@ const GROUPS: &str = "/etc/group";
 
 /// How long a socket may stay open after its service was killed: a program that was just being started holds it until it
 /// runs.
-const LEFT_OPEN: Duration = Duration::from_secs(2);
+const STALE_SOCKET_GRACE: Duration = Duration::from_secs(2);
 
 /// Says whether somebody listens on a socket, and goes on doing so. Blocks.
 fn is_listened_on(path: &Path) -> bool {
-    let deadline = Instant::now() + LEFT_OPEN;
+    let deadline = Instant::now() + STALE_SOCKET_GRACE;
     while std::os::unix::net::UnixStream::connect(path).is_ok() {
         if Instant::now() > deadline {
             return true;

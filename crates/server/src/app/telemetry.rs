@@ -15,7 +15,7 @@ use toolgate_telemetry::{Admin, Collector, Metrics, Snapshot, Telemetry, Traces,
 use crate::grpc::ServeError;
 
 /// How old the numbers may be that a collector gets of what is not counted as it happens.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Opens the port, and the way to the collector.
 pub(super) async fn open(config: &TelemetryConfig) -> anyhow::Result<(Telemetry, Option<Admin>)> {
@@ -49,7 +49,11 @@ pub(super) async fn observe(
     }
     while let Some(now) = stop.run_until_cancelled(service.snapshot()).await {
         metrics.observe(now);
-        if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
+        if stop
+            .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
+            .await
+            .is_none()
+        {
             break;
         }
     }

@@ -15,11 +15,11 @@ use toolgate_web::Network;
 use crate::grpc::ServeError;
 
 /// The first clean-up comes this long after the start, the next ones this far apart.
-const FIRST_SWEEP: Duration = Duration::from_secs(60);
-const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
+const FIRST_SWEEP_DELAY: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// How often refusals that were only counted are recorded.
-const FLUSH_EVERY: Duration = Duration::from_secs(10);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is kept, and for how long.
 #[derive(Clone, Copy)]
@@ -35,9 +35,9 @@ pub(super) async fn sweep(
     rules: OutputSweep,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    let mut wait = FIRST_SWEEP;
+    let mut wait = FIRST_SWEEP_DELAY;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-        wait = SWEEP_EVERY;
+        wait = SWEEP_INTERVAL;
         let before = |age: Duration| Timestamp(Timestamp::now().millis().saturating_sub(millis(age)));
         let keep = OutputRetention {
             before: before(rules.keep.outputs),
@@ -83,7 +83,7 @@ async fn sweep_audit(store: &LocalStore, before: Timestamp) {
 /// Records now and then how many refusals were only counted.
 pub(super) async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken) -> Result<(), ServeError> {
     while stop
-        .run_until_cancelled(tokio::time::sleep(FLUSH_EVERY))
+        .run_until_cancelled(tokio::time::sleep(FLUSH_INTERVAL))
         .await
         .is_some()
     {

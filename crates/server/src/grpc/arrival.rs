@@ -1,7 +1,7 @@
 //! How a connection came and from whom: found out when it is accepted, and known to every request on it.
 //!
 //! *Invariant:* a connection is served only after it was traced, and what cannot be traced is refused. Tracing one holds up
-//! no other, unless there are [`TRACES`] of them.
+//! no other, unless there are [`MAX_TRACES`] of them.
 
 use std::future::Future;
 use std::io;
@@ -19,8 +19,10 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 use toolgate_model::{CallId, SessionId};
 
+use super::delegate::write_to_connection;
+
 /// How many connections may be traced at a time; more wait in the system's queue.
-const TRACES: usize = 256;
+const MAX_TRACES: usize = 256;
 
 /// Who is behind a connection.
 #[derive(Clone, Debug)]
@@ -173,7 +175,7 @@ pub(crate) fn traced<S: Door + Sync>(
                             Ok(traced) => return Some((Ok(traced), (incoming, traces, ended))),
                             Err(error) => tracing::error!(%error, "a connection could not be traced"),
                         },
-                        accepted = incoming.next(), if !ended && traces.len() < TRACES => match accepted {
+                        accepted = incoming.next(), if !ended && traces.len() < MAX_TRACES => match accepted {
                             Some(Ok(connection)) => {
                                 let tracer = tracer.clone();
                                 traces.spawn(async move {
@@ -207,28 +209,4 @@ impl<S: AsyncRead + Unpin> AsyncRead for Traced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Traced<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write_vectored(cx, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.connection.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_shutdown(cx)
-    }
-}
+write_to_connection!(Traced);

@@ -95,7 +95,7 @@ impl AuditService for Audits {
         &self,
         request: Request<ExportAuditRequest>,
     ) -> Result<Response<Self::ExportAuditStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
         let request = request.into_inner();
         let store = self.0.engine.store().clone();
@@ -140,7 +140,7 @@ impl AuditService for Audits {
         &self,
         request: Request<GetAuditHeadRequest>,
     ) -> Result<Response<GetAuditHeadResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
         let end = self.0.engine.store().audit_end().await.map_err(status::store)?;
         Ok(Response::new(GetAuditHeadResponse { head: Some(head(&end)) }))

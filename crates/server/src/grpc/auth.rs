@@ -42,16 +42,16 @@ use self::jwt::{Keys, Rejected};
 pub(crate) use self::layer::{Gate, GateLayer};
 use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
-pub use self::tls::{HANDSHAKE, Tls};
+pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
 use self::tokens::Tokens;
 use super::arrival::{Arrival, Behind, MakingCall, Way};
 use super::status;
 
 /// What a process of a call may do at most: run tools and read, but neither answer nor lend tools, nor administer.
-const FOR_PROCESSES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
+const PROCESS_SCOPES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope::OutputsRead];
 
 /// How often the files are looked at.
-pub const REFRESH: Duration = Duration::from_secs(2);
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 
 struct Jwt {
     settings: JwtConfig,
@@ -114,7 +114,7 @@ impl Authenticator {
 
     /// Finds the caller of a request and checks that it may make it; none where nobody need be known.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<Option<Arc<Caller>>, Status> {
-        let need = self.needs.of(request.uri().path());
+        let need = self.needs.for_path(request.uri().path());
         if need == Need::Nothing {
             return Ok(None);
         }
@@ -199,7 +199,7 @@ impl Authenticator {
     fn process_of(&self, call: &Arc<MakingCall>) -> Result<Caller, Status> {
         let people = call.requesters.iter().filter(|id| !id.starts_with("call:"));
         let rights = people.map(|id| self.rights_of(id, &call.workspace)).reduce(Scopes::and);
-        let scopes = rights.unwrap_or_default().and(Scopes::of(&FOR_PROCESSES));
+        let scopes = rights.unwrap_or_default().and(Scopes::new(&PROCESS_SCOPES));
         if scopes.is_empty() {
             let text = "this connection comes from a process of a call whose maker may do nothing any more";
             return Err(status::unauthenticated("NOT_TRACED", text));
@@ -214,7 +214,7 @@ impl Authenticator {
 
     /// Returns what the one of an id may do in a workspace now, as far as that can be known without credentials.
     fn rights_of(&self, id: &str, workspace: &str) -> Scopes {
-        let of = |caller: Option<&Caller>| {
+        let scopes_of = |caller: Option<&Caller>| {
             let caller = caller.filter(|caller| caller.sees(workspace));
             caller.map(|caller| caller.scopes).unwrap_or_default()
         };
@@ -224,11 +224,11 @@ impl Authenticator {
             Some(("user", _)) => self.members.unwrap_or_default(),
             Some(("token", name)) => {
                 let tokens = self.tokens.as_ref().map(Reloading::current);
-                of(tokens.as_ref().and_then(|tokens| tokens.named(name)))
+                scopes_of(tokens.as_ref().and_then(|tokens| tokens.named(name)))
             }
-            Some(("certificate", name)) => of(self.certificates.named(name)),
+            Some(("certificate", name)) => scopes_of(self.certificates.named(name)),
             // It made the call; what else it may was in its token.
-            Some(("jwt", _)) if self.jwt.is_some() => Scopes::of(&[Scope::CallsExecute]),
+            Some(("jwt", _)) if self.jwt.is_some() => Scopes::new(&[Scope::CallsExecute]),
             Some(_) | None => Scopes::default(),
         }
     }
@@ -344,7 +344,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<Secret>, Status> {
     Ok(Some(Secret(token.into())))
 }
 
-/// Reads changed files again, every [`REFRESH`] and on SIGHUP, until `stop`.
+/// Reads changed files again, every [`REFRESH_INTERVAL`] and on SIGHUP, until `stop`.
 ///
 /// # Errors
 /// The signal cannot be listened to.
@@ -361,7 +361,7 @@ pub async fn keep_fresh(
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             _ = hangup.recv() => {}
-            () = tokio::time::sleep(REFRESH) => {}
+            () = tokio::time::sleep(REFRESH_INTERVAL) => {}
         }
         let (authenticator, tls) = (authenticator.clone(), tls.clone());
         let read = tokio::task::spawn_blocking(move || {

@@ -7,12 +7,14 @@
 //! *Invariant:* nothing changes but percent signs in an `:authority`, and no byte is added or taken away: what the client's
 //! table of header fields has (RFC 7541) stays as long as what the transport has. What is not understood passes as it is.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tonic::transport::server::Connected;
+
+use super::delegate::write_to_connection;
 
 /// What a connection begins with that speaks HTTP/2 (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -23,7 +25,7 @@ const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
 /// Bytes of a frame's head, and of the priority that a HEADERS frame may have.
-const HEAD: usize = 9;
+const FRAME_HEADER_BYTES: usize = 9;
 const PRIORITY_BYTES: usize = 5;
 
 /// The field, and its place in the table that all connections begin with.
@@ -54,31 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for AnyAuthority<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for AnyAuthority<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write_vectored(cx, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.connection.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_shutdown(cx)
-    }
-}
+write_to_connection!(AnyAuthority);
 
 impl<S: Connected> Connected for AnyAuthority<S> {
     type ConnectInfo = S::ConnectInfo;
@@ -103,7 +81,7 @@ enum Place {
     /// Not HTTP/2, or not in a way that is understood: all that follows passes.
     Foreign,
     /// So many bytes of a frame's head are read.
-    Head([u8; HEAD], usize),
+    Head([u8; FRAME_HEADER_BYTES], usize),
     /// The length of the padding comes, in a payload of so many bytes.
     Padding { left: usize, priority: usize },
     /// The priority comes.
@@ -184,11 +162,11 @@ impl Scanner {
         match self.place {
             Place::Foreign => Place::Foreign,
             Place::Preface(read) if byte != PREFACE[read] => Place::Foreign,
-            Place::Preface(read) if read + 1 == PREFACE.len() => Place::Head([0; HEAD], 0),
+            Place::Preface(read) if read + 1 == PREFACE.len() => Place::Head([0; FRAME_HEADER_BYTES], 0),
             Place::Preface(read) => Place::Preface(read + 1),
             Place::Head(mut head, read) => {
                 head[read] = byte;
-                if read + 1 < HEAD {
+                if read + 1 < FRAME_HEADER_BYTES {
                     return Place::Head(head, read + 1);
                 }
                 self.payload(head)
@@ -213,7 +191,7 @@ impl Scanner {
         }
     }
 
-    fn payload(&mut self, head: [u8; HEAD]) -> Place {
+    fn payload(&mut self, head: [u8; FRAME_HEADER_BYTES]) -> Place {
         let [high, middle, low, kind, flags, ..] = head;
         let left = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         match kind {
@@ -256,7 +234,7 @@ fn fields(left: usize, padding: usize) -> Place {
 
 fn rest(left: usize) -> Place {
     match left {
-        0 => Place::Head([0; HEAD], 0),
+        0 => Place::Head([0; FRAME_HEADER_BYTES], 0),
         _ => Place::Rest(left),
     }
 }
@@ -278,7 +256,7 @@ impl Field {
                 let more = usize::from(*byte & 0x7f).checked_mul(1_usize.checked_shl(shift)?)?;
                 let value = value.checked_add(more)?;
                 match *byte & 0x80 {
-                    0 => Some(Self::known(value, what)),
+                    0 => Some(Self::from_number(value, what)),
                     // No number that is taken is longer.
                     _ if shift > 21 => None,
                     _ => Some(Self::Number {
@@ -308,11 +286,11 @@ impl Field {
         let value = usize::from(byte & most);
         Some(match byte & most == most {
             true => Self::Number { value, shift: 0, what },
-            false => Self::known(value, what),
+            false => Self::from_number(value, what),
         })
     }
 
-    fn known(value: usize, what: Number) -> Self {
+    fn from_number(value: usize, what: Number) -> Self {
         match what {
             Number::Whole => Self::First,
             Number::NameIndex if value == 0 => Self::Length(Text::Name),

@@ -181,7 +181,7 @@ impl HostService for HostedTools {
     type HostStream = ResponseStream<HostResponse>;
 
     async fn host(&self, request: Request<Streaming<HostRequest>>) -> Result<Response<Self::HostStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let mut requests = request.into_inner();
         let first = tokio::select! {
             first = requests.message() => first?,
@@ -214,7 +214,7 @@ impl HostService for HostedTools {
         &self,
         request: Request<ServeToolsRequest>,
     ) -> Result<Response<Self::ServeToolsStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let serving = self.serve(&caller, request.into_inner().hello).await?;
         let wrap = |event| ServeToolsResponse { event: Some(event) };
         let events = until_end(serving.stream());
@@ -225,7 +225,7 @@ impl HostService for HostedTools {
         &self,
         request: Request<ReportInvocationRequest>,
     ) -> Result<Response<ReportInvocationResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let host = self.0.hosts.find(&request.token, &caller.principal().id());
         // The token is a secret: it is not repeated.

@@ -22,7 +22,7 @@ impl InfoService for Info {
         &self,
         request: Request<GetServerInfoRequest>,
     ) -> Result<Response<GetServerInfoResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let engine = &self.0.engine;
         let places = engine.places().iter();
         let places = places.filter(|place| caller.sees(place.workspace.name()));
@@ -30,7 +30,7 @@ impl InfoService for Info {
         let languages = self.0.languages.clone();
         let look = move || {
             for workspace in &mut workspaces {
-                let found = languages.of(&workspace.name).into_iter();
+                let found = languages.servers(&workspace.name).into_iter();
                 workspace.language_servers = found.map(language_server).collect();
             }
             workspaces

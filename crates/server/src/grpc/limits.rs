@@ -172,7 +172,7 @@ impl Traffic {
     fn too_many(&self, key: &'static str, most: usize, what: String) -> Status {
         self.metrics.refused(key);
         let problem = format!("{what}; close some, or try again");
-        status::exhausted("TOO_MANY_STREAMS", key, most as u64, status::SOON, problem)
+        status::exhausted("TOO_MANY_STREAMS", key, most as u64, status::RETRY_DELAY, problem)
     }
 
     fn too_fast(&self, wait: Duration) -> Status {

@@ -42,13 +42,13 @@ use super::Shared;
 use super::auth::{Caller, Gate, GateLayer};
 
 /// Bytes of JSON around the input of a call.
-const MESSAGE_BYTES: usize = 1024 * 1024;
+const MESSAGE_OVERHEAD_BYTES: usize = 1024 * 1024;
 
 /// Messages that one stream of a session may be behind.
-const STREAM_MESSAGES: usize = 64;
+const MAX_STREAM_BACKLOG: usize = 64;
 
 /// How long answers that are on their way may take when the service ends.
-const ANSWERS: Duration = Duration::from_secs(2);
+const ANSWERS_GRACE: Duration = Duration::from_secs(2);
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
@@ -122,7 +122,7 @@ pub(crate) struct Mcp {
 impl Mcp {
     fn new(shared: Arc<Shared>) -> Self {
         let mut config = SessionConfig::default();
-        config.channel_capacity = STREAM_MESSAGES;
+        config.channel_capacity = MAX_STREAM_BACKLOG;
         // Which sessions have had nobody for too long is decided here.
         config.keep_alive = None;
         let mut manager = LocalSessionManager::default();
@@ -130,7 +130,7 @@ impl Mcp {
         let manager = Arc::new(manager);
         let sessions = Sessions::new(shared.engine.clone(), manager.clone(), &shared.closing);
         let ended = CancellationToken::new();
-        sessions.watch(ended.clone(), ANSWERS);
+        sessions.watch(ended.clone(), ANSWERS_GRACE);
         let make = {
             let (shared, sessions) = (shared.clone(), sessions.clone());
             move || Ok(Handler::new(shared.clone(), sessions.clone()))
@@ -140,7 +140,7 @@ impl Mcp {
             // Both headers are looked at before: by the gate and the layer for origins.
             .disable_allowed_hosts()
             .with_sse_keep_alive(Some(shared.heartbeat))
-            .with_max_request_body_bytes(input.saturating_mul(2).saturating_add(MESSAGE_BYTES))
+            .with_max_request_body_bytes(input.saturating_mul(2).saturating_add(MESSAGE_OVERHEAD_BYTES))
             .with_cancellation_token(ended);
         Self {
             sdk: StreamableHttpService::new(make, manager, config),
@@ -154,7 +154,7 @@ impl Mcp {
             Ok(checked) => checked,
             Err(response) => return *response,
         };
-        let caller = match Caller::of(request.extensions()) {
+        let caller = match Caller::from_extensions(request.extensions()) {
             Ok(caller) => caller,
             Err(status) => return refused(status),
         };
@@ -172,7 +172,7 @@ impl Mcp {
             self.sessions.end(&id);
             return response;
         }
-        if !self.sessions.note(&id, &caller.principal().id()) {
+        if !self.sessions.register(&id, &caller.principal().id()) {
             return full();
         }
         let kind = match (&method, response.status()) {
@@ -190,7 +190,7 @@ impl Mcp {
             response.headers_mut().insert(ALLOW, allowed);
             return Err(response.into());
         }
-        let caller = Caller::of(request.extensions()).map_err(|status| Box::new(refused(status)))?;
+        let caller = Caller::from_extensions(request.extensions()).map_err(|status| Box::new(refused(status)))?;
         let context = McpContext::read(request.uri().query().unwrap_or_default(), request.headers())
             .map_err(|problem| Box::new(plain(StatusCode::BAD_REQUEST, &format!("{problem}\n"))))?;
         context

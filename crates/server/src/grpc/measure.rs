@@ -99,7 +99,7 @@ where
         Box::pin(async move {
             let response = answer.await?;
             // An RPC that fails at once has its status here.
-            let at_once = note(&mut rpc, response.headers());
+            let at_once = record_status(&mut rpc, response.headers());
             Ok(response.map(|body| match at_once {
                 true => body,
                 false => Body::new(Measured { body, rpc: Some(rpc) }),
@@ -108,7 +108,7 @@ where
     }
 }
 
-fn note(rpc: &mut Rpc, headers: &HeaderMap) -> bool {
+fn record_status(rpc: &mut Rpc, headers: &HeaderMap) -> bool {
     let status = headers.get("grpc-status");
     status.is_some_and(|status| {
         rpc.status(status.as_bytes());
@@ -133,7 +133,7 @@ impl http_body::Body for Measured {
             && let Some(trailers) = frame.trailers_ref()
             && let Some(mut rpc) = self.rpc.take()
         {
-            note(&mut rpc, trailers);
+            record_status(&mut rpc, trailers);
         }
         Poll::Ready(frame)
     }

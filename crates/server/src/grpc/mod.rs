@@ -9,6 +9,7 @@ mod authority;
 mod coalesce;
 mod console;
 mod convert;
+mod delegate;
 mod events;
 mod host_service;
 mod info_service;
@@ -59,11 +60,11 @@ use self::measure::MeasureLayer;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 
 /// Flow-control windows: over a distance one window travels per round trip.
-const STREAM_WINDOW: u32 = 1024 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// A peer that does not answer a ping in this time is gone, and its calls with it.
-const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where a server listens.
@@ -195,9 +196,9 @@ fn server(streams_per_connection: u32) -> Server {
     Server::builder()
         .max_concurrent_streams(streams_per_connection)
         .accept_http1(true)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .tcp_keepalive(Some(Duration::from_secs(60)))
 }

@@ -87,7 +87,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ReadOutputRequest>,
     ) -> Result<Response<Self::ReadOutputStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let info = self.find(&caller, &request.output_id).await?;
         let (start, limit) = self.range(&info.id, request.range).await?;
@@ -123,7 +123,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<SearchOutputRequest>,
     ) -> Result<Response<SearchOutputResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         if request.pattern.is_empty() {
             return Err(bad_field("pattern", "say what to search for"));
@@ -165,7 +165,7 @@ impl OutputService for StoredOutputs {
     }
 
     async fn get_output(&self, request: Request<GetOutputRequest>) -> Result<Response<GetOutputResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let id = self.find(&caller, &request.get_ref().output_id).await?.id;
         let counted = self.0.engine.store().stat(&id).await.map_err(status::store)?;
         let info = counted.ok_or_else(|| status::not_found("output", id.as_str()))?;
@@ -177,7 +177,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ListOutputsRequest>,
     ) -> Result<Response<ListOutputsResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let filter = OutputFilter {
             workspace: non_empty(request.workspace),
@@ -211,7 +211,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<DeleteOutputRequest>,
     ) -> Result<Response<DeleteOutputResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let info = self.find(&caller, &request.get_ref().output_id).await?;
         match self.0.engine.store().delete(&info.id).await {
             Ok(true) => Ok(Response::new(DeleteOutputResponse {})),

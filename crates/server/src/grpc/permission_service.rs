@@ -127,7 +127,7 @@ impl Watcher {
 }
 
 /// Streams what a watcher is told until it fails.
-fn told(watcher: Watcher) -> impl stream::Stream<Item = Result<Told, Status>> + Send {
+fn stream_told(watcher: Watcher) -> impl stream::Stream<Item = Result<Told, Status>> + Send {
     stream::unfold(Some(watcher), |watcher| async {
         let mut watcher = watcher?;
         let told = watcher.next().await;
@@ -144,7 +144,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<Streaming<ChannelRequest>>,
     ) -> Result<Response<Self::ChannelStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let mut requests = request.into_inner();
         let first = tokio::select! {
             first = requests.message() => first?,
@@ -180,7 +180,7 @@ impl PermissionService for Permissions {
             },
         );
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
-        let stream = stream::select(told(watcher), replies).scan(false, |failed, item| {
+        let stream = stream::select(stream_told(watcher), replies).scan(false, |failed, item| {
             let goes_on = !*failed;
             *failed = item.is_err();
             std::future::ready(goes_on.then_some(item))
@@ -194,11 +194,11 @@ impl PermissionService for Permissions {
         &self,
         request: Request<WatchPromptsRequest>,
     ) -> Result<Response<Self::WatchPromptsStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let interest = interest(&caller, "filter", request.into_inner().filter)?;
         let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
-            told(watcher).map(|told| told.map(watch_response)),
+            stream_told(watcher).map(|told| told.map(watch_response)),
         )))
     }
 
@@ -206,7 +206,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ListPromptsRequest>,
     ) -> Result<Response<ListPromptsResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let interest = interest(&caller, "filter", request.filter)?;
         let states = request
@@ -246,7 +246,7 @@ impl PermissionService for Permissions {
     }
 
     async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let id = prompt_id(request.into_inner().prompt_id)?;
         let prompt = self.0.engine.broker().get(&id).await.map_err(status::store)?;
         let prompt = prompt.filter(|prompt| caller.sees(&prompt.workspace));
@@ -260,7 +260,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ReplyPromptRequest>,
     ) -> Result<Response<ReplyPromptResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
         let name = convert::name("name", request.name)?;
@@ -301,7 +301,7 @@ impl PermissionService for Permissions {
     }
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let workspace = non_empty(request.into_inner().workspace);
         let mut grants = self.0.engine.broker().grants(workspace.as_deref());
         grants.retain(|grant| caller.sees(&grant.workspace));
@@ -314,7 +314,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<RevokeGrantRequest>,
     ) -> Result<Response<RevokeGrantResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
         let standing = self.0.engine.broker().grants(None);
         if standing
@@ -336,7 +336,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<EvaluatePermissionRequest>,
     ) -> Result<Response<EvaluatePermissionResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         if request.permission.is_empty() {
             return Err(bad_field("permission", "name the permission to evaluate"));

@@ -172,7 +172,7 @@ impl Sessions {
 #[tonic::async_trait]
 impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let id = convert::session_id("session_id", request.session_id)?;
         let workspaces = self.workspaces(&caller, &request.workspace)?;
@@ -223,7 +223,7 @@ impl SessionService for Sessions {
     }
 
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let id = convert::session_id("session_id", request.session_id)?;
         let mut cancelled = 0;
@@ -242,7 +242,7 @@ impl SessionService for Sessions {
         &self,
         request: Request<WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let last = self.0.engine.store().last();
         let newest = *last.borrow();

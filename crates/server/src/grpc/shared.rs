@@ -101,7 +101,7 @@ pub struct LanguageServerFacts {
 /// Knows the language servers of each workspace.
 pub trait Languages: Send + Sync + 'static {
     /// Returns those of a workspace. Blocking: it looks for programs.
-    fn of(&self, workspace: &str) -> Vec<LanguageServerFacts>;
+    fn servers(&self, workspace: &str) -> Vec<LanguageServerFacts>;
 }
 
 /// What the service tells of its sandbox.

@@ -15,7 +15,7 @@ use toolgate_store::StoreError;
 const DOMAIN: &str = "toolgate";
 
 /// After how long to look again for room that a call, a stream or a prompt may leave at any moment.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The text for whoever answers a prompt of a call in its own name.
 pub(crate) const SELF_APPROVAL: &str =
@@ -237,7 +237,9 @@ pub(crate) fn admit(error: AdmitError) -> Status {
             details.add_bad_request_violation("input_json", message.clone());
             Status::with_error_details(Code::ResourceExhausted, message, details)
         }
-        AdmitError::TooManyCalls { key, limit, .. } => exhausted("TOO_MANY_CALLS", key, limit as u64, SOON, message),
+        AdmitError::TooManyCalls { key, limit, .. } => {
+            exhausted("TOO_MANY_CALLS", key, limit as u64, RETRY_DELAY, message)
+        }
         AdmitError::Store(error) => store(error),
     }
 }

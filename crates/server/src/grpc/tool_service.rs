@@ -27,7 +27,7 @@ const MAX_TOOLS: usize = 1000;
 const MAX_CALLS: usize = 500;
 
 /// How long before its deadline a client is told what its call waits for.
-const TELL_BEFORE: Duration = Duration::from_millis(250);
+const DEADLINE_MARGIN: Duration = Duration::from_millis(250);
 
 impl Tools {
     async fn begin(
@@ -135,7 +135,7 @@ impl Tools {
 #[tonic::async_trait]
 impl ToolService for Tools {
     async fn list_tools(&self, request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
         let definitions = self.definitions(&caller, &request).await?;
@@ -187,7 +187,7 @@ impl ToolService for Tools {
         request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
@@ -200,7 +200,7 @@ impl ToolService for Tools {
 
     async fn run_tool(&self, request: Request<RunToolRequest>) -> Result<Response<RunToolResponse>, Status> {
         let deadline = deadline(request.metadata()).map(early);
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         // When the client goes away this future is dropped, and `attached` with it.
         let request = request.into_inner().into();
         let (id, mut cursor, attached) = self.begin(&caller, request, OutputMode::None).await?;
@@ -248,7 +248,7 @@ impl ToolService for Tools {
 
     async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let id = convert::known_call_id("call_id", &request.call_id)?;
         let id = self.0.call(&caller, &id).await?;
@@ -271,7 +271,7 @@ impl ToolService for Tools {
     }
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Result<Response<GetCallResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
         let id = self.0.call(&caller, &id).await?;
         let mut call = self.find(&id).await?;
@@ -284,7 +284,7 @@ impl ToolService for Tools {
     }
 
     async fn list_calls(&self, request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let states = request.states.iter().map(|&state| convert::call_state("states", state));
         let filter = CallFilter {
@@ -316,7 +316,7 @@ impl ToolService for Tools {
     }
 
     async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Result<Response<CancelCallResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let id = convert::known_call_id("call_id", &request.get_ref().call_id)?;
         let id = self.0.call(&caller, &id).await?;
         let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
@@ -334,7 +334,7 @@ impl ToolService for Tools {
     }
 
     async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let id = convert::known_call_id("call_id", &request.call_id)?;
         let id = self.0.call(&caller, &id).await?;
@@ -358,7 +358,7 @@ impl ToolService for Tools {
         request: Request<RevertCallRequest>,
     ) -> Result<Response<Self::RevertCallStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::of(request.extensions())?;
+        let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
         let reverted = convert::known_call_id("call_id", &request.call_id)?;
         let reverted = self.0.call(&caller, &reverted).await?;
@@ -376,7 +376,9 @@ impl ToolService for Tools {
 /// Returns when to tell a client what its call waits for: shortly before it stops listening.
 fn early(deadline: Instant) -> Instant {
     let left = deadline.saturating_duration_since(Instant::now());
-    deadline.checked_sub((left / 10).min(TELL_BEFORE)).unwrap_or(deadline)
+    deadline
+        .checked_sub((left / 10).min(DEADLINE_MARGIN))
+        .unwrap_or(deadline)
 }
 
 impl Tools {

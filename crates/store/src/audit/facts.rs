@@ -15,7 +15,7 @@ use super::{Fact, Kind};
 
 impl Fact {
     /// Makes a fact that says nothing but its kind.
-    pub fn of(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
         Self {
             kind,
             instance: None,
@@ -50,7 +50,7 @@ impl Fact {
             parent: origin.parent.clone(),
             agent: origin.agent.clone(),
             requester: origin.requester.clone(),
-            ..Self::of(kind)
+            ..Self::new(kind)
         }
     }
 
@@ -75,7 +75,7 @@ impl Fact {
             requester: prompt.requester.clone(),
             input_digest: prompt.input_digest.clone(),
             prompt: Some(prompt.id.clone()),
-            ..Self::of(kind)
+            ..Self::new(kind)
         };
         match &prompt.request {
             PromptRequest::Permission { ask, rule, .. } => {
@@ -200,7 +200,7 @@ impl Fact {
             permission: grant.permission.clone(),
             patterns: vec![grant.pattern.clone()],
             grants: vec![grant.id.clone()],
-            ..Self::of(Kind::Revoked)
+            ..Self::new(Kind::Revoked)
         }
     }
 }
@@ -211,10 +211,10 @@ fn who(principal: &str, own_words: &str) -> String {
 }
 
 /// Of each reason, this many refusals are recorded one by one in each window.
-const SINGLY: u64 = 20;
+const MAX_SINGLE_REFUSALS: u64 = 20;
 
 /// The window after which the others are recorded, as one record with their number.
-const WINDOW: Duration = Duration::from_secs(60);
+const REFUSAL_WINDOW: Duration = Duration::from_secs(60);
 
 /// Keeps a flood of refusals from filling the disk: beyond some they are only counted.
 #[derive(Debug, Default)]
@@ -237,7 +237,7 @@ impl RefusalSampler {
         let mut facts = Vec::new();
         if windows
             .get(&fact.reason)
-            .is_some_and(|window| now.since(window.begun) >= WINDOW)
+            .is_some_and(|window| now.since(window.begun) >= REFUSAL_WINDOW)
         {
             facts.extend(
                 windows
@@ -250,7 +250,7 @@ impl RefusalSampler {
             recorded: 0,
             counted: 0,
         });
-        if window.recorded < SINGLY {
+        if window.recorded < MAX_SINGLE_REFUSALS {
             window.recorded += 1;
             facts.push(fact);
         } else {
@@ -264,7 +264,7 @@ impl RefusalSampler {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut facts = Vec::new();
         windows.retain(|reason, window| {
-            let over = stops || now.since(window.begun) >= WINDOW;
+            let over = stops || now.since(window.begun) >= REFUSAL_WINDOW;
             if over {
                 facts.extend(summary(reason, window));
             }
@@ -278,6 +278,6 @@ fn summary(reason: &str, window: &Window) -> Option<Fact> {
     (window.counted > 0).then(|| Fact {
         reason: reason.to_owned(),
         count: Some(window.counted),
-        ..Fact::of(Kind::Refused)
+        ..Fact::new(Kind::Refused)
     })
 }

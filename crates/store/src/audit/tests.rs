@@ -20,7 +20,7 @@ fn export(recorder: &Recorder, records: u64) -> Vec<String> {
                 pattern: "*".to_owned(),
                 action: Action::Ask,
             }],
-            ..Fact::of(Kind::Admitted)
+            ..Fact::new(Kind::Admitted)
         };
         let (record, next) = recorder.next(&head, fact).unwrap();
         lines.push(record.line());
@@ -116,7 +116,7 @@ fn a_forged_record_does_not_fit() {
         key: String::new(),
         seal: String::new(),
     };
-    let (forged, _) = recorder.next(&at, Fact::of(Kind::Allowed)).unwrap();
+    let (forged, _) = recorder.next(&at, Fact::new(Kind::Allowed)).unwrap();
     lines.insert(3, forged.line() + "\n");
     assert!(verify(&lines, Vec::new()).is_err());
     lines.remove(4);
@@ -179,13 +179,13 @@ fn a_chain_may_take_a_key_and_not_lose_it() {
         ..Recorder::default()
     };
     let (first, head) = plain.begin(&"instance".into(), "chain");
-    let (second, head) = keyed.next(&head, Fact::of(Kind::Allowed)).unwrap();
+    let (second, head) = keyed.next(&head, Fact::new(Kind::Allowed)).unwrap();
     let lines: Vec<String> = [first.line(), second.line(), head.line(2)]
         .map(|line| line + "\n")
         .into();
     assert_eq!(verify(&lines, vec![key()]).unwrap().count, 2);
     assert_eq!(verify(&lines, Vec::new()), Err(Problem::Key));
-    assert!(plain.next(&head, Fact::of(Kind::Allowed)).is_err());
+    assert!(plain.next(&head, Fact::new(Kind::Allowed)).is_err());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_checkpoint_answers_for_what_was_removed() {
     let checkpoint = |removed, hash: &str| Fact {
         removed: Some(removed),
         removed_hash: hash.to_owned(),
-        ..Fact::of(Kind::Checkpoint)
+        ..Fact::new(Kind::Checkpoint)
     };
     let with = |fact: Fact| {
         let (record, head) = recorder.next(&head, fact).unwrap();
@@ -224,7 +224,7 @@ fn a_checkpoint_answers_for_what_was_removed() {
     assert_eq!(with(checkpoint(3, &gone.hash)).unwrap().first, 4);
     assert_eq!(with(checkpoint(2, &gone.hash)), Err(Problem::Missing));
     assert_eq!(with(checkpoint(3, NO_HASH)), Err(Problem::Missing));
-    assert_eq!(with(Fact::of(Kind::Allowed)), Err(Problem::Missing));
+    assert_eq!(with(Fact::new(Kind::Allowed)), Err(Problem::Missing));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn texts_are_bounded_and_redacted() {
         call: Some(CallId::from("x".repeat(100_000).as_str())),
         patterns: vec!["hunter2\n\"".repeat(1000); 1000],
         reason: "says hunter2".to_owned(),
-        ..Fact::of(Kind::Denied)
+        ..Fact::new(Kind::Denied)
     };
     let (record, _) = recorder.next(&head, fact).unwrap();
     let line = record.line();
@@ -254,7 +254,7 @@ fn a_flood_is_counted() {
     let door = RefusalSampler::default();
     let refusal = |reason: &str| Fact {
         reason: reason.to_owned(),
-        ..Fact::of(Kind::Refused)
+        ..Fact::new(Kind::Refused)
     };
     let facts: usize = (0..1000).map(|_| door.refuse(Timestamp(0), refusal("a")).len()).sum();
     assert_eq!(facts, 20);

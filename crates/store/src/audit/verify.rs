@@ -7,13 +7,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use serde::de::DeserializeOwned;
 
-use super::{Head, HeadLine, Key, Kind, NO_HASH, Record, canonical, hash, shown};
+use super::{Head, HeadLine, Key, Kind, NO_HASH, Record, canonical, hash, shorten};
 
 /// So many hashes are remembered to tell a record that comes twice from one in the wrong place.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_HASHES: usize = 4096;
 
 /// No line of the service's own is longer.
-const MAX_LINE: usize = 256 * 1024;
+const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Verifier {
         if key.is_none() && !record.key.is_empty() {
             let detail = format!(
                 "the record is made with the key {}, which was not given",
-                shown(&record.key)
+                shorten(&record.key)
             );
             return finding(self, Problem::Key, detail);
         }
@@ -236,7 +236,7 @@ impl Verifier {
             self.chain.clone_from(&record.fact.chain);
         }
         self.anchors.remove(&record.hash);
-        if self.recent.len() == REMEMBERED {
+        if self.recent.len() == MAX_REMEMBERED_HASHES {
             self.recent.pop_front();
         }
         self.recent.push_back(record.hash.clone());
@@ -294,7 +294,7 @@ impl Verifier {
             return Err(self.finding(None, Problem::Truncated, "the head is missing".to_owned()));
         };
         if let Some(anchor) = self.anchors.first() {
-            let detail = format!("no record has the hash {}", shown(anchor));
+            let detail = format!("no record has the hash {}", shorten(anchor));
             return Err(self.finding(None, Problem::Anchor, detail));
         }
         Ok(Verified {
@@ -339,7 +339,7 @@ impl Verifier {
 
 /// Reads a line that must be written just as the service writes it.
 fn parse<T: DeserializeOwned + serde::Serialize>(line: &[u8]) -> Result<T, String> {
-    if line.len() > MAX_LINE {
+    if line.len() > MAX_LINE_BYTES {
         return Err(format!("it has {} bytes, more than any record", line.len()));
     }
     let value: T = serde_json::from_slice(line).map_err(|error| format!("it is not a record: {error}"))?;

@@ -166,7 +166,7 @@ fn sweep(db: &Connection, recorder: &Recorder, before: Timestamp) -> Result<usiz
         chain: end.head.chain,
         removed: Some(last),
         removed_hash: hash,
-        ..Fact::of(Kind::Checkpoint)
+        ..Fact::new(Kind::Checkpoint)
     };
     append(db, recorder, [fact])?;
     Ok(count)

@@ -48,7 +48,7 @@ impl Scopes {
     pub(crate) fn parse<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, String> {
         let mut scopes = Self::default();
         for name in names {
-            let known = Self::known(name);
+            let known = Self::parse_one(name);
             let unknown = || {
                 format!(
                     "there is no scope {name:?}; there are {}",
@@ -64,11 +64,11 @@ impl Scopes {
     pub(super) fn among<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         names
             .into_iter()
-            .filter_map(Self::known)
+            .filter_map(Self::parse_one)
             .fold(Self::default(), |all, one| Self(all.0 | one.0))
     }
 
-    fn known(name: &str) -> Option<Self> {
+    fn parse_one(name: &str) -> Option<Self> {
         if name == "*" {
             return Some(Self::ALL);
         }
@@ -87,7 +87,7 @@ impl Scopes {
     }
 
     /// Makes a set.
-    pub(crate) fn of(scopes: &[Scope]) -> Self {
+    pub(crate) fn new(scopes: &[Scope]) -> Self {
         Self(scopes.iter().fold(0, |all, &scope| all | 1 << (scope as u32)))
     }
 
@@ -111,7 +111,7 @@ impl Reach {
     ///
     /// # Errors
     /// The list is empty.
-    pub(crate) fn of(workspaces: Option<Vec<String>>) -> Result<Self, String> {
+    pub(crate) fn new(workspaces: Option<Vec<String>>) -> Result<Self, String> {
         match workspaces {
             None => Ok(Self::All),
             Some(names) if names.iter().any(|name| name == "*") => Ok(Self::All),
@@ -165,7 +165,7 @@ impl Caller {
     }
 
     /// Returns the caller of a request.
-    pub(crate) fn of(extensions: &Extensions) -> Result<Arc<Self>, Status> {
+    pub(crate) fn from_extensions(extensions: &Extensions) -> Result<Arc<Self>, Status> {
         // Without one the request did not pass the layer that makes it, and nothing is allowed.
         let caller = extensions.get::<Arc<Self>>();
         caller.cloned().ok_or_else(status::no_caller)
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn no_workspace_is_not_all() {
-        assert!(Reach::of(Some(Vec::new())).is_err());
-        assert_eq!(Reach::of(None), Ok(Reach::All));
+        assert!(Reach::new(Some(Vec::new())).is_err());
+        assert_eq!(Reach::new(None), Ok(Reach::All));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Certificates {
                 problem,
             };
             let scopes = Scopes::parse(rule.scopes.iter().map(String::as_str)).map_err(problem)?;
-            let reach = Reach::of(rule.workspaces.clone()).map_err(problem)?;
+            let reach = Reach::new(rule.workspaces.clone()).map_err(problem)?;
             let principal = Principal::new(PrincipalKind::Certificate, rule.name.clone());
             Ok((rule, Caller::new(principal, scopes, reach)))
         };

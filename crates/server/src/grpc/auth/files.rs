@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::error::AuthError;
 
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Who may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl Source {
             Readers::Group | Readers::Anybody => {}
         }
         let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > MAX_BYTES {
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(wrong(&self.path, "it is larger than 1 MiB"));
         }
         Ok(bytes)

@@ -22,7 +22,7 @@ use super::error::AuthError;
 use super::files::wrong;
 
 /// A stream lasts no longer than this, whatever its token says.
-const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
+const MAX_STREAM_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The public keys of a file.
 pub(super) struct Keys(Vec<Key>);
@@ -191,7 +191,9 @@ fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, R
     let scopes = words(claims.get(&settings.scope_claim));
     let reach = match &settings.workspace_claim {
         None => Reach::All,
-        Some(claim) => Reach::of(Some(words(claims.get(claim)))).map_err(|_| Rejected::Bad("it names no workspace"))?,
+        Some(claim) => {
+            Reach::new(Some(words(claims.get(claim)))).map_err(|_| Rejected::Bad("it names no workspace"))?
+        }
     };
     let principal = Principal::new(PrincipalKind::Jwt, name);
     let scopes = Scopes::among(scopes.iter().map(String::as_str));
@@ -206,7 +208,10 @@ fn caller(claims: &Map<String, Value>, settings: &JwtConfig) -> Result<Caller, R
 fn left(expires: f64, leeway: Duration) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let until = Duration::try_from_secs_f64(expires).unwrap_or(Duration::MAX);
-    until.saturating_add(leeway).saturating_sub(now).min(FAR)
+    until
+        .saturating_add(leeway)
+        .saturating_sub(now)
+        .min(MAX_STREAM_LIFETIME)
 }
 
 /// Returns the words of a claim: a list, or one text.

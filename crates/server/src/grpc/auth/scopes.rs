@@ -83,7 +83,7 @@ impl Needs {
     }
 
     /// Returns what a request for this path needs.
-    pub(super) fn of(&self, path: &str) -> Need {
+    pub(super) fn for_path(&self, path: &str) -> Need {
         if let Some(scope) = self.0.get(path) {
             return Need::Scope(*scope);
         }
@@ -121,7 +121,7 @@ mod tests {
             .filter(|(_, scope)| **scope == Scope::Unspecified)
             .collect();
         assert!(without.is_empty(), "{without:?}");
-        let of = |path| needs.of(path);
+        let of = |path| needs.for_path(path);
         assert_eq!(of("/toolgate.v1.ToolService/RunTool"), Need::Scope(Scope::CallsExecute));
         assert_eq!(of("/toolgate.v1.ToolService/Made"), Need::Scope(Scope::Unspecified));
         assert_eq!(of("/mcp"), Need::Scope(Scope::CallsExecute));

@@ -2,7 +2,7 @@
 //! other.
 //!
 //! *Invariant:* a connection keeps what it was made with; new ones get what is in force. A client that is slow to shake
-//! hands holds up nobody, unless there are [`HANDSHAKES`] of them, and none for longer than [`HANDSHAKE`].
+//! hands holds up nobody, unless there are [`MAX_HANDSHAKES`] of them, and none for longer than [`HANDSHAKE_TIMEOUT`].
 
 use std::io;
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ use super::error::AuthError;
 use super::files::{Readers, Reloading, Source, wrong};
 
 /// How long a handshake may take.
-pub const HANDSHAKE: Duration = Duration::from_secs(10);
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many handshakes may be under way; more connections wait in the system's queue.
-pub(super) const HANDSHAKES: usize = 512;
+pub(super) const MAX_HANDSHAKES: usize = 512;
 
 /// How long to wait when the system has no more to give, file descriptors for instance.
-const SHORT_OF: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The certificates in force.
 pub struct Tls {
@@ -131,14 +131,14 @@ impl Incoming {
                     Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
                     Err(error) => tracing::error!(%error, "a TLS handshake did not come to its end"),
                 },
-                accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => match accepted {
+                accepted = self.listener.accept(), if self.handshakes.len() < MAX_HANDSHAKES => match accepted {
                     Ok((connection, _)) => {
                         let acceptor = TlsAcceptor::from(self.tls.files.current());
                         self.handshakes.spawn(shake_hands(acceptor, connection));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
-                        tokio::time::sleep(SHORT_OF).await;
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 },
             }
@@ -148,5 +148,5 @@ impl Incoming {
 
 async fn shake_hands(acceptor: TlsAcceptor, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     connection.set_nodelay(true)?;
-    tokio::time::timeout(HANDSHAKE, acceptor.accept(connection)).await?
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(connection)).await?
 }

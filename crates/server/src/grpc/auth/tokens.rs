@@ -17,7 +17,7 @@ use super::error::AuthError;
 use super::files::wrong;
 
 /// Letters of the shortest token: one that can be guessed is none.
-const MIN_TOKEN: usize = 16;
+const MIN_TOKEN_LETTERS: usize = 16;
 
 /// The tokens of a file.
 #[derive(Debug, Default)]
@@ -78,8 +78,8 @@ impl Tokens {
     fn add(&mut self, raw: RawToken) -> Result<(), String> {
         let hash = match (&raw.sha256, &raw.token) {
             (Some(hex), None) => from_hex(hex).ok_or("its sha256 is not 64 hexadecimal digits")?,
-            (None, Some(token)) if token.len() < MIN_TOKEN => {
-                return Err(format!("it has fewer than {MIN_TOKEN} letters"));
+            (None, Some(token)) if token.len() < MIN_TOKEN_LETTERS => {
+                return Err(format!("it has fewer than {MIN_TOKEN_LETTERS} letters"));
             }
             (None, Some(token)) => Sha256::digest(token.as_bytes()).into(),
             (None, None) | (Some(_), Some(_)) => return Err("it needs either sha256 or token".to_owned()),
@@ -92,7 +92,7 @@ impl Tokens {
         }
         let principal = Principal::new(PrincipalKind::Token, raw.name);
         let scopes = Scopes::parse(raw.scopes.iter().map(String::as_str))?;
-        let caller = Caller::new(principal, scopes, Reach::of(raw.workspaces)?);
+        let caller = Caller::new(principal, scopes, Reach::new(raw.workspaces)?);
         self.0.push(Token { hash, caller });
         Ok(())
     }

@@ -35,10 +35,10 @@ use super::{content, elicitation};
 use crate::grpc::{Shared, convert, status};
 
 /// The least time between two notes about output.
-const OUTPUT_EVERY: Duration = Duration::from_millis(250);
+const OUTPUT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Bytes of output that one note shows.
-const OUTPUT_SHOWN: usize = 2 * 1024;
+const MAX_OUTPUT_NOTE_BYTES: usize = 2 * 1024;
 
 type Items = Pin<Box<dyn stream::Stream<Item = (CallId, Result<Item, WatchError>)> + Send>>;
 type Asking = Pin<Box<dyn Future<Output = (Arc<Prompt>, Result<ElicitResult, ServiceError>)> + Send>>;
@@ -456,12 +456,12 @@ impl Notes {
 
     /// Shows the last lines of new output, not more often than anybody reads.
     async fn output(&mut self, _output: &OutputId, data: &[u8]) {
-        let is_early = self.last_output.is_some_and(|last| last.elapsed() < OUTPUT_EVERY);
+        let is_early = self.last_output.is_some_and(|last| last.elapsed() < OUTPUT_INTERVAL);
         if is_early || self.token.is_none() {
             return;
         }
         self.last_output = Some(Instant::now());
-        let tail = &data[data.len().saturating_sub(OUTPUT_SHOWN)..];
+        let tail = &data[data.len().saturating_sub(MAX_OUTPUT_NOTE_BYTES)..];
         self.say(String::from_utf8_lossy(tail).trim_end().to_owned()).await;
     }
 }

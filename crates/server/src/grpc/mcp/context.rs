@@ -21,7 +21,7 @@ use crate::grpc::status;
 pub(super) const CLIENT: &str = "mcp";
 
 /// The longest name that is taken.
-const MAX_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The longest part of a client's name in the name of its session.
 const MAX_CLIENT: usize = 40;
@@ -47,10 +47,10 @@ impl McpContext {
                 Some(encoded) => decoded(encoded),
                 None => header.map_or(Some(String::new()), |text| text.to_str().ok().map(str::to_owned)),
             };
-            let is_fine = |text: &String| text.len() <= MAX_NAME && !text.chars().any(char::is_control);
+            let is_fine = |text: &String| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
             found
                 .filter(is_fine)
-                .ok_or_else(|| format!("{name}: not a name of at most {MAX_NAME} bytes"))
+                .ok_or_else(|| format!("{name}: not a name of at most {MAX_NAME_BYTES} bytes"))
         };
         let model = value("model")?;
         let model = match model.split_once('/') {

@@ -26,7 +26,7 @@ use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
 
 /// Tools on one page.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 const INSTRUCTIONS: &str = "Tools that work in a folder of this machine. A call may wait until a person has allowed \
 what it is about to do; a refusal is told as its result. Where a result shows only a part of the output, the whole can \
@@ -66,7 +66,7 @@ fn seen(extensions: &Extensions) -> Result<Seen, ErrorData> {
     let missing = || ErrorData::invalid_request("the request did not come over HTTP", None);
     let parts = extensions.get::<Parts>().ok_or_else(missing)?;
     Ok(Seen {
-        caller: Caller::of(&parts.extensions).map_err(refused)?,
+        caller: Caller::from_extensions(&parts.extensions).map_err(refused)?,
         context: parts.extensions.get::<McpContext>().cloned().ok_or_else(missing)?,
         session: text_of(&parts.headers, &SESSION).ok_or_else(missing)?,
     })
@@ -117,9 +117,9 @@ impl ServerHandler for Handler {
                     .ok_or_else(unknown)?
             }
         };
-        let next = first.saturating_add(PAGE);
+        let next = first.saturating_add(PAGE_SIZE);
         let more = next < definitions.len();
-        let page = definitions.into_iter().skip(first).take(PAGE).map(content::tool);
+        let page = definitions.into_iter().skip(first).take(PAGE_SIZE).map(content::tool);
         let mut result = ListToolsResult::with_all_items(page.collect());
         result.next_cursor = more.then(|| format!("{etag}.{next}"));
         Ok(result)

@@ -20,10 +20,10 @@ use super::context::Seen;
 const OUTPUTS: &str = "toolgate://outputs/";
 
 /// Bytes of one piece.
-const PIECE: u64 = 256 * 1024;
+const READ_CHUNK_BYTES: u64 = 256 * 1024;
 
 /// Outputs of one page.
-const PAGE: usize = 100;
+const PAGE_SIZE: usize = 100;
 
 /// Returns the address of a stored output.
 pub(super) fn uri(output: &OutputId) -> String {
@@ -35,7 +35,7 @@ pub(super) fn template() -> ResourceTemplate {
     ResourceTemplate::new(format!("{OUTPUTS}{{id}}{{?offset,limit,line,tail}}"), "output")
         .with_title("Stored output of a tool call")
         .with_description(format!(
-            "The whole output of a call, of which its result may show only a part. At most {PIECE} bytes at a time: \
+            "The whole output of a call, of which its result may show only a part. At most {READ_CHUNK_BYTES} bytes at a time: \
              `offset` and `limit` are bytes, `line` starts at that line (from 1), `tail` is a number of last lines; \
              _meta.nextOffset says where to go on."
         ))
@@ -71,7 +71,7 @@ impl Wanted {
         let mut wanted = Self {
             id: OutputId::from(id),
             start: Start::Byte(0),
-            limit: PIECE,
+            limit: READ_CHUNK_BYTES,
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=')?;
@@ -80,7 +80,7 @@ impl Wanted {
                 "offset" => wanted.start = Start::Byte(value),
                 "line" if value > 0 => wanted.start = Start::Line(value),
                 "tail" => wanted.start = Start::Tail(value),
-                "limit" => wanted.limit = value.clamp(1, PIECE),
+                "limit" => wanted.limit = value.clamp(1, READ_CHUNK_BYTES),
                 _ => return None,
             }
         }
@@ -101,7 +101,7 @@ pub(super) async fn list(
         ..OutputFilter::default()
     };
     let page = PageRequest {
-        size: PAGE,
+        size: PAGE_SIZE,
         after: cursor,
     };
     let page = engine.store().list_outputs(&filter, &page).await.map_err(store)?;
@@ -237,15 +237,18 @@ mod tests {
             let found = Wanted::parse(uri).map(|wanted| (wanted.start, wanted.limit));
             assert_eq!(found, expected, "{uri}");
         };
-        check("toolgate://outputs/tool_1", Some((Start::Byte(0), PIECE)));
+        check("toolgate://outputs/tool_1", Some((Start::Byte(0), READ_CHUNK_BYTES)));
         check(
             "toolgate://outputs/tool_1?offset=5&limit=10",
             Some((Start::Byte(5), 10)),
         );
-        check("toolgate://outputs/tool_1?line=3", Some((Start::Line(3), PIECE)));
+        check(
+            "toolgate://outputs/tool_1?line=3",
+            Some((Start::Line(3), READ_CHUNK_BYTES)),
+        );
         check(
             "toolgate://outputs/tool_1?tail=3&limit=99999999999",
-            Some((Start::Tail(3), PIECE)),
+            Some((Start::Tail(3), READ_CHUNK_BYTES)),
         );
         check("toolgate://outputs/tool_1?limit=0", Some((Start::Byte(0), 1)));
         check("toolgate://outputs/", None);

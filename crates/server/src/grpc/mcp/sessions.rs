@@ -31,20 +31,20 @@ use toolgate_engine::Engine;
 use toolgate_model::SessionKey;
 
 /// Sessions at once; beyond that the one that has been left alone for longest makes room.
-const MOST: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// How long a session without connections is kept.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// How long a conversation without sessions is remembered, and how many such are.
-const REMEMBERED: Duration = Duration::from_secs(30 * 60);
-const MOST_REMEMBERED: usize = 1024;
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const MAX_REMEMBERED: usize = 1024;
 
 /// How long a call goes on whose client has no connection.
-const LOST: Duration = Duration::from_secs(10);
+const RECONNECT_GRACE: Duration = Duration::from_secs(10);
 
 /// How often that is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Session {
     /// Who opened it.
@@ -110,7 +110,7 @@ impl Sessions {
         self.tasks.spawn(async move {
             while sessions
                 .over
-                .run_until_cancelled(tokio::time::sleep(LOOK))
+                .run_until_cancelled(tokio::time::sleep(CHECK_INTERVAL))
                 .await
                 .is_some()
             {
@@ -151,7 +151,7 @@ impl Sessions {
     pub(super) fn make_room(self: &Arc<Self>) -> bool {
         let unused = {
             let open = self.open();
-            if open.len() < MOST {
+            if open.len() < MAX_SESSIONS {
                 return true;
             }
             longest_unused(&open, "")
@@ -167,7 +167,7 @@ impl Sessions {
 
     /// Takes up a session that the SDK has opened. Says whether it may stay: requests that came together may have opened
     /// more than there is room for.
-    pub(super) fn note(self: &Arc<Self>, id: &str, principal: &str) -> bool {
+    pub(super) fn register(self: &Arc<Self>, id: &str, principal: &str) -> bool {
         let ends = {
             let mut open = self.open();
             open.entry(id.to_owned()).or_insert_with(|| Session {
@@ -178,7 +178,7 @@ impl Sessions {
                 alone_since: Instant::now(),
                 conversations: HashSet::new(),
             });
-            if open.len() <= MOST {
+            if open.len() <= MAX_SESSIONS {
                 return true;
             }
             longest_unused(&open, id).unwrap_or_else(|| id.to_owned())
@@ -220,11 +220,11 @@ impl Sessions {
             let mut remembered = self.remembered();
             let mut over: Vec<(SessionKey, Instant)> = remembered.iter().map(|(key, at)| (key.clone(), *at)).collect();
             over.sort_by_key(|(_, at)| *at);
-            let too_many = over.len().saturating_sub(MOST_REMEMBERED);
+            let too_many = over.len().saturating_sub(MAX_REMEMBERED);
             let mut place = 0;
             over.retain(|(_, at)| {
                 place += 1;
-                place <= too_many || at.elapsed() >= REMEMBERED
+                place <= too_many || at.elapsed() >= MEMORY_TIMEOUT
             });
             for (key, _) in &over {
                 remembered.remove(key);
@@ -325,7 +325,7 @@ impl Session {
     }
 
     fn is_lost(&self) -> bool {
-        let patience = if self.calls > 0 { LOST } else { IDLE };
+        let patience = if self.calls > 0 { RECONNECT_GRACE } else { IDLE_TIMEOUT };
         self.is_alone() && self.alone_since.elapsed() >= patience
     }
 }
