@@ -53,7 +53,7 @@ impl Tool for Echo {
     }
 
     async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
-        ctx.ask(Ask::of("doom_loop", vec!["echo".to_owned()])).await?;
+        ctx.ask(Ask::new("doom_loop", vec!["echo".to_owned()])).await?;
         let variables = ctx.shell_environment(Path::new("/")).await?;
         Ok(ToolOutput {
             output: OutputText::Text(format!("{input} {}", json!(variables))),

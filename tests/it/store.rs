@@ -176,7 +176,7 @@ pub(crate) fn prompt(id: &str, call: &str, owner: &InstanceId) -> Prompt {
             ask: Box::new(Ask {
                 always: vec!["ls *".to_owned()],
                 title: "ls".to_owned(),
-                ..Ask::of("bash", vec!["ls".to_owned()])
+                ..Ask::new("bash", vec!["ls".to_owned()])
             }),
             rule: None,
             verdicts: Vec::new(),

@@ -23,7 +23,7 @@ pub(super) fn servers(all: Option<&Value>, allowed: Option<&Value>, flags: &Flag
     }
     let allowed = allowed.and_then(Value::as_object);
     let unwanted = if flags.lsp_ty { PYTHON.0 } else { PYTHON.1 };
-    let mut servers = Server::known();
+    let mut servers = Server::builtins();
     servers.retain(|server| server.id != unwanted);
     for (id, entry) in all.and_then(Value::as_object).into_iter().flatten() {
         let known = servers.iter().position(|server| server.id == *id);
@@ -131,7 +131,7 @@ mod tests {
 
     fn entry_of(entry: &Value, allowed: bool, known: &str) -> Option<Server> {
         let part = toolgate_model::json_map([("s", entry.clone())]);
-        let base = Server::known().into_iter().find(|server| server.id == known);
+        let base = Server::builtins().into_iter().find(|server| server.id == known);
         server("s", entry, allowed.then_some(&part), base.as_ref())
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let entry = json!({"command": ["evil"], "extensions": [".x"], "env": {"K": "v"}, "initialization": {"i": 1}});
         let named = entry_of(&entry, false, "").unwrap();
         assert_eq!((named.command, named.environment.len()), (Command::Untrusted, 0));
-        let known = Server::known().into_iter().find(|server| server.id == "rust");
+        let known = Server::builtins().into_iter().find(|server| server.id == "rust");
         assert_eq!(entry_of(&entry, false, "rust"), known);
     }
 

@@ -439,7 +439,7 @@ impl CallPort for Port {
     }
 
     fn allows(&self, permission: &str, pattern: &str) -> bool {
-        let ask = Ask::of(permission, vec![pattern.to_owned()]);
+        let ask = Ask::new(permission, vec![pattern.to_owned()]);
         let judged = self.broker.judge(&self.record.origin, &self.rights, &ask);
         matches!(judged, Judgement::Allow { .. })
     }

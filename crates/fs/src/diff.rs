@@ -50,7 +50,7 @@ impl FileDiff {
 /// Compares two texts of the file `path`, line by line; lines end with LF.
 pub fn unified(path: &Path, old: &str, new: &str) -> FileDiff {
     let mut text = header(path);
-    let Window { before, old, new } = Window::of(old, new);
+    let Window { before, old, new } = Window::new(old, new);
     if old.len() + new.len() > MAX_COMPARED {
         let (deletions, additions) = (count_lines(old), count_lines(new));
         let _ = writeln!(
@@ -75,7 +75,7 @@ pub fn unified(path: &Path, old: &str, new: &str) -> FileDiff {
     }
     let mut hunks = Vec::new();
     for ops in group_diff_ops(ops, CONTEXT) {
-        let range = Range::of(&ops, before);
+        let range = HunkRange::covering(&ops, before);
         if range.is_empty() {
             continue;
         }
@@ -100,7 +100,7 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn of(old: &'a str, new: &'a str) -> Self {
+    fn new(old: &'a str, new: &'a str) -> Self {
         let start = common_start(old, new);
         let end = common_end(&old[start..], &new[start..]);
         let first = memchr::memrchr_iter(b'\n', &old.as_bytes()[..start]).nth(CONTEXT);
@@ -165,21 +165,21 @@ fn count_lines(text: &str) -> usize {
 
 /// One line of a hunk.
 enum Line<'a> {
-    Range(Range),
+    Range(HunkRange),
     /// The sign and the text with its line ending, if it has one.
     Text(char, &'a str),
 }
 
 /// The part of both texts that a hunk shows; starts count from 0.
-struct Range {
+struct HunkRange {
     old_start: usize,
     old_count: usize,
     new_start: usize,
     new_count: usize,
 }
 
-impl Range {
-    fn of(ops: &[DiffOp], before: usize) -> Self {
+impl HunkRange {
+    fn covering(ops: &[DiffOp], before: usize) -> Self {
         let span = |of: fn(&DiffOp) -> std::ops::Range<usize>| {
             let start = ops.first().map_or(0, |op| of(op).start);
             let end = ops.last().map_or(0, |op| of(op).end);

@@ -89,15 +89,15 @@ impl OpenFile {
     /// # Errors
     /// It is there and cannot be read.
     pub fn open(real: &Path) -> io::Result<Option<Self>> {
-        Self::of(beneath::open(None, real, READING))
+        Self::from_opened(beneath::open(None, real, READING))
     }
 
     pub(super) fn at(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<Self>> {
         let flags = READING | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Self::of(rustix::fs::openat(folder, name, flags, Mode::empty()))
+        Self::from_opened(rustix::fs::openat(folder, name, flags, Mode::empty()))
     }
 
-    fn of(opened: rustix::io::Result<OwnedFd>) -> io::Result<Option<Self>> {
+    fn from_opened(opened: rustix::io::Result<OwnedFd>) -> io::Result<Option<Self>> {
         let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),

@@ -100,19 +100,21 @@ const MAX_PACKAGE: usize = 1 << 20;
 pub fn reason(relative: &str) -> Option<&'static str> {
     let lower = relative.to_ascii_lowercase();
     let parts: Vec<&str> = lower.split('/').filter(|part| !part.is_empty()).collect();
-    let known = |list: &[(&str, &'static str)], name: &str| {
-        let found = list.iter().find(|(known, _)| *known == name);
-        found.map(|(_, reason)| *reason)
-    };
     for (at, part) in parts.iter().enumerate() {
         if *part == ".git" && TEXTS.contains(&parts[at + 1..].join("/").as_str()) {
             return None;
         }
-        if let Some(reason) = known(FOLDERS, part) {
+        if let Some(reason) = reason_for(FOLDERS, part) {
             return Some(reason);
         }
     }
-    known(FILES, parts.last()?)
+    reason_for(FILES, parts.last()?)
+}
+
+/// Returns the reason that a list has for a name.
+fn reason_for(list: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    let listed = list.iter().find(|(listed, _)| *listed == name);
+    listed.map(|(_, reason)| *reason)
 }
 
 /// As [`reason`], for a change of the file from one content to another: of a `package.json`, only what runs is obeyed. What

@@ -33,7 +33,7 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Takes note of an entry's name.
-    pub(super) fn note(&mut self, name: &[u8]) {
+    pub(super) fn record(&mut self, name: &[u8]) {
         match name {
             b".ignore" => self.ignore = true,
             b".gitignore" => self.gitignore = true,

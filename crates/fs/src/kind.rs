@@ -36,7 +36,7 @@ impl Media {
     }
 
     /// Returns the medium that the file holds: by its first bytes, and by its name if those say nothing.
-    pub fn of(name: &Path, sample: &[u8]) -> Option<Self> {
+    pub fn detect(name: &Path, sample: &[u8]) -> Option<Self> {
         match sample {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn knows_media() {
         let check = |name: &str, sample: &[u8], expected: Option<Media>| {
-            assert_eq!(Media::of(Path::new(name), sample), expected, "{name}");
+            assert_eq!(Media::detect(Path::new(name), sample), expected, "{name}");
         };
         check("x.dat", b"\x89PNG\r\n\x1a\nrest", Some(Media::Png));
         check("x", b"\xff\xd8\xff\xe0", Some(Media::Jpeg));

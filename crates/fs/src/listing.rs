@@ -36,7 +36,7 @@ impl Portion {
                 None => return true,
                 Some(Ok(entry)) => {
                     let name = entry.file_name();
-                    self.marks.note(name.to_bytes());
+                    self.marks.record(name.to_bytes());
                     if !matches!(name.to_bytes(), b"." | b".." | b".git") {
                         self.entries.push((self.names.len(), entry.file_type()));
                         self.names.extend_from_slice(name.to_bytes_with_nul());

@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// The table is not swept below this size.
@@ -42,7 +43,7 @@ impl FileLocks {
     }
 
     fn entry(&self, real: &Path) -> Arc<AsyncMutex<()>> {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         if let Some(lock) = table.locks.get(real).and_then(Weak::upgrade) {
             return lock;
         }
@@ -63,8 +64,8 @@ mod tests {
 
     type Waiting<'a> = std::pin::Pin<Box<dyn Future<Output = FileGuard> + 'a>>;
 
-    fn known(locks: &FileLocks) -> usize {
-        locks.table.lock().unwrap().locks.len()
+    fn table_len(locks: &FileLocks) -> usize {
+        locks.table.lock().locks.len()
     }
 
     #[tokio::test]
@@ -104,7 +105,7 @@ mod tests {
         for n in 0..5_000 {
             drop(locks.lock(Path::new(&format!("/w/{n}"))).await);
         }
-        assert!(known(&locks) <= SWEEP_FROM, "{} entries", known(&locks));
+        assert!(table_len(&locks) <= SWEEP_FROM, "{} entries", table_len(&locks));
         assert!(
             locks.entry(Path::new("/w/kept")).try_lock().is_err(),
             "a lock in use survives"

@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of(metadata: &Metadata) -> Self {
+    fn from_metadata(metadata: &Metadata) -> Self {
         let file_type = metadata.file_type();
         if file_type.is_file() {
             Self::Regular
@@ -71,7 +71,7 @@ pub fn is_at_hand(path: &Path) -> bool {
 /// Returns what is at the real path, without opening it.
 pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
     match path.real().symlink_metadata() {
-        Ok(metadata) => Kind::of(&metadata),
+        Ok(metadata) => Kind::from_metadata(&metadata),
         Err(_) => Kind::Missing,
     }
 }
@@ -153,7 +153,7 @@ pub(super) fn check_leads_there(path: &ResolvedPath) -> Result<(), FileError> {
 }
 
 fn refuse_special(shown: &Path, metadata: &Metadata) -> Result<(), FileError> {
-    match Kind::of(metadata) {
+    match Kind::from_metadata(metadata) {
         Kind::Special(kind) => Err(FileError::Special {
             path: shown.into(),
             kind,

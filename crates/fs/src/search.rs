@@ -297,7 +297,7 @@ impl<'a, R: Read> Pieces<'a, R> {
         Ok(())
     }
 
-    fn note(&mut self, bytes: &[u8]) {
+    fn record_line(&mut self, bytes: &[u8]) {
         self.given += bytes.len() as u64;
         let current = match bytes.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => {
@@ -356,7 +356,7 @@ impl<R: Read> Read for Pieces<'_, R> {
         } else {
             self.again.read(buffer)?
         };
-        self.note(&buffer[..count]);
+        self.record_line(&buffer[..count]);
         Ok(count)
     }
 }

@@ -102,7 +102,7 @@ fn view_file(
         .take(SAMPLE as u64)
         .read_to_end(&mut sample)
         .map_err(failed)?;
-    if let Some(media) = Media::of(shown, &sample) {
+    if let Some(media) = Media::detect(shown, &sample) {
         return attach(shown, sample, file, metadata).map(|bytes| View::Media(media, bytes));
     }
     if is_binary(shown, &sample) {

@@ -11,8 +11,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -188,7 +189,7 @@ struct Shared<'a, C> {
 
 impl<C> Shared<'_, C> {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn has_work(&self) -> bool {
@@ -221,7 +222,7 @@ impl<C> Shared<'_, C> {
                 break;
             }
             queue.waiting += 1;
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut queue);
             queue.waiting -= 1;
         }
         queue.stopped = true;

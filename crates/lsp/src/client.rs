@@ -6,9 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -94,14 +95,14 @@ impl Uses {
 
     /// Returns since when the server is not used; none while it is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.last.lock();
         (self.running.load(Ordering::Relaxed) == 0).then_some(last)
     }
 }
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.last.lock() = Instant::now();
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -223,7 +224,7 @@ impl Client {
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Asks the server, and waits for the answer; `null` is one. A caller that goes away takes the request back.

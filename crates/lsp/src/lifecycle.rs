@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{broadcast, watch};
@@ -140,7 +141,7 @@ impl Slot {
     }
 
     pub(super) fn set_start(&self, start: Start) {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(start);
+        self.plan.lock().0 = Some(start);
     }
 
     /// Says whether the caller is to start it now: it does not run, and has been left alone for long enough.
@@ -159,12 +160,12 @@ impl Slot {
     }
 
     fn start(&self) -> Option<Start> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.plan.lock().0.clone()
     }
 
     /// Counts a failure, and returns how long the server is to be left alone.
     fn failed(&self, worked: Option<Duration>) -> Duration {
-        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = self.plan.lock();
         if worked.is_some_and(|worked| worked > HEALTHY_AFTER) {
             plan.1 = 0;
         }
@@ -201,7 +202,7 @@ pub(super) struct Shared {
 impl Shared {
     /// Makes room for another server, by ending the one that was not used for longest.
     fn admit(&self) -> Result<Arc<Running>, String> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if running.len() >= self.limits.servers {
             let idle = running.iter().enumerate();
             let idle = idle.filter_map(|(at, server)| Some((server.uses.idle_since()?, at)));
@@ -222,7 +223,7 @@ impl Shared {
     }
 
     fn remove(&self, gone: &Arc<Running>) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         running.retain(|server| !Arc::ptr_eq(server, gone));
     }
 }
@@ -357,7 +358,7 @@ impl Lifecycle {
             sandbox: None,
         };
         let inherits = Some(Filter::of_servers(INHERITED));
-        let started = self.shared.programs.converse_with(launch, inherits).await;
+        let started = self.shared.programs.spawn_piped_with(launch, inherits).await;
         let mut peer = started.map_err(|error| error.to_string())?;
         let (Some(input), Some(output), Some(errors)) = (peer.take_input(), peer.take_output(), peer.take_errors())
         else {

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -98,7 +99,7 @@ impl ServerPool {
     }
 
     fn workspaces(&self) -> MutexGuard<'_, Vec<LanguageServers>> {
-        self.workspaces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workspaces.lock()
     }
 
     /// Ends every server, and returns when they are gone.
@@ -260,7 +261,7 @@ impl LanguageServers {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<(String, PathBuf), Arc<Slot>>> {
-        self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.slots.lock()
     }
 
     async fn slots_for(&self, path: &ResolvedPath) -> Vec<Result<Arc<Slot>, Unavailable>> {

@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -89,7 +90,7 @@ impl Reports {
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.files.lock()
     }
 
     /// Takes a report. Returns the file and what was found, if the report counts.

@@ -63,7 +63,7 @@ pub(super) struct Start {
 
 impl Server {
     /// Returns the servers that are known without configuration.
-    pub fn known() -> Vec<Self> {
+    pub fn builtins() -> Vec<Self> {
         let server = |builtin: &Builtin| Self {
             id: builtin.id.to_owned(),
             extensions: builtin.extensions.iter().map(|&text| text.to_owned()).collect(),
@@ -114,7 +114,7 @@ impl Server {
                 return Err(format!("it is named by the project, which is not trusted. {TRUST}"));
             }
             (Command::Line(line), _) => self.configured(line, root, around)?,
-            (Command::Known, Some(builtin)) => self.found(builtin, root, around)?,
+            (Command::Known, Some(builtin)) => self.find_builtin(builtin, root, around)?,
             (Command::Known, None) => return Err("it has no command".to_owned()),
         };
         Ok(match &self.initialization {
@@ -139,7 +139,7 @@ impl Server {
         })
     }
 
-    fn found(&self, builtin: &Builtin, root: &Path, around: &Surroundings) -> Result<Start, String> {
+    fn find_builtin(&self, builtin: &Builtin, root: &Path, around: &Surroundings) -> Result<Start, String> {
         let get = builtin.get;
         let name = builtin.commands[0][0];
         let candidates = builtin.commands.iter();
@@ -301,7 +301,7 @@ mod tests {
         }
 
         fn check(&self, id: &str, expected: Result<&str, &str>) {
-            let server = Server::known().into_iter().find(|server| server.id == id).unwrap();
+            let server = Server::builtins().into_iter().find(|server| server.id == id).unwrap();
             let root = self.around.workspace.directory();
             let top = self.folder.path().canonicalize().unwrap().display().to_string();
             let found = server.start(root, &self.around).map(|start| {
@@ -392,7 +392,7 @@ mod tests {
     async fn a_file_of_deno_is_not_for_node() {
         let stage = Stage::new(true, &["w/a/deno.json", "w/b/package-lock.json"], None);
         let root = |id: &str, file: &str| {
-            let server = Server::known().into_iter().find(|server| server.id == id).unwrap();
+            let server = Server::builtins().into_iter().find(|server| server.id == id).unwrap();
             let work = stage.around.workspace.directory().to_path_buf();
             let root = server.root(&work.join(file), &stage.around)?;
             Some(root.strip_prefix(work).unwrap().display().to_string())

@@ -6,19 +6,34 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
 const SCHEME: &str = "file://";
+
+/// What stands in no path of a URI as it is (RFC 3986 §3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
 
 /// Returns the URI of an absolute path.
 pub(super) fn from_path(path: &Path) -> String {
-    let mut uri = SCHEME.to_owned();
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            uri.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    uri
+    format!("{SCHEME}{}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
 }
 
 /// Returns the path that a URI of a file names, normalized; none for other URIs.
@@ -29,26 +44,17 @@ pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
         return None;
     }
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let bytes = OsString::from_vec(decoded(path.as_bytes())?);
+    let bytes = OsString::from_vec(decoded(path)?);
     Some(toolgate_fs::path::normalize(Path::new(&bytes)))
 }
 
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut left = text;
-    while let Some((&first, rest)) = left.split_first() {
-        left = rest;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let (digits, rest) = left.split_at_checked(2)?;
-        // The parser of numbers takes signs too.
-        let digits = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|&byte| byte != 0)?);
-        left = rest;
-    }
-    Some(bytes)
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let is_escape = |rest: &str| {
+        rest.get(..2)
+            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    let bytes: Vec<u8> = percent_decode_str(text).collect();
+    (text.split('%').skip(1).all(is_escape) && !bytes.contains(&0)).then_some(bytes)
 }
 
 #[cfg(test)]

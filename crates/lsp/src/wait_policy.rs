@@ -9,9 +9,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -65,7 +66,7 @@ impl WaitPolicy {
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     /// Begins to watch an edit: the file has just changed. A server that is not `ready` is not waited for, and its first answer says

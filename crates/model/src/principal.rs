@@ -86,7 +86,7 @@ impl Principal {
     }
 
     /// Returns how it is called beside a decision: by its name, and by what it calls itself if that says more.
-    pub fn shown(&self, own_words: &str) -> String {
+    pub fn display_name(&self, own_words: &str) -> String {
         match (self.name.as_str(), own_words) {
             ("", words) => words.to_owned(),
             (name, "") => name.to_owned(),
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn a_client_cannot_take_a_name_away() {
         let alice = Principal::new(PrincipalKind::Token, "alice");
-        assert_eq!(alice.shown("bob"), "alice (bob)");
-        assert_eq!(alice.shown(""), "alice");
-        assert_eq!(alice.shown("alice"), "alice");
-        assert_eq!(Principal::anonymous().shown("bob"), "bob");
+        assert_eq!(alice.display_name("bob"), "alice (bob)");
+        assert_eq!(alice.display_name(""), "alice");
+        assert_eq!(alice.display_name("alice"), "alice");
+        assert_eq!(Principal::anonymous().display_name("bob"), "bob");
     }
 }

@@ -89,7 +89,7 @@ pub struct AskPart {
 
 impl Ask {
     /// Makes a bare request: nothing to show, nothing to remember.
-    pub fn of(permission: &str, patterns: Vec<String>) -> Self {
+    pub fn new(permission: &str, patterns: Vec<String>) -> Self {
         Self {
             permission: permission.to_owned(),
             patterns,

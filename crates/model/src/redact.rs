@@ -115,7 +115,7 @@ impl Redactor {
         secrets.dedup();
         let plain = secrets.len();
         let mut forms = secrets.clone();
-        forms.extend(secrets.iter().flat_map(|secret| forms::of(secret)));
+        forms.extend(secrets.iter().flat_map(|secret| forms::encoded(secret)));
         let compiled = patterns
             .iter()
             .map(|pattern| compile(pattern))
@@ -223,7 +223,7 @@ impl Rules {
         for pattern in &self.patterns {
             found.extend(pattern.find_iter(bytes).map(|found| found.range()));
         }
-        if let Some(joined) = lines::Joined::of(bytes).filter(|joined| self.any.is_match(&joined.bytes)) {
+        if let Some(joined) = lines::Joined::new(bytes).filter(|joined| self.any.is_match(&joined.bytes)) {
             for needle in &self.wrapped {
                 let length = needle.needle().len();
                 let mut from = 0;
@@ -250,7 +250,7 @@ impl Rules {
         // Only so much of the end can belong to one that is broken into lines, however short these are.
         let longest = self.wrapped.iter().map(|needle| needle.needle().len()).max();
         let tail = bytes.len().saturating_sub(longest.unwrap_or(0) * 3);
-        let Some(joined) = lines::Joined::of_end(&bytes[tail..]) else {
+        let Some(joined) = lines::Joined::new_unfinished(&bytes[tail..]) else {
             return plain;
         };
         let begins_wrapped = |needle: &Finder<'_>| {

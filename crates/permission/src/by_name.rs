@@ -104,7 +104,7 @@ mod tests {
                 guarded: Some("git obeys it".to_owned()),
                 ..AskPart::default()
             }],
-            ..Ask::of("edit", vec![path.to_owned(), "src/a.rs".to_owned()])
+            ..Ask::new("edit", vec![path.to_owned(), "src/a.rs".to_owned()])
         };
         let defaults = [
             ("*", "*", Allow),

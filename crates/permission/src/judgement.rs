@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn ask(permission: &str, patterns: &[&str]) -> Ask {
-        Ask::of(permission, patterns.iter().map(|&pattern| pattern.to_owned()).collect())
+        Ask::new(permission, patterns.iter().map(|&pattern| pattern.to_owned()).collect())
     }
 
     fn is_ask(judgement: &Judgement) -> bool {
@@ -476,7 +476,7 @@ mod tests {
         });
         (patterns(), prop::collection::vec(part, 0..3)).prop_map(|(patterns, parts)| Ask {
             parts,
-            ..Ask::of("a", patterns)
+            ..Ask::new("a", patterns)
         })
     }
 
@@ -561,8 +561,8 @@ mod tests {
         #[test]
         fn nothing_unclear_is_ever_granted(rules in any_rules(), grants in any_rules(), patterns in prop::collection::vec("[ab/ ]{0,3}", 0..4)) {
             let part = AskPart { patterns, unclear: Some(String::new()), ..AskPart::default() };
-            let ask = Ask { parts: vec![part], ..Ask::of("a", Vec::new()) };
-            let everything = Ask::of("a", vec!["something that no rule of this test names".to_owned()]);
+            let ask = Ask { parts: vec![part], ..Ask::new("a", Vec::new()) };
+            let everything = Ask::new("a", vec!["something that no rule of this test names".to_owned()]);
             if strictness(&judge(&everything, &rights(&[&rules]), &[])) > 0 {
                 prop_assert!(strictness(&judge(&ask, &rights(&[&rules]), &grants)) > 0);
             }

@@ -2,7 +2,7 @@
 //! emptiness one read.
 //!
 //! The groups lie in a folder of this service below its own group. They hold processes and no limits, so no controller
-//! is needed, and nothing changes for the group that the service is in. Where any of it is refused the marks do alone.
+//! is needed, and nothing changes for the group that the service is in. Where any of it is refused the tags do alone.
 //!
 //! *Invariant:* a group that is handed out is empty and was never killed: Linux 6.18 kills whatever is born in a group
 //! that once was. The folder is locked while its service lives, which tells the next
@@ -14,10 +14,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::Pid;
 
 /// What the name of every service's folder begins with.
@@ -131,7 +132,7 @@ impl Groups {
             idle.push(group);
         } else {
             drop(idle);
-            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spent = self.spent.lock();
             spent.push(group.path.clone());
             spent.retain(|group| !remove(group, 0));
         }
@@ -168,8 +169,8 @@ impl Groups {
         remove(&self.folder, 0);
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Group>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> parking_lot::MutexGuard<'_, Vec<Arc<Group>>> {
+        self.idle.lock()
     }
 }
 

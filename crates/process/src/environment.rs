@@ -2,10 +2,12 @@
 //!
 //! *Invariant:* pure.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use super::Environment;
+/// Names and values of environment variables.
+pub type Environment = BTreeMap<OsString, OsString>;
 
 /// What the service's own variables begin with: settings, tokens among them.
 const OWN: &[u8] = b"TOOLGATE_";

@@ -27,13 +27,13 @@ const BUSY_READ_BYTES: usize = 512 * 1024;
 const COPY_BYTES: usize = READ_BYTES / 4;
 
 /// How long after the program's end the pipe must be silent, where somebody still holds it.
-const QUIET: Duration = Duration::from_millis(100);
+const QUIET_AFTER_EXIT: Duration = Duration::from_millis(100);
 
 /// How long after the program's end the pipe is read at most, beyond what it had printed.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The least time between two reads of a pipe that nobody listens to: a job that never stops printing is slowed down.
-const DISCARD_SPACING: Duration = Duration::from_millis(10);
+const DISCARD_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Where pipes go that a job in the background still holds. Closing them would end the job at its next line.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Discards {
             while pipe.readable().await.is_ok() {
                 match pipe.try_read(&mut buffer) {
                     Ok(0) => return,
-                    Ok(_) => sleep(DISCARD_SPACING).await,
+                    Ok(_) => sleep(DISCARD_INTERVAL).await,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
@@ -94,7 +94,7 @@ impl Output {
                     biased;
                     _ = ended => {
                         self.stream.note_owed();
-                        self.phase = Phase::Draining { until: Instant::now() + DRAIN };
+                        self.phase = Phase::Draining { until: Instant::now() + DRAIN_TIMEOUT };
                         continue;
                     }
                     () = self.stream.ready() => true,
@@ -105,7 +105,7 @@ impl Output {
                     if now >= *until && !is_owed {
                         false
                     } else {
-                        let silence = now + QUIET;
+                        let silence = now + QUIET_AFTER_EXIT;
                         let silence = if is_owed { silence } else { silence.min(*until) };
                         tokio::select! {
                             biased;

@@ -16,11 +16,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, pidfd_open,
@@ -30,17 +31,17 @@ use tokio::sync::oneshot;
 
 use super::cgroup::{Group, Groups};
 use super::sandbox::Confinement;
-use super::sys::Tag;
+use super::sys::TagReading;
 use super::{sys, tree};
 
 /// How long killed processes may take to be gone before they are given up as survivors.
-const GIVE_UP: Duration = Duration::from_millis(600);
+const KILL_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// The least time between two walks.
-const SPACING: Duration = Duration::from_millis(1);
+const MIN_WALK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The most time between two walks while a stop goes on and more is alive than is watched.
-const UNWATCHED: Duration = Duration::from_millis(20);
+const MAX_WALK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many processes are watched for their end at a time.
 const MAX_WATCHED: usize = 256;
@@ -50,11 +51,11 @@ const CLEAN_WALKS: u8 = 2;
 
 /// How long after the end of a program that seems to have left nothing one looks again: a process that was being
 /// adopted at that moment is seen then.
-const SECOND_LOOK: Duration = Duration::from_millis(50);
+const SECOND_LOOK_DELAY: Duration = Duration::from_millis(50);
 
 /// Names the processes of one call: the value of the limit that all of them carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mark(pub(super) u64);
+pub(super) struct ProcessTag(pub(super) u64);
 
 /// What is known of a call's processes.
 #[derive(Clone, Debug)]
@@ -83,13 +84,13 @@ impl Entry {
 /// What the callers and the thread share.
 pub(super) struct Reaper {
     /// The calls that run or left something running. The lock also orders group signals before the root's reaping.
-    calls: Mutex<HashMap<Mark, Entry>>,
+    calls: Mutex<HashMap<ProcessTag, Entry>>,
     /// What is to be done next; one entry per call at most, since stops of one call are joined.
     inbox: Mutex<Inbox>,
     wake: OwnedFd,
-    /// The upper half of every mark, so that a service inside a call of another is not mistaken for it.
-    family: u64,
-    next_mark: AtomicU32,
+    /// The upper half of every tag, so that a service inside a call of another is not mistaken for it.
+    namespace: u64,
+    next_tag: AtomicU32,
     groups: Option<Groups>,
     /// The children that belong to no call and are to be left alone; none if others may start programs in this process,
     /// and then every child may be such a one. Locked while one is started.
@@ -98,7 +99,7 @@ pub(super) struct Reaper {
 
 #[derive(Default)]
 struct Inbox {
-    stops: Vec<(Mark, Duration, Option<oneshot::Sender<usize>>)>,
+    stops: Vec<(ProcessTag, Duration, Option<oneshot::Sender<usize>>)>,
     sweep: bool,
     look_at: Option<Instant>,
     closing: bool,
@@ -112,8 +113,8 @@ impl Reaper {
             calls: Mutex::default(),
             inbox: Mutex::default(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            family: new_family(),
-            next_mark: AtomicU32::new(0),
+            namespace: new_namespace(),
+            next_tag: AtomicU32::new(0),
             groups,
         });
         let rounds = Rounds {
@@ -131,19 +132,19 @@ impl Reaper {
         Ok(shared)
     }
 
-    /// Makes a mark for a new call.
-    pub(super) fn new_mark(&self) -> Mark {
-        Mark(self.family | u64::from(self.next_mark.fetch_add(1, Ordering::Relaxed)))
+    /// Makes a tag for a new call.
+    pub(super) fn new_tag(&self) -> ProcessTag {
+        ProcessTag(self.namespace | u64::from(self.next_tag.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Says whether a mark is one of ours.
-    pub(super) fn is_own_mark(&self, mark: u64) -> bool {
-        is_of_family(mark, self.family)
+    /// Says whether a tag is one of ours.
+    pub(super) fn is_own_tag(&self, mark: u64) -> bool {
+        is_in_namespace(mark, self.namespace)
     }
 
-    /// Returns what all marks have in common.
-    pub(super) fn family(&self) -> u64 {
-        self.family
+    /// Returns what all tags have in common.
+    pub(super) fn namespace(&self) -> u64 {
+        self.namespace
     }
 
     /// Returns the control groups, if they can be used.
@@ -152,7 +153,7 @@ impl Reaper {
     }
 
     /// Forgets a call, of which nothing is left.
-    pub(super) fn forget(&self, calls: &mut HashMap<Mark, Entry>, mark: Mark) {
+    pub(super) fn forget(&self, calls: &mut HashMap<ProcessTag, Entry>, mark: ProcessTag) {
         let group = calls.remove(&mark).and_then(|entry| entry.group);
         if let (Some(groups), Some(group)) = (&self.groups, group) {
             groups.give_back(group);
@@ -163,7 +164,7 @@ impl Reaper {
     /// Blocking.
     pub(super) fn left_by(&self, fits: impl Fn(&Entry) -> bool, most: usize, most_bytes: usize) -> Vec<(Pid, String)> {
         let calls = self.calls().clone();
-        let wanted = |mark: Mark| {
+        let wanted = |mark: ProcessTag| {
             calls
                 .get(&mark)
                 .is_some_and(|entry| !entry.held && entry.left && fits(entry))
@@ -190,12 +191,12 @@ impl Reaper {
     }
 
     /// Returns the calls. The lock is never held across an `.await`.
-    pub(super) fn calls(&self) -> MutexGuard<'_, HashMap<Mark, Entry>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn calls(&self) -> MutexGuard<'_, HashMap<ProcessTag, Entry>> {
+        self.calls.lock()
     }
 
-    /// Returns the marks of the calls that fit.
-    pub(super) fn marks_of(&self, fits: impl Fn(&Entry) -> bool) -> Vec<Mark> {
+    /// Returns the tags of the calls that fit.
+    pub(super) fn tags_of(&self, fits: impl Fn(&Entry) -> bool) -> Vec<ProcessTag> {
         let calls = self.calls();
         calls
             .iter()
@@ -205,20 +206,20 @@ impl Reaper {
     }
 
     /// Ends all processes of a call: the polite signal, `grace`, the kill. The receiver gets the number of survivors.
-    pub(super) fn stop(&self, mark: Mark, grace: Duration) -> oneshot::Receiver<usize> {
+    pub(super) fn stop(&self, mark: ProcessTag, grace: Duration) -> oneshot::Receiver<usize> {
         let (done, receiver) = oneshot::channel();
         self.post(|inbox| inbox.stops.push((mark, grace, Some(done))));
         receiver
     }
 
     /// Kills all processes of a call, without waiting for it.
-    pub(super) fn kill(&self, mark: Mark) {
+    pub(super) fn kill(&self, mark: ProcessTag) {
         self.post(|inbox| inbox.stops.push((mark, Duration::ZERO, None)));
     }
 
     /// Starts a child that is of no call and to be left alone.
     pub(super) fn keep<T, E>(&self, start: impl FnOnce() -> Result<T, E>, pid: impl FnOnce(&T) -> u32) -> Result<T, E> {
-        let kept = self.kept.as_ref().map(lock);
+        let kept = self.kept.as_ref().map(Mutex::lock);
         let started = start()?;
         let pid = i32::try_from(pid(&started)).ok().and_then(Pid::from_raw);
         if let (Some(mut kept), Some(pid)) = (kept, pid) {
@@ -229,7 +230,7 @@ impl Reaper {
 
     /// Ends what is among our children and belongs to no call, with all that descends from it, and reaps the dead of it.
     /// Returns how much of it lives.
-    fn end_strays(&self, children: &[Pid], calls: &HashMap<Mark, Entry>) -> usize {
+    fn end_strays(&self, children: &[Pid], calls: &HashMap<ProcessTag, Entry>) -> usize {
         let strays = children.iter().filter(|&&child| self.is_stray(child, calls));
         strays
             .filter(|&&child| !reap(child))
@@ -238,17 +239,17 @@ impl Reaper {
     }
 
     /// Says whether a child has lost what told whose it is. `calls` was read after the child was seen.
-    fn is_stray(&self, child: Pid, calls: &HashMap<Mark, Entry>) -> bool {
-        // One that is being started gets its mark in a moment.
+    fn is_stray(&self, child: Pid, calls: &HashMap<ProcessTag, Entry>) -> bool {
+        // One that is being started gets its tag in a moment.
         let is_starting = || calls.values().any(|entry| entry.root.is_none());
         match sys::tag_of(child) {
-            Some(Tag::Mark(mark)) if self.is_own_mark(mark) => {
-                !calls.contains_key(&Mark(mark)) && owner_by(mark, child, calls).is_none()
+            Some(TagReading::Whole(mark)) if self.is_own_tag(mark) => {
+                !calls.contains_key(&ProcessTag(mark)) && owner_by(mark, child, calls).is_none()
             }
             // Orphans of all the container come to its first process.
-            Some(Tag::None) if std::process::id() == 1 => false,
+            Some(TagReading::None) if std::process::id() == 1 => false,
             Some(tag) => {
-                let is_kept = self.kept.as_ref().is_none_or(|kept| lock(kept).contains(&child));
+                let is_kept = self.kept.as_ref().is_none_or(|kept| kept.lock().contains(&child));
                 !is_kept && !is_starting() && owner_by(tag.remains().unwrap_or(0), child, calls).is_none()
             }
             None => false,
@@ -267,12 +268,12 @@ impl Reaper {
             if clean >= CLEAN_WALKS || Instant::now() > until {
                 return alive;
             }
-            thread::sleep(SPACING);
+            thread::sleep(MIN_WALK_INTERVAL);
         }
     }
 
     /// Says whether a child may have shed what tells whose it is.
-    pub(super) fn has_strays(&self, children: &[Pid], calls: &HashMap<Mark, Entry>) -> bool {
+    pub(super) fn has_strays(&self, children: &[Pid], calls: &HashMap<ProcessTag, Entry>) -> bool {
         children.iter().any(|&child| self.is_stray(child, calls))
     }
 
@@ -281,7 +282,7 @@ impl Reaper {
         let Some(kept) = &self.kept else { return false };
         // In this order: what is started in between is seen by its entry.
         let children = tree::own_children();
-        self.calls().is_empty() && children.iter().all(|child| lock(kept).contains(child))
+        self.calls().is_empty() && children.iter().all(|child| kept.lock().contains(child))
     }
 
     /// Asks for a look at the orphans, if there can be any.
@@ -293,7 +294,7 @@ impl Reaper {
 
     /// Asks for a look at a call that seems to have left nothing, a little later, together with others.
     pub(super) fn look_later(&self) {
-        let at = Instant::now() + SECOND_LOOK;
+        let at = Instant::now() + SECOND_LOOK_DELAY;
         self.post(|inbox| inbox.look_at = Some(inbox.look_at.map_or(at, |earlier| earlier.min(at))));
     }
 
@@ -303,13 +304,13 @@ impl Reaper {
     }
 
     fn post(&self, change: impl FnOnce(&mut Inbox)) {
-        change(&mut self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.inbox.lock());
         // Fails only when the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Sends signals to the process group of a call while its leader is certainly not reaped, and returns the group.
-    pub(super) fn signal_group(&self, mark: Mark, signals: &[Signal]) -> Option<Pid> {
+    pub(super) fn signal_group(&self, mark: ProcessTag, signals: &[Signal]) -> Option<Pid> {
         let calls = self.calls();
         let root = calls
             .get(&mark)
@@ -321,10 +322,6 @@ impl Reaper {
         }
         Some(root)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kills a child of ours and all that descends from it. Returns how many lived.
@@ -341,37 +338,37 @@ fn end_tree(child: Pid) -> usize {
     .count()
 }
 
-/// Draws the upper half of the marks: large, so that the limits which carry them never bite, and below those of this
+/// Draws the upper half of the tags: large, so that the limits which carry them never bite, and below those of this
 /// process, which may run inside a call of another service.
-fn new_family() -> u64 {
+fn new_namespace() -> u64 {
     let random = RandomState::new().build_hasher().finish();
-    family_below(sys::own_limits().into_iter().min().unwrap_or(u64::MAX), random)
+    namespace_below(sys::own_limits().into_iter().min().unwrap_or(u64::MAX), random)
 }
 
-fn family_below(limit: u64, random: u64) -> u64 {
+fn namespace_below(limit: u64, random: u64) -> u64 {
     let half = (limit / 2).min(1 << 62);
     let spread = half.saturating_sub(1 << 33).max(1);
     (half + random % spread) & !u64::from(u32::MAX)
 }
 
-/// Says whether a mark was given by the service whose marks have this in common.
-pub(super) fn is_of_family(mark: u64, family: u64) -> bool {
-    mark & !u64::from(u32::MAX) == family
+/// Says whether a tag was given by the service whose tags have this in common.
+pub(super) fn is_in_namespace(mark: u64, namespace: u64) -> bool {
+    mark & !u64::from(u32::MAX) == namespace
 }
 
-/// Returns the call that a process belongs to: by its mark or, where marks are refused, by its session.
-pub(super) fn owner_of(pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
+/// Returns the call that a process belongs to: by its tag or, where tags are refused, by its session.
+pub(super) fn owner_of(pid: Pid, calls: &HashMap<ProcessTag, Entry>) -> Option<ProcessTag> {
     owner_by(sys::mark_of(pid).unwrap_or(0), pid, calls)
 }
 
-/// Does the same for a process whose mark is known.
-fn owner_by(mark: u64, pid: Pid, calls: &HashMap<Mark, Entry>) -> Option<Mark> {
-    let mark = Mark(mark);
+/// Does the same for a process whose tag is known.
+fn owner_by(mark: u64, pid: Pid, calls: &HashMap<ProcessTag, Entry>) -> Option<ProcessTag> {
+    let mark = ProcessTag(mark);
     if calls.contains_key(&mark) {
         return Some(mark);
     }
     let session = tree::session_of(pid)?;
-    let by_session = |(mark, entry): (&Mark, &Entry)| (entry.root == Some(session)).then_some(*mark);
+    let by_session = |(mark, entry): (&ProcessTag, &Entry)| (entry.root == Some(session)).then_some(*mark);
     calls.iter().find_map(by_session)
 }
 
@@ -404,7 +401,7 @@ impl Stop {
     }
 
     fn give_up_at(&self) -> Instant {
-        self.kill_at + GIVE_UP
+        self.kill_at + KILL_TIMEOUT
     }
 
     /// Decides what is sent in this round: the polite signal once, the kill in every round from its time on.
@@ -435,9 +432,9 @@ struct Found {
 /// The thread's own state.
 struct Rounds {
     shared: Arc<Reaper>,
-    stops: HashMap<Mark, Stop>,
+    stops: HashMap<ProcessTag, Stop>,
     /// Clean walks of calls that ended and left something running.
-    left: HashMap<Mark, u8>,
+    left: HashMap<ProcessTag, u8>,
     /// How many children of no call the last walk found alive.
     strays: usize,
     last_walk: Option<Instant>,
@@ -486,7 +483,10 @@ impl Rounds {
             .collect();
         // Interrupted or failed, the walk that follows is harmless, and the spacing keeps it from spinning.
         let _ = poll(&mut sources, timeout.as_ref());
-        if let Some(rest) = self.last_walk.and_then(|last| SPACING.checked_sub(last.elapsed())) {
+        if let Some(rest) = self
+            .last_walk
+            .and_then(|last| MIN_WALK_INTERVAL.checked_sub(last.elapsed()))
+        {
             thread::sleep(rest);
         }
         let mut count = [0; 8];
@@ -495,10 +495,10 @@ impl Rounds {
 
     /// Takes what was asked. Returns whether that calls for a walk now.
     fn take_inbox(&mut self) -> bool {
-        let mut inbox = std::mem::take(&mut *self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut inbox = std::mem::take(&mut *self.shared.inbox.lock());
         if inbox.closing {
             self.closing = true;
-            let marks = self.shared.marks_of(|_| true);
+            let marks = self.shared.tags_of(|_| true);
             inbox
                 .stops
                 .extend(marks.into_iter().map(|mark| (mark, Duration::ZERO, None)));
@@ -533,7 +533,7 @@ impl Rounds {
     }
 
     /// Looks at our children and, for the calls that are stopped or left something, at their descendants.
-    fn walk(&mut self, watched: &mut Vec<OwnedFd>) -> HashMap<Mark, Found> {
+    fn walk(&mut self, watched: &mut Vec<OwnedFd>) -> HashMap<ProcessTag, Found> {
         self.last_walk = Some(Instant::now());
         // The list comes first: what is in it and belongs to no call then is what an ended call left, and not the
         // root of a call that has just begun.
@@ -544,13 +544,13 @@ impl Rounds {
             .filter(|(mark, entry)| !entry.held && !self.stops.contains_key(*mark))
             .map(|(&mark, _)| (mark, self.left.get(&mark).copied().unwrap_or(0)))
             .collect();
-        let mut found: HashMap<Mark, Found> = HashMap::new();
+        let mut found: HashMap<ProcessTag, Found> = HashMap::new();
         self.strays = self.shared.end_strays(&children, &calls);
         for child in children {
-            // Read once: a child that is being born gets its mark at some moment, and one that had none yet when its
+            // Read once: a child that is being born gets its tag at some moment, and one that had none yet when its
             // owner was looked for must not pass for a stranger's a moment later.
             let Some(tag) = sys::tag_of(child) else { continue };
-            let value = if let Tag::Mark(mark) = tag { mark } else { 0 };
+            let value = if let TagReading::Whole(mark) = tag { mark } else { 0 };
             let Some(mark) = owner_by(value, child, &calls) else {
                 continue;
             };
@@ -571,16 +571,22 @@ impl Rounds {
                 continue;
             }
             let found = found.entry(mark).or_default();
-            self.note(found, mark, (child, getpid()), watched);
+            self.count_and_signal(found, mark, (child, getpid()), watched);
             for process in tree::descendants(child) {
-                self.note(found, mark, process, watched);
+                self.count_and_signal(found, mark, process, watched);
             }
         }
         found
     }
 
     /// Counts a process, given with its parent, and signals it if it is still the one that was found.
-    fn note(&self, found: &mut Found, mark: Mark, (process, parent): (Pid, Pid), watched: &mut Vec<OwnedFd>) {
+    fn count_and_signal(
+        &self,
+        found: &mut Found,
+        mark: ProcessTag,
+        (process, parent): (Pid, Pid),
+        watched: &mut Vec<OwnedFd>,
+    ) {
         found.seen += 1;
         let Some(stop) = self.stops.get(&mark) else { return };
         let descriptor = match pidfd_open(process, PidfdFlags::empty()) {
@@ -611,17 +617,17 @@ impl Rounds {
     }
 
     /// Takes each stop one step further. Returns when the next walk is due if nothing happens before.
-    fn advance(&mut self, mut found: HashMap<Mark, Found>, watched: usize) -> Option<Instant> {
+    fn advance(&mut self, mut found: HashMap<ProcessTag, Found>, watched: usize) -> Option<Instant> {
         let now = Instant::now();
         let mut next: Option<Instant> = None;
         let mut due = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         if self.strays > 0 {
-            due(now + UNWATCHED);
+            due(now + MAX_WALK_INTERVAL);
         }
         let shared = Arc::clone(&self.shared);
-        let populated: Vec<Mark> = {
+        let populated: Vec<ProcessTag> = {
             let calls = shared.calls().clone();
-            let looked_at = |mark: &Mark| self.stops.contains_key(mark) || self.left.contains_key(mark);
+            let looked_at = |mark: &ProcessTag| self.stops.contains_key(mark) || self.left.contains_key(mark);
             let entries = calls
                 .iter()
                 .filter(|(mark, entry)| looked_at(mark) && entry.is_populated());
@@ -646,7 +652,7 @@ impl Rounds {
             due(match found.alive {
                 0 => now,
                 // Not all of it can be seen to end.
-                _ if !is_watched => now + UNWATCHED,
+                _ if !is_watched => now + MAX_WALK_INTERVAL,
                 _ => stop.give_up_at(),
             });
             due(if now < stop.kill_at {
@@ -675,7 +681,7 @@ impl Rounds {
     }
 }
 
-fn conclude(shared: &Reaper, mark: Mark, stop: &mut Stop, survivors: usize) {
+fn conclude(shared: &Reaper, mark: ProcessTag, stop: &mut Stop, survivors: usize) {
     {
         let mut calls = shared.calls();
         // Survivors stay known, so that the end of the service tries again.
@@ -717,14 +723,14 @@ mod tests {
         for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
             let mut limit = u64::MAX;
             for depth in 0..12 {
-                let family = family_below(limit, random);
-                assert_eq!(family & u64::from(u32::MAX), 0, "{depth}");
+                let namespace = namespace_below(limit, random);
+                assert_eq!(namespace & u64::from(u32::MAX), 0, "{depth}");
                 assert!(
-                    family >= sys::LEAST_MARK && family | u64::from(u32::MAX) < limit,
-                    "{depth}: {family:x}"
+                    namespace >= sys::LEAST_MARK && namespace | u64::from(u32::MAX) < limit,
+                    "{depth}: {namespace:x}"
                 );
-                assert!(is_of_family(family | 9, family));
-                limit = family | 9;
+                assert!(is_in_namespace(namespace | 9, namespace));
+                limit = namespace | 9;
             }
         }
     }

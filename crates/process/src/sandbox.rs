@@ -15,6 +15,7 @@
 //! *Invariant:* everything is prepared here, in the service; the child only applies it. Rules are opened by path, so this is
 //! blocking work.
 
+mod demand;
 mod filter;
 mod gate;
 mod repository;
@@ -27,10 +28,12 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
+pub use demand::{Demand, Mode, Places, SandboxError};
 use filter::{Filters, Wanted};
 pub use gate::Stopped;
 use gate::{Gate, Policy, Root};
@@ -41,25 +44,6 @@ use super::{notify, sys};
 
 /// Rulesets that are kept for the next command with the same demand.
 const MAX_CACHED: usize = 64;
-
-/// What a program may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// The workspace, its temporary folder and what was approved.
-    WorkspaceWrite,
-    /// Its temporary folder and what was approved.
-    ReadOnly,
-}
-
-impl Mode {
-    /// Returns configuration's word for the mode.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::WorkspaceWrite => "workspace-write",
-            Self::ReadOnly => "read-only",
-        }
-    }
-}
 
 /// What the running kernel can enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,103 +92,6 @@ impl Kernel {
         }
         missing
     }
-}
-
-/// Paths that are treated alike for every program of the service.
-#[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// What no program may read or write, even where it may everything around it: the service's own state and secrets.
-    pub hidden: Vec<PathBuf>,
-    /// What may be read although it is hidden.
-    pub readable: Vec<PathBuf>,
-    /// What may be written by every program.
-    pub writable: Vec<PathBuf>,
-    /// What may be read within walls: the system's folders, and those of tools.
-    pub common: Vec<PathBuf>,
-    /// What may be written within walls beside the workspace: the caches of toolchains.
-    pub caches: Vec<PathBuf>,
-    /// The last parts of paths that may not be written in a workspace: what is code or configuration there.
-    pub protected: Vec<PathBuf>,
-    /// The Unix sockets that may be connected to.
-    pub sockets: Vec<PathBuf>,
-}
-
-impl Places {
-    /// Returns what is hidden now, links followed: what is not there yet is looked for again with the next program.
-    fn hidden_now(&self) -> Vec<PathBuf> {
-        let mut hidden: Vec<PathBuf> = self.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        hidden.dedup();
-        hidden
-    }
-}
-
-/// What one program is to be confined to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Demand {
-    /// What it may write.
-    pub mode: Mode,
-    /// Whether it may use the network.
-    pub network: bool,
-    /// The workspace's folder.
-    pub workspace: PathBuf,
-    /// Folders elsewhere that were approved.
-    pub approved: Vec<PathBuf>,
-    /// Whether it is held to this: it may read nothing but the system's folders and what is named here, and may write the
-    /// caches of toolchains.
-    pub walls: bool,
-    /// What it may read beside that, within walls.
-    pub readable: Vec<PathBuf>,
-    /// What it may read although it is hidden from others.
-    pub shown: Vec<PathBuf>,
-    /// What a person let it write although it is protected.
-    pub opened: Vec<PathBuf>,
-}
-
-impl Demand {
-    /// Makes one that may write nothing elsewhere.
-    pub fn new(mode: Mode, workspace: PathBuf) -> Self {
-        Self {
-            mode,
-            network: false,
-            workspace,
-            approved: Vec::new(),
-            walls: false,
-            readable: Vec::new(),
-            shown: Vec::new(),
-            opened: Vec::new(),
-        }
-    }
-
-    /// Returns the workspace's folder if it may be written. A workspace of `/` contains nothing, as for the rules.
-    fn written_workspace(&self) -> Option<&Path> {
-        let is_written = self.mode == Mode::WorkspaceWrite && self.workspace.parent().is_some();
-        is_written.then_some(self.workspace.as_path())
-    }
-}
-
-/// Why a confinement could not be prepared.
-#[derive(Debug, thiserror::Error)]
-pub enum SandboxError {
-    /// The private temporary folder cannot be made.
-    #[error("cannot make a temporary folder: {0}")]
-    Scratch(#[source] io::Error),
-    /// A path cannot be opened or listed.
-    #[error("cannot use {}: {source}", path.display())]
-    Path {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder that holds a hidden path has too many entries to name all others.
-    #[error("{} has too many entries to hide one of them", .0.display())]
-    TooMany(PathBuf),
-    /// The kernel refuses the rules.
-    #[error("the kernel refuses the rules: {0}")]
-    Rules(#[from] landlock::RulesetError),
-    /// The filter cannot be made.
-    #[error("cannot make the filter of system calls: {0}")]
-    Filter(#[from] seccompiler::BackendError),
 }
 
 /// Makes confinements.
@@ -333,7 +220,7 @@ impl Sandbox {
     }
 
     fn filters(&self, wanted: Wanted) -> Result<Filters, SandboxError> {
-        let mut known = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.filters.lock();
         if let Some((_, filters)) = known.iter().find(|(known, _)| *known == wanted) {
             return Ok(Arc::clone(filters));
         }
@@ -374,7 +261,7 @@ impl Sandbox {
         gate: Option<&Arc<Gate>>,
         slot: &Path,
     ) -> Result<Arc<Rules>, SandboxError> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let found = cache
             .iter()
             .position(|entry| entry.slot == slot && entry.demand == *demand && entry.hidden == hidden);
@@ -390,7 +277,7 @@ impl Sandbox {
         let gated = gate.map_or(&[][..], |gate| gate.roots());
         let (rules, stamps) = rules::build(demand, &self.places, hidden, gated, slot)?;
         let rules = Arc::new(rules);
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.len() >= MAX_CACHED {
             cache.remove(0);
         }

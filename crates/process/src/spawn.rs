@@ -12,28 +12,31 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, test_kill_process_group, waitid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::cgroup::Groups;
-use super::reaper::{Entry, Mark, Reaper, owner_of};
+use super::environment::{Environment, Filter};
+use super::launch::{Exit, Launch, StartError};
+use super::reaper::{Entry, ProcessTag, Reaper, owner_of};
 use super::sys::{self, Plan, Spawned, Stack, Step};
-use super::{Exit, Launch, StartError, tree};
+use super::tree;
 
 /// Starts that may wait for a thread; further callers wait to hand theirs in.
 const QUEUE: usize = 64;
 
 /// How long a start may take before its thread counts as stuck.
-const STUCK: Duration = Duration::from_secs(1);
+const SLOW_SPAWN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a start is waited for in the end.
-const HOPELESS: Duration = Duration::from_secs(15);
+const SPAWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The most threads that start programs: all but the last one stuck.
 const MAX_THREADS: usize = 16;
@@ -48,7 +51,7 @@ pub(super) struct Order {
     directory: CString,
     own_environment: Vec<CString>,
     /// Which of the variables of all programs it gets; none for all.
-    pub(super) inherits: Option<super::Filter>,
+    pub(super) inherits: Option<Filter>,
     /// None for `/dev/null`.
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
@@ -99,7 +102,7 @@ impl Order {
             .split(|&byte| byte == b'=')
             .next()
             .unwrap_or_default();
-        let passes = |filter: &super::Filter| filter.passes(OsStr::from_bytes(name));
+        let passes = |filter: &Filter| filter.passes(OsStr::from_bytes(name));
         self.inherits.as_ref().is_none_or(passes)
     }
 }
@@ -164,7 +167,7 @@ impl Launcher {
             loop {
                 idle.fetch_add(1, Ordering::AcqRel);
                 // One waits for the next job, and the others for that one.
-                let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+                let job = waiting.lock().blocking_recv();
                 idle.fetch_sub(1, Ordering::AcqRel);
                 match job {
                     Some(job) => job(&mut stack),
@@ -187,23 +190,25 @@ impl Launcher {
                 drop(reply.send(launch(order, &null, &environment, &reaper, stack)));
             }
         });
-        let hopeless = || {
+        let timed_out = || {
             let source = io::Error::new(io::ErrorKind::TimedOut, "the folder or the program does not answer");
             StartError::Process { source }
         };
-        match timeout(STUCK, self.jobs.reserve()).await {
+        match timeout(SLOW_SPAWN_AFTER, self.jobs.reserve()).await {
             Ok(room) => room.map_err(|_| StartError::Closed)?.send(job),
             Err(_) => {
                 self.replace_stuck();
-                let room = timeout(HOPELESS, self.jobs.reserve()).await.map_err(|_| hopeless())?;
+                let room = timeout(SPAWN_TIMEOUT, self.jobs.reserve())
+                    .await
+                    .map_err(|_| timed_out())?;
                 room.map_err(|_| StartError::Closed)?.send(job);
             }
         }
-        if let Ok(answer) = timeout(STUCK, &mut answer).await {
+        if let Ok(answer) = timeout(SLOW_SPAWN_AFTER, &mut answer).await {
             return answer.unwrap_or(Err(StartError::Closed));
         }
         self.replace_stuck();
-        let answer = timeout(HOPELESS, answer).await.map_err(|_| hopeless())?;
+        let answer = timeout(SPAWN_TIMEOUT, answer).await.map_err(|_| timed_out())?;
         answer.unwrap_or(Err(StartError::Closed))
     }
 
@@ -250,7 +255,7 @@ fn launch(
         .chain(&order.own_environment)
         .map(CString::as_c_str)
         .collect();
-    let mark = reaper.new_mark();
+    let mark = reaper.new_tag();
     let group = reaper.groups().and_then(Groups::take);
     // Known before it exists, so that a walk that meets it in between leaves it alone.
     let entry = Entry {
@@ -342,7 +347,7 @@ fn launch(
 pub(super) struct Child {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    mark: Mark,
+    mark: ProcessTag,
     reaper: Arc<Reaper>,
     released: bool,
 }
@@ -358,8 +363,8 @@ impl Child {
         Arc::clone(&self.pidfd)
     }
 
-    /// Returns the call's mark.
-    pub(super) fn mark(&self) -> Mark {
+    /// Returns the call's tag.
+    pub(super) fn mark(&self) -> ProcessTag {
         self.mark
     }
 
@@ -434,7 +439,7 @@ impl Drop for Child {
 }
 
 /// Chooses the shell (`SHELL`, unless it cannot run a command line; then `bash` from the path, then `/bin/sh`).
-pub(super) fn choose_shell(environment: &super::Environment) -> PathBuf {
+pub(super) fn choose_shell(environment: &Environment) -> PathBuf {
     // `nologin` and `false` are what service accounts have.
     let unfit = ["fish", "nu", "nologin", "false"];
     let named = environment.get(&OsString::from("SHELL")).map(PathBuf::from);
@@ -467,7 +472,7 @@ mod tests {
     #[test]
     fn chooses_a_shell_that_can_run_a_line() {
         let check = |shell: Option<&str>, path: &str, expected: &str| {
-            let mut environment = super::super::Environment::new();
+            let mut environment = Environment::new();
             environment.insert("PATH".into(), path.into());
             if let Some(shell) = shell {
                 environment.insert("SHELL".into(), shell.into());

@@ -2,9 +2,10 @@
 //!
 //! *Invariant:* of each line and of each stretch of time a bounded part is kept, whatever is printed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 /// Bytes of a line that are kept, and lines that are logged in each stretch of time.
 const MAX_LINE: usize = 1000;
 const MAX_LINES: u32 = 50;
-const STRETCH: Duration = Duration::from_secs(10);
+const LIMIT_PERIOD: Duration = Duration::from_secs(10);
 
 /// The last line that a program complained with. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -21,11 +22,11 @@ pub struct LastLine(Arc<Mutex<String>>);
 impl LastLine {
     /// Returns the line; empty if there was none.
     pub fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     fn set(&self, line: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = line;
+        *self.0.lock() = line;
     }
 }
 
@@ -47,11 +48,11 @@ pub async fn log(errors: Receiver, last: LastLine) {
         if end.is_none() {
             continue;
         }
-        if since.elapsed() > STRETCH {
+        if since.elapsed() > LIMIT_PERIOD {
             (since, lines) = (Instant::now(), 0);
         }
         lines += 1;
-        let text = shown(&line);
+        let text = printable(&line);
         match lines.cmp(&MAX_LINES) {
             std::cmp::Ordering::Less => tracing::info!(stderr = %text),
             std::cmp::Ordering::Equal => tracing::warn!("the server prints too many lines; some are not logged"),
@@ -62,7 +63,7 @@ pub async fn log(errors: Receiver, last: LastLine) {
         }
         line.clear();
     }
-    let rest = shown(&line);
+    let rest = printable(&line);
     if !rest.is_empty() {
         tracing::info!(stderr = %rest);
         last.set(rest);
@@ -70,7 +71,7 @@ pub async fn log(errors: Receiver, last: LastLine) {
 }
 
 /// Takes control characters out, so that a program cannot write to a terminal through the log.
-fn shown(line: &[u8]) -> String {
+fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clean.trim().to_owned()

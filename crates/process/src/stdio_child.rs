@@ -10,8 +10,12 @@ use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use super::environment::Filter;
+use super::launch::{Exit, Launch, StartError};
+use super::programs::{Programs, TERM_GRACE};
+use super::running::wait_for;
 use super::spawn::{Child, Order};
-use super::{Exit, Filter, GRACE, Launch, Programs, StartError, sys, tree, wait_for};
+use super::{sys, tree};
 
 /// A running program with its three pipes. Dropping it kills the program and everything that descends from it.
 pub struct StdioChild {
@@ -30,7 +34,7 @@ impl Programs {
     /// # Errors
     /// See [`StartError`]; nothing runs then.
     pub async fn spawn_piped(&self, launch: Launch) -> Result<StdioChild, StartError> {
-        self.converse_with(launch, None).await
+        self.spawn_piped_with(launch, None).await
     }
 
     /// Starts a program that the service talks to, like [`Self::spawn_piped`], that gets only those of the variables of all
@@ -38,7 +42,7 @@ impl Programs {
     ///
     /// # Errors
     /// See [`StartError`]; nothing runs then.
-    pub async fn converse_with(&self, launch: Launch, inherits: Option<Filter>) -> Result<StdioChild, StartError> {
+    pub async fn spawn_piped_with(&self, launch: Launch, inherits: Option<Filter>) -> Result<StdioChild, StartError> {
         if self.0.closed.is_cancelled() {
             return Err(StartError::Closed);
         }
@@ -114,7 +118,7 @@ impl StdioChild {
     /// Ends the program and everything that it started: the polite signal, 200 ms, the kill. Returns the number of
     /// survivors.
     pub async fn stop(self) -> usize {
-        let stopped = self.programs.0.reaper.stop(self.child.mark(), GRACE);
+        let stopped = self.programs.0.reaper.stop(self.child.mark(), TERM_GRACE);
         let survivors = stopped.await.unwrap_or(0);
         if self.child.exit().is_some() {
             self.child.release();

@@ -1,4 +1,4 @@
-//! What needs `unsafe`: making a child process and confining it, reading the mark that it bears, and watching for its end.
+//! What needs `unsafe`: making a child process and confining it, reading the tag that it bears, and watching for its end.
 //!
 //! *Invariant:* with `notify`, the only unsafe code of the program.
 //!
@@ -29,7 +29,7 @@ use tokio::io::unix::AsyncFd;
 /// Room for the child's few frames until it executes; no signal handler ever runs on it.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// The limits that carry a mark (see [`tag_of`]). The kernel has ignored the first one, the number of file locks, for
+/// The limits that carry a tag (see [`tag_of`]). The kernel has ignored the first one, the number of file locks, for
 /// twenty years; the second bounds the processor time of real-time threads, and our values mean more than thirty
 /// thousand years.
 const MARKED_LIMITS: [libc::c_long; 2] = [libc::RLIMIT_LOCKS as libc::c_long, libc::RLIMIT_RTTIME as libc::c_long];
@@ -37,28 +37,28 @@ const MARKED_LIMITS: [libc::c_long; 2] = [libc::RLIMIT_LOCKS as libc::c_long, li
 /// A resource limit as the kernel has it: the soft one and the hard one.
 type Rlimit = [u64; 2];
 
-/// No mark is smaller: a limit that somebody chose is never taken for one.
+/// No tag is smaller: a limit that somebody chose is never taken for one.
 pub(super) const LEAST_MARK: u64 = 1 << 40;
 
-/// The half of a mark that counts the calls of a service.
+/// The half of a tag that counts the calls of a service.
 const COUNT: u64 = u32::MAX as u64;
 
 /// What the limits of a process tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag {
-    /// It bears the mark of a call of some service.
-    Mark(u64),
+pub(super) enum TagReading {
+    /// It bears the tag of a call of some service.
+    Whole(u64),
     /// Its limits are those of this process: nobody has changed them.
     None,
-    /// They are neither: if it descends from us, it has tried to lose its mark. The first limit is what is left of it.
+    /// They are neither: if it descends from us, it has tried to lose its tag. The first limit is what is left of it.
     Torn(u64),
 }
 
-impl Tag {
-    /// Returns the mark that it was given, as far as that can be told: the first limit, even if the second one is changed.
+impl TagReading {
+    /// Returns the tag that it was given, as far as that can be told: the first limit, even if the second one is changed.
     pub(super) fn remains(self) -> Option<u64> {
         match self {
-            Self::Mark(mark) | Self::Torn(mark) => Some(mark),
+            Self::Whole(mark) | Self::Torn(mark) => Some(mark),
             Self::None => None,
         }
     }
@@ -76,7 +76,7 @@ pub(super) struct Plan<'a> {
     pub(super) directory: &'a CStr,
     /// Standard input, output and error; none of them is itself 0, 1 or 2.
     pub(super) stdio: [BorrowedFd<'a>; 3],
-    /// The mark that it and all its descendants bear.
+    /// The tag that it and all its descendants bear.
     pub(super) mark: u64,
     /// What it is confined to.
     pub(super) restriction: Option<Restriction<'a>>,
@@ -299,7 +299,7 @@ unsafe fn clone_into(
     libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 0)
 }
 
-/// Elsewhere the marks alone tell what belongs to a call.
+/// Elsewhere the tags alone tell what belongs to a call.
 ///
 /// # Safety
 /// None is needed.
@@ -471,13 +471,13 @@ fn no_signals() -> libc::sigset_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// Returns the two limits that carry a mark. Hard limits can only be lowered without privileges, and one of the two would
-/// have to be raised to turn a mark into another.
+/// Returns the two limits that carry a tag. Hard limits can only be lowered without privileges, and one of the two would
+/// have to be raised to turn a tag into another.
 fn limits_for(mark: u64) -> [u64; 2] {
     [mark, (mark & !COUNT) | (COUNT - (mark & COUNT))]
 }
 
-/// Returns the hard limits of a process that carry the mark.
+/// Returns the hard limits of a process that carry the tag.
 fn marked_limits(pid: libc::pid_t) -> Option<[u64; 2]> {
     let mut found = [0; 2];
     for (kind, value) in MARKED_LIMITS.iter().zip(&mut found) {
@@ -492,7 +492,7 @@ fn marked_limits(pid: libc::pid_t) -> Option<[u64; 2]> {
     Some(found)
 }
 
-/// Returns the hard limits of this process: no mark that it gives may be above them.
+/// Returns the hard limits of this process: no tag that it gives may be above them.
 pub(super) fn own_limits() -> [u64; 2] {
     marked_limits(0).unwrap_or([u64::MAX; 2])
 }
@@ -500,32 +500,32 @@ pub(super) fn own_limits() -> [u64; 2] {
 /// Returns what the limits of a living process, or one that was not reaped yet, tell; none if they cannot be read.
 ///
 /// Limits pass to children through `fork`, `exec`, `setsid` and an emptied environment, which is what makes them the
-/// mark: a daemon that left the session, forgot its parents and cleaned its environment still bears it.
-pub(super) fn tag_of(pid: Pid) -> Option<Tag> {
+/// tag: a daemon that left the session, forgot its parents and cleaned its environment still bears it.
+pub(super) fn tag_of(pid: Pid) -> Option<TagReading> {
     let limits = marked_limits(pid.as_raw_nonzero().get())?;
     Some(tag(limits, own_limits()))
 }
 
-fn tag(limits: [u64; 2], own: [u64; 2]) -> Tag {
-    // First, since this service may run inside a call of another one and bear a mark itself.
+fn tag(limits: [u64; 2], own: [u64; 2]) -> TagReading {
+    // First, since this service may run inside a call of another one and bear a tag itself.
     if limits == own {
-        Tag::None
+        TagReading::None
     } else if limits[0] != u64::MAX && limits[0] >= LEAST_MARK && limits_for(limits[0]) == limits {
-        Tag::Mark(limits[0])
+        TagReading::Whole(limits[0])
     } else {
-        Tag::Torn(limits[0])
+        TagReading::Torn(limits[0])
     }
 }
 
-/// Returns the mark that a process bears whole; none too if it cannot be told.
+/// Returns the tag that a process bears whole; none too if it cannot be told.
 pub(super) fn mark_of(pid: Pid) -> Option<u64> {
     match tag_of(pid)? {
-        Tag::Mark(mark) => Some(mark),
-        Tag::None | Tag::Torn(_) => None,
+        TagReading::Whole(mark) => Some(mark),
+        TagReading::None | TagReading::Torn(_) => None,
     }
 }
 
-/// Refuses the calling process and its descendants, for good, to change the limits that carry the mark, root included.
+/// Refuses the calling process and its descendants, for good, to change the limits that carry the tag, root included.
 /// Runs in the child, as [`become_program`]: no allocation, no lock.
 ///
 /// # Safety
@@ -653,10 +653,10 @@ mod tests {
         let mark = (1 << 62) | (5 << 32) | 7;
         let given = limits_for(mark);
         assert!(given.iter().all(|&limit| limit < u64::MAX));
-        assert_eq!(tag(given, own), Tag::Mark(mark));
-        assert_eq!(tag(own, own), Tag::None);
-        assert_eq!(tag(given, given), Tag::None, "a service inside a call");
-        // Only lowering is possible, and no lowering makes another mark of it.
+        assert_eq!(tag(given, own), TagReading::Whole(mark));
+        assert_eq!(tag(own, own), TagReading::None);
+        assert_eq!(tag(given, given), TagReading::None, "a service inside a call");
+        // Only lowering is possible, and no lowering makes another tag of it.
         for count in (0..15).filter(|&count| count != 7) {
             let other = limits_for((1 << 62) | (5 << 32) | count);
             assert!(other[0] > given[0] || other[1] > given[1], "{count}");
@@ -668,8 +668,8 @@ mod tests {
             [given[0] - 1, given[1]],
             [given[0], given[1] - 1],
         ] {
-            assert_eq!(tag(torn, own), Tag::Torn(torn[0]));
+            assert_eq!(tag(torn, own), TagReading::Torn(torn[0]));
         }
-        assert_eq!(tag([5, u64::MAX], own), Tag::Torn(5));
+        assert_eq!(tag([5, u64::MAX], own), TagReading::Torn(5));
     }
 }

@@ -1,7 +1,13 @@
 //! Real programs, started, read and ended.
 
-use std::sync::Once;
+use std::io;
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::cgroup::Groups;
 use super::*;
 
 /// The variable by which a test finds its own processes, whoever their parents are.
@@ -16,7 +22,7 @@ struct Fixture {
     folder: tempfile::TempDir,
 }
 
-/// Both ways of finding what belongs to a call: by its control group, where there are any, and by marks alone.
+/// Both ways of finding what belongs to a call: by its control group, where there are any, and by tags alone.
 const WAYS: [bool; 2] = [false, true];
 
 impl Fixture {
@@ -103,10 +109,10 @@ impl Fixture {
         tokio::time::timeout(LONG, forgotten).await.unwrap();
     }
 
-    /// Counts our children, zombies included, that bear a mark of this test's programs.
+    /// Counts our children, zombies included, that bear a tag of this test's programs.
     fn children_left(&self) -> usize {
         let marked = |child: &rustix::process::Pid| {
-            sys::mark_of(*child).is_some_and(|mark| self.programs.0.reaper.is_own_mark(mark))
+            sys::mark_of(*child).is_some_and(|mark| self.programs.0.reaper.is_own_tag(mark))
         };
         tree::own_children().iter().filter(|child| marked(child)).count()
     }
@@ -315,7 +321,7 @@ async fn no_command_sheds_its_mark() {
         let command = command.replace("sleep 1003", "sh -c 'exec sleep 1003'");
         let (ending, _) = fixture.run(&command, LONG).await;
         assert_eq!(ending.exit, Some(Exit::Code(0)), "{change}");
-        // Known by its mark, unless it may change its limits; then it is nobody's, and ended by the program that is alone.
+        // Known by its tag, unless it may change its limits; then it is nobody's, and ended by the program that is alone.
         if rustix::process::geteuid().is_root() {
             assert_eq!(fixture.programs.left_by("a call").await.len(), 1, "{change}");
             assert_eq!(fixture.programs.end_call("a call").await, 0);
@@ -577,7 +583,7 @@ async fn the_last_handle_takes_everything_along() {
             }
         };
         tokio::time::timeout(LONG, emptied).await.unwrap();
-        let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| reaper.is_own_mark(mark));
+        let is_ours = |child: &rustix::process::Pid| sys::mark_of(*child).is_some_and(|mark| reaper.is_own_tag(mark));
         assert!(!tree::own_children().iter().any(is_ours));
     }
 }

@@ -1,6 +1,6 @@
 //! The watchdog: a small process beside the service that ends the service's programs when it is killed.
 //!
-//! The kernel tells only direct children of the service's death. What those had started is found here by what all marks
+//! The kernel tells only direct children of the service's death. What those had started is found here by what all tags
 //! of one service have in common, and by its control groups. The watchdog is this same program under a hidden name; it
 //! waits at a pipe that closes when the service dies, however that happens. A service that ended its programs itself
 //! says goodbye first.
@@ -17,23 +17,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::reaper::is_of_family;
+use super::reaper::is_in_namespace;
 use super::{cgroup, sys, tree};
 
 /// The name under which the program becomes a watchdog.
 const NAME: &str = "__guardian";
 
 /// What a service that has ended its programs writes.
-const GOODBYE: u8 = b'.';
+const STOP_MESSAGE: u8 = b'.';
 
 /// Walks in a row that must find nothing.
 const CLEAN_WALKS: u8 = 2;
 
 /// The time between two walks.
-const SPACING: Duration = Duration::from_millis(5);
+const WALK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long processes that do not go are tried.
-const PERSISTENCE: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The service's end of the pipe, and the process at the other.
 pub(super) struct Watchdog {
@@ -43,13 +43,13 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// Starts a watchdog for the programs of a service: `program` is this program's file.
-    pub(super) fn start(program: &Path, family: u64, groups: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn start(program: &Path, namespace: u64, groups: Option<&Path>) -> io::Result<Self> {
         let (listening, pipe) = io::pipe()?;
         let mut command = Command::new(program);
         command
             .arg0("toolgate")
             .arg(NAME)
-            .arg(family.to_string())
+            .arg(namespace.to_string())
             .args(groups)
             .env_clear()
             .current_dir("/")
@@ -74,10 +74,10 @@ impl Watchdog {
         self.process.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Sends it home. Blocking, for as long as it takes to end.
-    pub(super) fn dismiss(mut self) {
-        // Fails when it has been killed; then there is nobody to dismiss.
-        let _ = self.pipe.write_all(&[GOODBYE]);
+    /// Tells it that nothing is left to do, and waits for its end. Blocking.
+    pub(super) fn stop(mut self) {
+        // Fails when it has been killed; then nothing is left to stop.
+        let _ = self.pipe.write_all(&[STOP_MESSAGE]);
         drop(self.pipe);
         let _ = self.process.wait();
     }
@@ -91,55 +91,55 @@ pub fn guard(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> 
     }
     sys::shield();
     sys::stand_apart();
-    let Some(family) = arguments.next().and_then(|text| text.to_str()?.parse().ok()) else {
+    let Some(namespace) = arguments.next().and_then(|text| text.to_str()?.parse().ok()) else {
         return Some(ExitCode::FAILURE);
     };
     let groups = arguments.next().map(PathBuf::from);
-    if !says_goodbye() {
-        end_all(family, groups.as_deref());
+    if !was_told_to_stop() {
+        end_all(namespace, groups.as_deref());
     }
     Some(ExitCode::SUCCESS)
 }
 
 /// Waits for the end of the service. Returns whether it went in order.
-fn says_goodbye() -> bool {
+fn was_told_to_stop() -> bool {
     let mut byte = [0];
     loop {
         match io::stdin().read(&mut byte) {
             Ok(0) => return false,
-            Ok(_) => return byte == [GOODBYE],
+            Ok(_) => return byte == [STOP_MESSAGE],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return false,
         }
     }
 }
 
-/// Kills whatever bears a mark of the service, until nothing does.
-fn end_all(family: u64, groups: Option<&Path>) {
-    let until = Instant::now() + PERSISTENCE;
+/// Kills whatever bears a tag of the service, until nothing does.
+fn end_all(namespace: u64, groups: Option<&Path>) {
+    let until = Instant::now() + KILL_TIMEOUT;
     let mut clean = 0;
     while clean < CLEAN_WALKS && Instant::now() < until {
         if let Some(groups) = groups {
             cgroup::kill(groups);
         }
-        let is_empty = kill_marked(family) == 0 && !groups.is_some_and(cgroup::is_populated);
+        let is_empty = kill_marked(namespace) == 0 && !groups.is_some_and(cgroup::is_populated);
         clean = if is_empty { clean + 1 } else { 0 };
-        thread::sleep(SPACING);
+        thread::sleep(WALK_INTERVAL);
     }
     if let Some(groups) = groups {
         cgroup::end(groups);
     }
 }
 
-/// Kills the processes that bear a mark of the service, or have torn one. Returns how many live.
-fn kill_marked(family: u64) -> usize {
+/// Kills the processes that bear a tag of the service, or have torn one. Returns how many live.
+fn kill_marked(namespace: u64) -> usize {
     let began = tree::start_of(rustix::process::getpid());
     let own = sys::own_limits()[0];
     let is_marked = |pid| {
-        sys::tag_of(pid).and_then(sys::Tag::remains).is_some_and(|mark| {
-            // Nobody sets this limit but to lose a mark, and it cannot be raised again.
+        sys::tag_of(pid).and_then(sys::TagReading::remains).is_some_and(|mark| {
+            // Nobody sets this limit but to lose a tag, and it cannot be raised again.
             let is_torn = || mark < sys::LEAST_MARK && mark < own && tree::start_of(pid) >= began;
-            is_of_family(mark, family) || is_torn()
+            is_in_namespace(mark, namespace) || is_torn()
         })
     };
     let mut alive = 0;
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_name_makes_a_guardian() {
+    fn only_its_name_makes_a_watchdog() {
         let check = |arguments: &[&str]| {
             assert!(guard(arguments.iter().map(OsString::from)).is_none(), "{arguments:?}");
         };

@@ -1,24 +1,39 @@
-//! Shell command lines: which commands run, as what each is judged, what an approval may cover, and which paths they touch.
+//! Shell command lines: which commands run, which texts rules are held against, what an approval may cover, and which paths
+//! they touch.
 //!
 //! [`parse()`] is a pure function of the text. Its answers go into questions to a person and into permission rules; it decides
 //! nothing. What it cannot be sure of it calls unclear.
 //!
-//! *Invariant:* a leaf without state, files or time of day. Any text gives an answer in bounded time and memory.
+//! *Invariant:* a leaf without state, files or time of day. It knows neither rules nor permissions. Any text gives an answer in
+//! bounded time and memory.
+//!
+//! The files, in reading order:
+//!
+//! - `line`: the result, a line with its commands.
+//! - `parse`, [`words`], `variables`: from the text to simple commands, their words, and what variables hold.
+//! - `analyze`: from simple commands to the result: `analyze/context` is what is known of the line so far,
+//!   `analyze/examine` looks at one command and those inside it, `analyze/findings` collects what it finds.
+//! - `programs` with the table `programs.txt`, `option_values`: what the options and operands of known programs do.
+//! - `wrappers`, `interpreters`: programs that run another program, and languages that they run.
+//! - `options`, [`arity`]: other ways to write the same command, and how many words name what an approval covers.
+//! - `paths`, `outputs`, `created_files`, `network`: what is read, written, made and run, and sent.
+//! - `opaque`: what nobody can say by reading.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
+mod analyze;
 pub mod arity;
+mod created_files;
 mod interpreters;
-mod judge;
-mod known;
-mod made;
+mod line;
 mod network;
+mod opaque;
+mod option_values;
 mod options;
 mod outputs;
 mod parse;
 mod paths;
 mod programs;
-mod unclear;
 mod variables;
 pub mod words;
 mod wrappers;
@@ -26,51 +41,10 @@ mod wrappers;
 #[cfg(test)]
 mod tests;
 
+pub use line::{Command, Line};
 pub use paths::PathUse;
-
-/// A command line, taken apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    /// The commands in source order, an outer one before those nested in it.
-    pub commands: Vec<Command>,
-    /// Why the line as a whole cannot be judged by its commands.
-    pub unclear: Option<String>,
-}
-
-/// One simple command, or a redirection or an assignment that stands for itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
-    /// The source text with its redirections.
-    pub text: String,
-    /// The name and the arguments without quotes; what only the shell can know stands as it is written.
-    pub arguments: Vec<String>,
-    /// The patterns of the specification: the text and, where it differs, its canonical form. Empty for what only changes
-    /// the directory and for assignments.
-    pub patterns: Vec<String>,
-    /// What it is judged as: the patterns first, then the commands inside.
-    pub forms: Vec<String>,
-    /// The same command written in other ways, where no form is: without quotes, folder or global options, its flags in one
-    /// order.
-    pub variants: Vec<String>,
-    /// Those of the variants that mean the very same, so that a rule or a grant that names one allows the text.
-    pub equivalents: Vec<String>,
-    /// The patterns that an approval may remember.
-    pub always: Vec<String>,
-    /// Why nobody can say what it does.
-    pub unclear: Option<String>,
-    /// The paths that it touches.
-    pub paths: Vec<PathUse>,
-    /// Whether it, or a command inside it, is known to use the network.
-    pub uses_network: bool,
-    /// What it pushes to, if that is the name of a remote repository or a folder: one that is there runs hooks of its own.
-    pub remotes: Vec<PathUse>,
-    /// Whether a word begins with a wildcard, so that a file whose name begins with a dash would be taken for an option.
-    pub expands_names: bool,
-    /// Whether it only changes the directory, so that nothing is asked for it but outside directories.
-    pub is_directory_change: bool,
-}
 
 /// Takes a command line apart.
 pub fn parse(line: &str) -> Line {
-    judge::line(line)
+    analyze::analyze(line)
 }

@@ -39,7 +39,7 @@ const STATEMENTS: &str = "variable_assignment declaration_command unset_command 
     redirected_statement arithmetic_expansion command_substitution process_substitution";
 
 /// How long one line may take to parse, with everything that is parsed inside it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+pub(super) const PARSE_LIMIT: Duration = Duration::from_millis(500);
 
 /// The most commands of one line.
 pub(super) const MAX_COMMANDS: usize = 1000;
@@ -141,7 +141,7 @@ pub(super) fn parse(line: &str, deadline: Instant) -> Parsed {
         taken: HashSet::new(),
     };
     if tree.root_node().has_error() {
-        walk.doubt("the shell's grammar does not fit it");
+        walk.mark_opaque("the shell's grammar does not fit it");
     }
     walk.all(tree.root_node(), deadline);
     walk.finish()
@@ -179,7 +179,7 @@ struct Walk<'l> {
 }
 
 impl<'l> Walk<'l> {
-    fn doubt(&mut self, reason: &str) {
+    fn mark_opaque(&mut self, reason: &str) {
         self.parsed.unclear.get_or_insert_with(|| reason.to_owned());
     }
 
@@ -194,10 +194,10 @@ impl<'l> Walk<'l> {
             visited += 1;
             // A command may be long, and hold others that are as long.
             if (visited.is_multiple_of(1024) || node.kind() == "command") && Instant::now() > deadline {
-                return self.doubt("it takes too long to parse");
+                return self.mark_opaque("it takes too long to parse");
             }
             if self.parsed.commands.len() >= MAX_COMMANDS {
-                return self.doubt("it has too many commands");
+                return self.mark_opaque("it has too many commands");
             }
             let children: Vec<Node<'t>> = node.children(&mut node.walk()).collect();
             let inherited = self.visit(node, &children, around);
@@ -216,11 +216,14 @@ impl<'l> Walk<'l> {
     fn visit<'t>(&mut self, node: Node<'t>, children: &[Node<'t>], around: Option<Around<'t>>) -> Option<Around<'t>> {
         let is_listed = |list: &str| list.split_whitespace().any(|kind| kind == node.kind());
         if node.is_named() && !node.is_error() && !is_listed(KNOWN) {
-            self.doubt("the shell's grammar does not fit it");
+            self.mark_opaque("the shell's grammar does not fit it");
         }
         self.parsed.has_statements |= is_listed(STATEMENTS);
-        let reasons = [fit::doubt, arithmetic::doubt].map(|doubt| doubt(node, children, self.line));
-        reasons.into_iter().flatten().for_each(|reason| self.doubt(reason));
+        let reasons = [fit::opaque_node, arithmetic::opaque_node].map(|check| check(node, children, self.line));
+        reasons
+            .into_iter()
+            .flatten()
+            .for_each(|reason| self.mark_opaque(reason));
         self.parsed.variables.see(node, children, self.line);
         match node.kind() {
             "command" => self.command(node, children, around),
@@ -248,15 +251,15 @@ impl<'l> Walk<'l> {
             "comment" => self.comment(node),
             "heredoc_redirect" => self.heredoc(node, children),
             "raw_string" | "ansi_c_string" | "string" | "heredoc_body" => self.quotation(node),
-            "expansion" if self.text(node).ends_with("@P}") => self.doubt("it expands a text as a prompt"),
+            "expansion" if self.text(node).ends_with("@P}") => self.mark_opaque("it expands a text as a prompt"),
             "command_substitution" if self.text(node).starts_with('`') && self.text(node).contains("\\`") => {
-                self.doubt("it has backticks within backticks");
+                self.mark_opaque("it has backticks within backticks");
             }
             // The grammar looks for substitutions in fewer places than the shell.
             "word" | "regex" | "string_content" | "heredoc_content" | "extglob_pattern"
                 if children.is_empty() && substitutes(self.text(node)) =>
             {
-                self.doubt("a text in it may hide a command");
+                self.mark_opaque("a text in it may hide a command");
             }
             _ => {}
         }
@@ -350,13 +353,13 @@ impl<'l> Walk<'l> {
         let (mut words, is_glued) = self.words(&pieces.words);
         words.extend(pieces.lost.iter().cloned().map(|span| self.word(span, true)));
         if is_glued {
-            self.doubt("a line continuation stands inside a word");
+            self.mark_opaque("a line continuation stands inside a word");
         }
         if words
             .iter()
             .any(|word| opens_descriptor(word, &pieces.redirects, self.line))
         {
-            self.doubt("a redirection in it sets a variable");
+            self.mark_opaque("a redirection in it sets a variable");
         }
         let redirects = self.redirects(&pieces.redirects);
         let simple = Simple {
@@ -456,7 +459,7 @@ impl<'l> Walk<'l> {
         let is_literal = matches!(node.kind(), "raw_string" | "ansi_c_string");
         let is_expanded = node.parent().is_some_and(|parent| parent.kind() == "expansion");
         if is_literal && (text.contains("[$(") || text.contains("[`") || (is_expanded && substitutes(text))) {
-            self.doubt("a quoted text may hide a command in an index");
+            self.mark_opaque("a quoted text may hide a command in an index");
         }
         // What is nested in an unquoted text is code again, and is looked at for itself.
         if is_literal || !text.contains(['$', '`']) {
@@ -467,7 +470,7 @@ impl<'l> Walk<'l> {
     fn finish(mut self) -> Parsed {
         self.quoted.sort_by_key(|span| span.start);
         if has_glue(self.line, &self.quoted) {
-            self.doubt("a line continuation stands inside a word");
+            self.mark_opaque("a line continuation stands inside a word");
         }
         for (span, redirects) in std::mem::take(&mut self.loose) {
             let from = self.starts.partition_point(|start| *start < span.start);

@@ -20,7 +20,7 @@ const HELPER: &str = "it reaches a repository by a program of its own";
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Why it is not understood.
-    pub(super) doubt: Option<&'static str>,
+    pub(super) opaque: Option<&'static str>,
     /// The files that it writes.
     pub(super) written: Vec<Word>,
     /// The files that it reads.
@@ -177,14 +177,14 @@ pub(super) fn read(name: &str, words: &[Word]) -> Option<Reading> {
         }
         if entry.is("sub") {
             let Some(name) = word.fixed() else {
-                reading.doubt(SUBCOMMAND);
+                reading.mark_opaque(SUBCOMMAND);
                 return Some(reading);
             };
             names.push(name);
             match Entry::find(&names) {
                 Some(next) => entry = next,
                 None => {
-                    reading.doubt(SUBCOMMAND);
+                    reading.mark_opaque(SUBCOMMAND);
                     return Some(reading);
                 }
             }
@@ -216,8 +216,8 @@ fn is_bundle(word: &Word) -> bool {
 }
 
 impl Reading {
-    fn doubt(&mut self, reason: &'static str) {
-        self.doubt.get_or_insert(reason);
+    fn mark_opaque(&mut self, reason: &'static str) {
+        self.opaque.get_or_insert(reason);
     }
 
     /// Takes a word if it is an option, with its value.
@@ -260,7 +260,7 @@ impl Reading {
                     self.value(&text[..2], takes, Some(part(word, rest)), words, at, false);
                 }
                 _ if self.is_tame => {}
-                _ => self.doubt(OPTION),
+                _ => self.mark_opaque(OPTION),
             }
         } else {
             self.bundle(entry, word, words, at);
@@ -296,7 +296,7 @@ impl Reading {
         {
             return true;
         }
-        self.doubt(WORD);
+        self.mark_opaque(WORD);
         true
     }
 
@@ -357,7 +357,7 @@ impl Reading {
                 let next = words.get(*at).cloned();
                 *at += 1;
                 if next.is_none() {
-                    self.doubt(OPTION);
+                    self.mark_opaque(OPTION);
                 }
                 next
             }
@@ -365,9 +365,9 @@ impl Reading {
         };
         let is_several = value.as_ref().is_some_and(|value| value.splits || value.brace);
         match (takes, &value) {
-            (Takes::Refused, _) => self.doubt(OPTION),
-            (Takes::Nothing, Some(_)) if is_whole => self.doubt(OPTION),
-            _ if is_several => self.doubt(WORD),
+            (Takes::Refused, _) => self.mark_opaque(OPTION),
+            (Takes::Nothing, Some(_)) if is_whole => self.mark_opaque(OPTION),
+            _ if is_several => self.mark_opaque(WORD),
             (Takes::Written, Some(file)) => self.file(file, true),
             (Takes::Read, Some(file)) => self.file(file, false),
             (Takes::TextOrFile, Some(text)) => match text.fixed() {
@@ -379,7 +379,7 @@ impl Reading {
                         self.read.push(part(text, file));
                     }
                 }
-                None if text.prefix.is_empty() || text.prefix.contains('@') => self.doubt(FILE),
+                None if text.prefix.is_empty() || text.prefix.contains('@') => self.mark_opaque(FILE),
                 None => {}
             },
             _ => {}
@@ -389,7 +389,7 @@ impl Reading {
 
     fn file(&mut self, word: &Word, is_written: bool) {
         if (word.value.is_none() || word.brace) && !word.is_stream() {
-            self.doubt(FILE);
+            self.mark_opaque(FILE);
         }
         let list = if is_written { &mut self.written } else { &mut self.read };
         list.push(word.clone());
@@ -412,7 +412,7 @@ impl Reading {
             for word in &operands {
                 let text = word.fixed().unwrap_or(&word.prefix);
                 if text.contains("::") {
-                    self.doubt(HELPER);
+                    self.mark_opaque(HELPER);
                 }
                 let local = text.strip_prefix("file://").unwrap_or(text);
                 if local.starts_with(['/', '.', '~']) {
@@ -424,10 +424,10 @@ impl Reading {
             }
             let is_elsewhere = |word: &Word| word.fixed().is_some_and(is_address);
             if entry.is("address") && operands.get(1).is_some_and(|word| !is_elsewhere(word)) {
-                self.doubt(HOOKS);
+                self.mark_opaque(HOOKS);
             }
         } else if entry.is("none") && !operands.is_empty() {
-            self.doubt(WORD);
+            self.mark_opaque(WORD);
         }
         self.operands = operands;
     }
@@ -441,7 +441,7 @@ impl Reading {
                 Some(text) if is_address(text) => {}
                 // A name may be that of a folder: who knows the folders looks.
                 Some(text) if !text.contains(['/', '.', '~', ':']) && !text.is_empty() => self.remotes.push(word),
-                Some(_) | None => self.doubt(HOOKS),
+                Some(_) | None => self.mark_opaque(HOOKS),
             }
         }
     }

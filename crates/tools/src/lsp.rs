@@ -110,7 +110,7 @@ impl TypedTool for AskServers {
                 ("line", json!(input.line)),
                 ("character", json!(input.character)),
             ]),
-            ..Ask::of("lsp", vec!["*".to_owned()])
+            ..Ask::new("lsp", vec!["*".to_owned()])
         })
         .await?;
         if located.kind != Kind::Regular {

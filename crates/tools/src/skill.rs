@@ -110,7 +110,7 @@ impl Tool for LoadSkill {
         ctx.ask(Ask {
             always: vec![name.clone()],
             title: format!("Load the skill {name}"),
-            ..Ask::of(NAME, vec![name])
+            ..Ask::new(NAME, vec![name])
         })
         .await?;
         let cancelled = ctx.cancelled.clone();

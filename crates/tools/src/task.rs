@@ -108,7 +108,7 @@ impl TypedTool for Task {
                 ("description", json!(input.description)),
                 ("subagent_type", json!(input.subagent_type)),
             ]),
-            ..Ask::of("task", vec![input.subagent_type.clone()])
+            ..Ask::new("task", vec![input.subagent_type.clone()])
         })
         .await?;
         let Some(agent) = self.subagents.find(&input.subagent_type) else {

@@ -36,7 +36,7 @@ impl TypedTool for TodoRead {
         ctx.ask(Ask {
             always: everything.clone(),
             title: "The todos of the session".to_owned(),
-            ..Ask::of("todoread", everything)
+            ..Ask::new("todoread", everything)
         })
         .await?;
         todos::result(&ctx.todos().await)

@@ -67,7 +67,7 @@ impl TypedTool for TodoWrite {
         ctx.ask(Ask {
             always: everything.clone(),
             title: format!("{} todos", list.len()),
-            ..Ask::of("todowrite", everything)
+            ..Ask::new("todowrite", everything)
         })
         .await?;
         let result = todos::result(&list)?;

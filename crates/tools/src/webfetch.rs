@@ -204,7 +204,7 @@ async fn check_rules(ctx: &CallContext, url: &Url) -> Result<(), ToolError> {
     if ctx.denies(NAME, url.as_str()) {
         ctx.ask(Ask {
             title: url.to_string(),
-            ..Ask::of(NAME, vec![url.to_string()])
+            ..Ask::new(NAME, vec![url.to_string()])
         })
         .await?;
     }
@@ -288,7 +288,7 @@ impl TypedTool for WebFetch {
                 Err(_) => "Fetch what is not a URL".to_owned(),
             },
             metadata: metadata(&input),
-            ..Ask::of(NAME, vec![input.url.clone()])
+            ..Ask::new(NAME, vec![input.url.clone()])
         })
         .await?;
         let url = url.map_err(|error| ToolError::Failed(format!("{:?} is not a URL: {error}", input.url)))?;

@@ -9,6 +9,14 @@
 //! leads to another server unless somebody asks for it, and then it is judged like any request. No proxy is used unless
 //! the operator says so; where one is, it resolves the names. No connection is kept for later, and connecting takes
 //! bounded time. How long an answer may take and how large it may be is for whoever asks: a stream of events has no end.
+//! It knows neither tools nor permissions, and nothing of what is fetched.
+//!
+//! The files, in reading order:
+//!
+//! - `address`, `allow`: which addresses are of the public internet, and which others the operator lists.
+//! - `resolve`, `proxy`: the addresses of a name, judged as they are used; the proxy that requests go through.
+//! - `exchange`: one request and its answer, redirects included.
+//! - [`html`]: HTML as Markdown or as text; pure.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
@@ -21,9 +29,10 @@ mod resolve;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, ClientBuilder};
 use tokio::sync::OnceCell;
@@ -149,11 +158,8 @@ impl Network {
     /// The machine's root certificates cannot be used.
     pub async fn client_to(&self, server: &Url) -> Result<Client, ClientError> {
         let origin = server.origin().ascii_serialization();
-        let known = |named: &Mutex<BTreeMap<String, Client>>| {
-            let named = named.lock().unwrap_or_else(PoisonError::into_inner);
-            named.get(&origin).cloned()
-        };
-        if let Some(client) = known(&self.0.named) {
+        let made_before = self.0.named.lock().get(&origin).cloned();
+        if let Some(client) = made_before {
             return Ok(client);
         }
         let is_proxied = self.0.gate.takes(server);
@@ -163,7 +169,7 @@ impl Network {
             None => Scope::Names(Vec::new()),
         };
         let client = self.build(scope, is_proxied, Policy::custom(follow)).await?;
-        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.0.named.lock();
         Ok(named.entry(origin).or_insert(client).clone())
     }
 

@@ -47,13 +47,13 @@ impl Twins {
     }
 
     fn reached(&self) -> Vec<IpAddr> {
-        std::mem::take(&mut self.reached.lock().unwrap())
+        std::mem::take(&mut self.reached.lock())
     }
 }
 
 async fn serve(listener: TcpListener, answer: String, reached: Arc<Mutex<Vec<IpAddr>>>) {
     while let Ok((mut stream, _)) = listener.accept().await {
-        reached.lock().unwrap().push(listener.local_addr().unwrap().ip());
+        reached.lock().push(listener.local_addr().unwrap().ip());
         let mut head = [0; 4096];
         let _ = stream.read(&mut head).await;
         let _ = stream.write_all(answer.as_bytes()).await;
@@ -68,8 +68,8 @@ fn lying(answers: &[&[IpAddr]]) -> (Lookup, Arc<Mutex<Vec<String>>>) {
     let (left, asked) = (Mutex::new(answers), Arc::<Mutex<Vec<String>>>::default());
     let names = Arc::clone(&asked);
     let lookup: Lookup = Arc::new(move |name| {
-        names.lock().unwrap().push(name);
-        let mut left = left.lock().unwrap();
+        names.lock().push(name);
+        let mut left = left.lock();
         let answer = if left.len() > 1 {
             left.pop_front()
         } else {
@@ -113,7 +113,7 @@ async fn a_name_that_changes_its_mind_leads_nowhere_else() {
     }
     assert_eq!(twins.reached(), [GOOD, GOOD]);
     assert_eq!(
-        asked.lock().unwrap().len(),
+        asked.lock().len(),
         8,
         "each connection asks once, and goes where that says"
     );
@@ -234,7 +234,7 @@ async fn a_named_client_follows_redirects_that_stay() {
         client.get(twins.url("tools.example")).send().await.unwrap().status(),
         307
     );
-    assert_eq!(*asked.lock().unwrap(), ["tools.example"]);
+    assert_eq!(*asked.lock(), ["tools.example"]);
 }
 
 #[tokio::test]

@@ -313,7 +313,7 @@ impl Admission {
 
     /// Returns whether this call is the third identical one in a row of its session and the rules alone do not allow that.
     async fn asks_doom_loop(&self, record: &CallRecord, rights: &Rights) -> bool {
-        let ask = Ask::of(DOOM_LOOP, vec![record.tool.clone()]);
+        let ask = Ask::new(DOOM_LOOP, vec![record.tool.clone()]);
         self.parts.loop_guard.is_repeated(record).await
             && !self
                 .parts

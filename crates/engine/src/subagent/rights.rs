@@ -141,7 +141,7 @@ mod tests {
                 .into_iter()
                 .map(|(permission, pattern)| Rule { permission, pattern, action: Action::Allow })
                 .collect();
-            let ask = Ask::of(&permission, patterns);
+            let ask = Ask::new(&permission, patterns);
             let chain = chain(&agents, &links, &["a".to_owned()]);
             for pair in chain.windows(2) {
                 let [parent, child] = pair else { unreachable!() };
@@ -166,7 +166,7 @@ mod tests {
         let agents = [vec![allow("*")], vec![allow("*"), allow("task")]];
         let check = |links: &[(usize, bool)], tool: &str, expected: u8| {
             let chain = chain(&agents, links, &["bash".to_owned()]);
-            let ask = Ask::of(tool, vec!["x".to_owned()]);
+            let ask = Ask::new(tool, vec!["x".to_owned()]);
             assert_eq!(
                 strictness(&ask, &chain[chain.len() - 1], &[]),
                 expected,

@@ -133,7 +133,7 @@ impl Tool for HostedTool {
             always: vec!["*".to_owned()],
             title: format!("{name} ({})", self.host.source),
             metadata: json_map([("input", input.clone())]),
-            ..Ask::of(name, vec!["*".to_owned()])
+            ..Ask::new(name, vec!["*".to_owned()])
         })
         .await?;
         let work = Work::Tool {

@@ -71,7 +71,7 @@ pub(super) async fn start(
         sandbox: None,
     };
     let inherits = Filter::of_servers(&[]);
-    let started = around.programs.converse_with(launch, Some(inherits)).await;
+    let started = around.programs.spawn_piped_with(launch, Some(inherits)).await;
     let mut process = started.map_err(|error| failed(error.to_string()))?;
     let (Some(input), Some(output), Some(errors)) =
         (process.take_input(), process.take_output(), process.take_errors())

@@ -36,7 +36,7 @@ impl<'a> Budget<'a> {
     }
 
     #[cfg(test)]
-    pub(super) fn of(left: u64, cancelled: &'a CancellationToken) -> Self {
+    pub(super) fn with_work(left: u64, cancelled: &'a CancellationToken) -> Self {
         Self { left, cancelled }
     }
 
@@ -320,7 +320,7 @@ mod tests {
         let mut budget = Budget::new(&cancelled);
         assert_eq!(seeker.seek(&pattern, 0, &mut budget), Ok(None));
         assert!(MAX_WORK - budget.left() < 20 * file.len() as u64);
-        let mut spent = Budget::of(1000, &cancelled);
+        let mut spent = Budget::with_work(1000, &cancelled);
         assert_eq!(
             Seeker::new(&file, pattern.clone()).seek(&pattern, 0, &mut spent),
             Err(ApplyError::TooCostly)

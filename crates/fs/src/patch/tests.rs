@@ -259,7 +259,7 @@ fn many_chunks_are_cheap_and_hostile_ones_end() {
         panic!("an update")
     };
     let cancelled = CancellationToken::new();
-    let mut budget = Budget::of(40 * count, &cancelled);
+    let mut budget = Budget::with_work(40 * count, &cancelled);
     let new = apply_within(&file, chunks, &mut budget).unwrap();
     assert_eq!(new.lines().count() as u64, count);
 
@@ -270,7 +270,7 @@ fn many_chunks_are_cheap_and_hostile_ones_end() {
     let Change::Update { chunks, .. } = &sections[0].change else {
         panic!("an update")
     };
-    let mut budget = Budget::of(1 << 20, &cancelled);
+    let mut budget = Budget::with_work(1 << 20, &cancelled);
     assert!(apply_within(&file, chunks, &mut budget).is_err());
     cancelled.cancel();
     let mut budget = Budget::new(&cancelled);

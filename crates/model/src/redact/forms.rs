@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// Returns every form of a secret other than the secret itself, each once.
-pub(super) fn of(secret: &str) -> Vec<String> {
+pub(super) fn encoded(secret: &str) -> Vec<String> {
     let quoted = serde_json::to_string(secret).unwrap_or_default();
     let debug = format!("{secret:?}");
     let mut forms = vec![

@@ -11,12 +11,12 @@ pub(super) struct Joined {
 
 impl Joined {
     /// Joins the lines of a text; none if there is nothing to join.
-    pub(super) fn of(text: &[u8]) -> Option<Self> {
+    pub(super) fn new(text: &[u8]) -> Option<Self> {
         Self::join(text, false)
     }
 
-    /// As [`Self::of`], for a text that goes on: a line end at its end may turn out to be one to be left out.
-    pub(super) fn of_end(text: &[u8]) -> Option<Self> {
+    /// As [`Self::new`], for a text that goes on: a line end at its end may turn out to be one to be left out.
+    pub(super) fn new_unfinished(text: &[u8]) -> Option<Self> {
         Self::join(text, true)
     }
 
@@ -61,11 +61,11 @@ mod tests {
     #[test]
     fn lines_are_joined_and_places_found() {
         let text = b"a b\ncd\r\ne\n\nf\n";
-        let joined = Joined::of(text).unwrap();
+        let joined = Joined::new(text).unwrap();
         assert_eq!(joined.bytes, b"a bcde\n\nf\n");
         let shown: Vec<u8> = (0..joined.bytes.len()).map(|at| text[joined.place(at)]).collect();
         assert_eq!(shown, joined.bytes);
-        assert!(Joined::of(b"a \n b\n").is_none() && Joined::of(b"ab").is_none());
-        assert_eq!(Joined::of_end(b"ab\n").unwrap().bytes, b"ab");
+        assert!(Joined::new(b"a \n b\n").is_none() && Joined::new(b"ab").is_none());
+        assert_eq!(Joined::new_unfinished(b"ab\n").unwrap().bytes, b"ab");
     }
 }

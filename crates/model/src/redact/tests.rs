@@ -156,7 +156,7 @@ fn a_prompt_about_a_secret_leaves_no_grant() {
             variants: vec!["login --key hunter2".to_owned()],
             ..AskPart::default()
         }],
-        ..Ask::of("bash", vec!["login hunter2".to_owned()])
+        ..Ask::new("bash", vec!["login hunter2".to_owned()])
     };
     let request = PromptRequest::Permission {
         ask: Box::new(ask),

@@ -14,7 +14,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::Mode;
+use super::demand::Mode;
 
 /// Programs in the kernel's form, to be installed one after the other.
 pub(super) type Filters = Arc<[Box<[sock_filter]>]>;
@@ -156,7 +156,7 @@ const NAMESPACES: [i32; 7] = [
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
-/// The bit that marks calls of the x32 interface on x86_64, which has numbers of its own. No other numbers are so large.
+/// The bit that tags calls of the x32 interface on x86_64, which has numbers of its own. No other numbers are so large.
 const X32: u32 = 0x4000_0000;
 
 /// What filters depend on.
@@ -248,7 +248,7 @@ fn others() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
     let is_given = |argument: u8| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
     let condition =
         |(argument, operator, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
-    // This limit carries the mark by which a call's processes are known.
+    // This limit carries the tag by which a call's processes are known.
     let marked = |argument: u8| (argument, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_RTTIME));
     let limits = vec![
         SeccompRule::new(vec![condition(other(0))?, is_given(2)?])?,

@@ -16,10 +16,11 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -38,7 +39,7 @@ const MAX_LINKS: usize = 40;
 const MAX_REFUSED: usize = 16;
 
 /// How often the other end of a pipe with a name is looked for.
-const PIPE_PATIENCE: Duration = Duration::from_millis(5);
+const PIPE_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// Folders whose content is not the workspace's own: nothing looks for settings there.
 const FOREIGN: [&str; 3] = ["node_modules", "site-packages", "vendor"];
@@ -168,11 +169,7 @@ impl Gate {
 
     /// Returns what was refused so far.
     pub(super) fn stopped(&self) -> Vec<Stopped> {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stopped
-            .clone()
+        self.state.lock().stopped.clone()
     }
 
     /// Says whether a path, links followed, may not be written although it is in a folder that may.
@@ -380,27 +377,27 @@ impl Gate {
     }
 
     fn is_own(&self, path: &Path) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let own = |status: rustix::fs::Stat| state.own.contains(&(status.st_dev, status.st_ino));
         !state.own.is_empty() && rustix::fs::lstat(path).is_ok_and(own)
     }
 
-    fn note_own(&self, place: &Place) {
+    fn record_own(&self, place: &Place) {
         if place.name == GIT
             && let Ok(status) = statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW)
         {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             state.own.insert((status.st_dev, status.st_ino));
         }
     }
 
     fn stop<T>(&self, protected: PathBuf) -> Result<T, Errno> {
-        self.note(Stopped::Protected(protected));
+        self.record(Stopped::Protected(protected));
         Err(Errno::ACCESS)
     }
 
-    fn note(&self, stopped: Stopped) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record(&self, stopped: Stopped) {
+        let mut state = self.state.lock();
         if state.stopped.len() < MAX_REFUSED && !state.stopped.contains(&stopped) {
             state.stopped.push(stopped);
         }
@@ -480,7 +477,7 @@ impl Gate {
             if is_named || is_inside && !is_hidden {
                 return Ok(socket);
             }
-            self.note(Stopped::Socket(path));
+            self.record(Stopped::Socket(path));
             return Err(Errno::PERM);
         }
         Err(Errno::LOOP)

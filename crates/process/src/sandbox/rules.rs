@@ -18,8 +18,8 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode as Permissions, OFlags};
 
+use super::demand::{Demand, Places, SandboxError};
 use super::gate::Root;
-use super::{Demand, Places, SandboxError};
 
 /// The newest interface that these rules were written for; older kernels enforce what they know of it.
 const KNOWN: ABI = ABI::V9;
@@ -53,7 +53,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path, listed: bool) -> io::Result<Self> {
+    fn take(path: &Path, listed: bool) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         Ok(Self {
             device: metadata.dev(),
@@ -67,7 +67,7 @@ impl Stamps {
     /// Says whether nothing has changed since.
     pub(super) fn hold(&self) -> bool {
         let mut all = self.0.iter();
-        all.all(|(path, listed, stamp)| Stamp::of(path, *listed).ok() == *stamp)
+        all.all(|(path, listed, stamp)| Stamp::take(path, *listed).ok() == *stamp)
     }
 }
 
@@ -190,14 +190,14 @@ impl Builder<'_> {
         if path.exists() {
             return self.root(path, rights);
         }
-        self.note(path, false);
+        self.remember(path, false);
         Ok(())
     }
 
     /// Allows something on a path that was named, links in it followed.
     fn root(&mut self, path: &Path, rights: BitFlags<AccessFs>) -> Result<(), SandboxError> {
         let real = path.canonicalize().map_err(|source| path_error(path, source))?;
-        self.note(path, false);
+        self.remember(path, false);
         self.spread(&real, rights)
     }
 
@@ -219,7 +219,7 @@ impl Builder<'_> {
     fn entries(&mut self, folder: &Path) -> Result<Vec<PathBuf>, SandboxError> {
         let failed = |source| path_error(folder, source);
         // Noted before it is listed: what changes in between makes the stamp too old, and that is the safe side.
-        self.note(folder, true);
+        self.remember(folder, true);
         let mut entries = Vec::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -235,10 +235,10 @@ impl Builder<'_> {
     }
 
     /// Remembers what a path is now. What the service cannot see is nothing: nor can the program, which is the same user's.
-    fn note(&mut self, path: &Path, listed: bool) {
+    fn remember(&mut self, path: &Path, listed: bool) {
         self.stamps
             .0
-            .push((path.to_path_buf(), listed, Stamp::of(path, listed).ok()));
+            .push((path.to_path_buf(), listed, Stamp::take(path, listed).ok()));
     }
 
     /// As [`Self::allow`], for what may have gone meanwhile or may not be looked at.

@@ -314,7 +314,7 @@ async fn rulesets_and_folders_are_used_again() {
     // With nothing hidden only the root is listed; with something hidden, folders that other tests change.
     let sandbox = Sandbox::new(fixture.sandbox.kernel(), Places::default()).unwrap();
     let cached = || {
-        let cache = sandbox.cache.lock().unwrap();
+        let cache = sandbox.cache.lock();
         cache
             .iter()
             .map(|entry| Arc::as_ptr(&entry.rules) as usize)

@@ -1,4 +1,4 @@
-//! The filter of system calls that holds the mark of a process fast.
+//! The filter of system calls that holds the tag of a process fast.
 
 use super::MARKED_LIMITS;
 

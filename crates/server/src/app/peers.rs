@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 use toolgate_config::service::LocalUsers;
 use toolgate_engine::Engine;
 use toolgate_model::CallId;
-use toolgate_process::{Kin, OtherEnd, Programs};
+use toolgate_process::{Peer, PeerOrigin, Programs};
 
 use crate::grpc::arrival::{Behind, MakingCall, Tracer};
 
@@ -35,11 +35,11 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    async fn behind(&self, kin: Kin) -> Behind {
-        let call = match kin {
-            Kin::Stranger => return Behind::Stranger,
-            Kin::Unknown => return Behind::Refused(OF_NO_CALL),
-            Kin::Call(call) => CallId::from(call.as_str()),
+    async fn behind(&self, origin: PeerOrigin) -> Behind {
+        let call = match origin {
+            PeerOrigin::Stranger => return Behind::Stranger,
+            PeerOrigin::Unknown => return Behind::Refused(OF_NO_CALL),
+            PeerOrigin::Call(call) => CallId::from(call.as_str()),
         };
         match self.engine.origin_of(&call).await {
             Ok(Some(origin)) => Behind::Call(Arc::new(MakingCall {
@@ -69,7 +69,7 @@ impl Tracer for Peers {
             Err(error) => Err(error),
         };
         match found {
-            Ok(OtherEnd { kin, .. }) => self.behind(kin).await,
+            Ok(Peer { origin, .. }) => self.behind(origin).await,
             Err(error) => {
                 tracing::warn!(%error, "a connection to the Unix socket cannot be traced");
                 Behind::Refused(NOT_TRACED)
@@ -82,12 +82,15 @@ impl Tracer for Peers {
         let programs = self.programs.clone();
         let found = blocking(move || programs.behind_tcp(local, remote)).await;
         match found {
-            Ok(Some(OtherEnd { user, .. })) if is_strict && user != rustix::process::geteuid().as_raw() => {
+            Ok(Some(Peer { user, .. })) if is_strict && user != rustix::process::geteuid().as_raw() => {
                 Behind::Refused(OTHER_USER)
             }
             // With the key it is enough that nothing says that it is ours.
-            Ok(Some(OtherEnd { kin: Kin::Unknown, .. })) if !is_strict => Behind::Stranger,
-            Ok(Some(OtherEnd { kin, .. })) => self.behind(kin).await,
+            Ok(Some(Peer {
+                origin: PeerOrigin::Unknown,
+                ..
+            })) if !is_strict => Behind::Stranger,
+            Ok(Some(Peer { origin, .. })) => self.behind(origin).await,
             // From another machine or from a network of containers: what may come from there the address says.
             Ok(None) if !is_strict || !remote.ip().to_canonical().is_loopback() => Behind::Stranger,
             Ok(None) => Behind::Refused(OTHER_USER),

@@ -15,7 +15,7 @@ const LITERAL: &str = "number binary_expression unary_expression parenthesized_e
 const COMPARISONS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 
 /// Returns what makes a node doubtful, if it is one that evaluates arithmetic or a name.
-pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option<&'static str> {
+pub(super) fn opaque_node(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option<&'static str> {
     let text = |node: &Node<'_>| line.get(node.byte_range()).unwrap_or_default();
     let is_literal = match node.kind() {
         "arithmetic_expansion" => children.iter().all(|child| is_number(*child, line)),

@@ -13,7 +13,7 @@ const TIGHT: &str = "variable_assignment concatenation simple_expansion subscrip
 const TEXTS: &str = "string translated_string heredoc_body heredoc_redirect regex expansion";
 
 /// Returns what makes a node doubtful, if the shell may see something else there.
-pub(super) fn doubt(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option<&'static str> {
+pub(super) fn opaque_node(node: Node<'_>, children: &[Node<'_>], line: &str) -> Option<&'static str> {
     let is_listed = |list: &str| list.split_whitespace().any(|kind| kind == node.kind());
     let text = line.get(node.byte_range()).unwrap_or_default();
     let is_sound = match node.kind() {

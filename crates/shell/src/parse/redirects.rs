@@ -62,7 +62,7 @@ impl Walk<'_> {
             .parent()
             .is_some_and(|parent| matches!(parent.kind(), "string" | "concatenation" | "expansion"));
         if !starts || in_text {
-            self.doubt("it may hold a comment where the shell sees none");
+            self.mark_opaque("it may hold a comment where the shell sees none");
         }
         self.quoted.push(node.byte_range());
     }
@@ -98,11 +98,11 @@ impl Walk<'_> {
             .iter()
             .any(|child| child.kind() == "heredoc_body" && child.child_count() > 0);
         if !is_literal && !is_walked && substitutes(body) {
-            self.doubt("a here-document in it may hide a command");
+            self.mark_opaque("a here-document in it may hide a command");
         }
         let after = self.line.get(node.end_byte()..).unwrap_or_default();
         if !is_sound || !(after.is_empty() || after.starts_with('\n')) {
-            self.doubt("it is not certain where its here-document ends");
+            self.mark_opaque("it is not certain where its here-document ends");
         }
     }
 }

@@ -144,7 +144,7 @@ fn options_are_read_as_the_programs_read_them() {
     let check = |line: &str, is_clear: bool, written: &str| {
         let words: Vec<Word> = line.split(' ').map(Word::new).collect();
         let reading = read(words[0].shown(), &words).unwrap();
-        assert_eq!(reading.doubt.is_none(), is_clear, "{line}: {reading:?}");
+        assert_eq!(reading.opaque.is_none(), is_clear, "{line}: {reading:?}");
         let found: Vec<&str> = reading.written.iter().map(Word::shown).collect();
         assert_eq!(found.join(" "), written, "{line}");
     };

@@ -73,7 +73,7 @@ impl TypedTool for CodeSearch {
             always: vec!["*".to_owned()],
             title: title.clone(),
             metadata: arguments.clone(),
-            ..Ask::of(NAME, vec![query])
+            ..Ask::new(NAME, vec![query])
         })
         .await?;
         let query = Query {

@@ -111,7 +111,7 @@ impl TypedTool for WebSearch {
                 ("type", kind.map(|kind| json!(kind))),
                 ("contextMaxCharacters", context.clone()),
             ]),
-            ..Ask::of(NAME, vec![query.clone()])
+            ..Ask::new(NAME, vec![query.clone()])
         })
         .await?;
         let results = num_results.filter(|results| results.as_f64() != Some(0.0));

@@ -27,8 +27,8 @@ pub fn to_markdown(html: &str) -> String {
     whitespace::collapse(&mut tree, root);
     let mut writer = Writer {
         tree: &tree,
-        passages: &Passages::of(&tree, root),
-        allowance: Allowance::of(html),
+        passages: &Passages::new(&tree, root),
+        allowance: Allowance::new(html),
         flows: Vec::new(),
         frames: Vec::new(),
     };
@@ -44,7 +44,7 @@ pub fn to_markdown(html: &str) -> String {
 struct Allowance(usize);
 
 impl Allowance {
-    fn of(html: &str) -> Self {
+    fn new(html: &str) -> Self {
         Self(64 * 1024 + 4 * html.len())
     }
 

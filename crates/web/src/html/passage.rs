@@ -32,7 +32,7 @@ pub(super) struct Edges<'a> {
 
 impl Passages {
     /// Reads a tree.
-    pub(super) fn of(tree: &Tree, root: NodeId) -> Self {
+    pub(super) fn new(tree: &Tree, root: NodeId) -> Self {
         let mut text = String::new();
         let mut passages = vec![Passage::default(); tree.len()];
         let mut step = tree.after(Step::Enter(root), root);
@@ -57,8 +57,8 @@ impl Passages {
             step = tree.after(now, root);
         }
         Self {
-            spaces: Runs::of(&text, is_space),
-            blanks: Runs::of(&text, is_blank),
+            spaces: Runs::find(&text, is_space),
+            blanks: Runs::find(&text, is_blank),
             text,
             passages,
         }

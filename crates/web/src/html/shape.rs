@@ -40,7 +40,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Returns what a name says.
-    pub(super) fn of(name: &QualName) -> Self {
+    pub(super) fn from_name(name: &QualName) -> Self {
         let local = &*name.local;
         let is_html = name.ns == ns!(html);
         let is_removed = matches!(local, "script" | "style" | "meta" | "link");

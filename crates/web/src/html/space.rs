@@ -27,7 +27,7 @@ pub(super) struct Runs(Vec<(usize, usize)>);
 
 impl Runs {
     /// Finds them.
-    pub(super) fn of(text: &str, is_wanted: fn(char) -> bool) -> Self {
+    pub(super) fn find(text: &str, is_wanted: fn(char) -> bool) -> Self {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (at, c) in text.char_indices().filter(|(_, c)| is_wanted(*c)) {
             let end = at + c.len_utf8();
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn finds_the_space_at_the_edges_of_a_part() {
         let text = "ab  c \u{a0}\u{a0} ";
-        let runs = Runs::of(text, is_space);
+        let runs = Runs::find(text, is_space);
         let check = |part: (usize, usize), edges: (usize, usize)| {
             let found = (runs.end_of_start(part.0, part.1), runs.start_of_end(part.0, part.1));
             assert_eq!(found, edges, "{:?}", &text[part.0..part.1]);

@@ -280,7 +280,7 @@ impl TreeSink for Sink {
 
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> Handle {
         let handle = self.add(Content::Element(Element {
-            shape: Shape::of(&name),
+            shape: Shape::from_name(&name),
             attributes: attributes.into(),
             holds_html: flags.mathml_annotation_xml_integration_point,
         }));

@@ -46,7 +46,7 @@ fn prompt(origin: &Origin) -> Prompt {
         input_json: None,
         input_digest: String::new(),
         request: PromptRequest::Permission {
-            ask: Box::new(Ask::of("bash", vec!["ls".to_owned()])),
+            ask: Box::new(Ask::new("bash", vec!["ls".to_owned()])),
             rule: None,
             verdicts: Vec::new(),
         },

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, openat, read
 use rustix::io::Errno;
 
 use super::super::super::notify::{Answer, Listener, Notice, read_path};
-use super::{Caller, Gate, MAX_LINKS, Outcome, PIPE_PATIENCE, Place, Use};
+use super::{Caller, Gate, MAX_LINKS, Outcome, PIPE_RETRY_DELAY, Place, Use};
 
 /// A call that somebody waits for.
 pub(super) struct Asked<'a> {
@@ -170,7 +170,7 @@ impl Asked<'_> {
             }
             let opened = opened?;
             if kind.is_none() {
-                self.gate.note_own(&place);
+                self.gate.record_own(&place);
             }
             return Ok(Some(Answer::Opened(opened, flags.contains(OFlags::CLOEXEC))));
         }
@@ -204,7 +204,7 @@ impl Asked<'_> {
                 let opened = openat(&place.folder, &place.name, flags | OFlags::NONBLOCK, Mode::empty());
                 let answer = match opened {
                     Err(Errno::NXIO) => {
-                        thread::sleep(PIPE_PATIENCE);
+                        thread::sleep(PIPE_RETRY_DELAY);
                         continue;
                     }
                     Err(error) => Answer::Error(error),
@@ -247,7 +247,7 @@ impl Asked<'_> {
         let mask = self.caller()?.mask;
         let mode = Mode::from_raw_mode(u32::try_from(mode & 0o1777).unwrap_or_default() & !mask);
         rustix::fs::mkdirat(&place.folder, &place.name, mode)?;
-        self.gate.note_own(&place);
+        self.gate.record_own(&place);
         Ok(Answer::Done)
     }
 

@@ -368,7 +368,7 @@ impl<'s> Following<'s> {
             reply_id: format!("mcp-{}", uuid::Uuid::now_v7().simple()),
             reply,
             input_digest: Some(prompt.input_digest.clone()),
-            by: principal.shown(&client),
+            by: principal.display_name(&client),
             principal: principal.clone(),
         }
     }

@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn permission(always: &[&str]) -> Prompt {
-        let mut ask = Ask::of("bash", vec!["rm x".to_owned()]);
+        let mut ask = Ask::new("bash", vec!["rm x".to_owned()]);
         ask.always = always.iter().map(|pattern| (*pattern).to_owned()).collect();
         ask.metadata.insert("command".to_owned(), "rm \u{1b}[8mx".into());
         prompt(PromptRequest::Permission {

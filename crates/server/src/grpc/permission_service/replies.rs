@@ -100,7 +100,7 @@ pub(super) fn given_reply(reply: PromptReply, approver: &Approver) -> Result<App
         reply_id: reply.reply_id,
         reply: decision,
         input_digest: non_empty(reply.input_digest),
-        by: approver.caller.principal().shown(&approver.name),
+        by: approver.caller.principal().display_name(&approver.name),
         principal: approver.caller.principal().clone(),
     })
 }

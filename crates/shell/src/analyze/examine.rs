@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use super::context::{Context, MAX_DEPTH, calls_function, follows_links, is_chained, leads_out, stays_inside};
 use super::findings::Findings;
-use super::{MAX_DEPTH, Scene, calls_function, follows_links, is_chained, leads_out, redirects, stays_inside};
+use super::redirects::redirects;
 use crate::parse::{self, Parsed};
 use crate::paths::{self, PathUse};
 use crate::words::Word;
 use crate::wrappers::{self, Inner};
-use crate::{arity, known, made, network, options, programs, unclear};
+use crate::{arity, created_files, network, opaque, option_values, options, programs};
 
 /// Where the words of a command come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,10 +23,10 @@ pub(super) enum Source {
 }
 
 /// Examines a command, and what runs inside it.
-pub(super) fn examine(words: &[Word], source: Source, depth: usize, scene: &Scene, findings: &mut Findings) {
+pub(super) fn examine(words: &[Word], source: Source, depth: usize, context: &Context, findings: &mut Findings) {
     let Some(first) = words.first() else { return };
-    if depth > MAX_DEPTH || Instant::now() > scene.deadline {
-        return findings.doubt(Some("commands are wrapped in it too deeply"));
+    if depth > MAX_DEPTH || Instant::now() > context.deadline {
+        return findings.mark_opaque(Some("commands are wrapped in it too deeply"));
     }
     let joined: Vec<&str> = words.iter().map(Word::plain).collect();
     if depth > 0 {
@@ -37,22 +38,22 @@ pub(super) fn examine(words: &[Word], source: Source, depth: usize, scene: &Scen
                 .join(" "),
         );
     }
-    let Some(name) = name_of(first, source, scene, findings) else {
+    let Some(name) = name_of(first, source, context, findings) else {
         return;
     };
     let is_made = |findings: &Findings, word: &Word| {
         let file = word.fixed().unwrap_or_default();
-        scene.made.holds(file, &scene.from) || findings.made.holds(file, &scene.from)
+        context.made.holds(file, &context.from) || findings.made.holds(file, &context.from)
     };
     let file = words.iter().skip(1).find(|word| !word.source.starts_with('-'));
     if (first.shown().contains('/') && is_made(findings, first))
-        || (made::is_runner(&name) && file.is_some_and(|file| is_made(findings, file)))
+        || (created_files::is_runner(&name) && file.is_some_and(|file| is_made(findings, file)))
         || words
             .iter()
             .skip(1)
-            .any(|word| scene.made.is_run_by(&name, word.shown()))
+            .any(|word| context.made.is_run_by(&name, word.shown()))
     {
-        findings.doubt(Some("it runs a file that the line itself makes"));
+        findings.mark_opaque(Some("it runs a file that the line itself makes"));
     }
     let mut is_same = depth == 0;
     let mut plain = joined.clone();
@@ -80,11 +81,11 @@ pub(super) fn examine(words: &[Word], source: Source, depth: usize, scene: &Scen
         .into_iter()
         .for_each(|form| findings.spelling(form, is_same));
     findings.uses_network |= network::uses(&name, &stripped);
-    findings.doubt(unclear::command(&name, words, &stripped));
-    if scene.is_lost {
-        findings.doubt(Some("in which folder it runs is only known when it runs"));
+    findings.mark_opaque(opaque::command(&name, words, &stripped));
+    if context.is_lost {
+        findings.mark_opaque(Some("in which folder it runs is only known when it runs"));
     }
-    let ways = scene.variables.resolve(words);
+    let ways = context.variables.resolve(words);
     for resolved in &ways {
         let resolved: &Vec<Word> = &resolved.iter().map(Word::unquote).collect();
         if ways.len() > 1
@@ -97,70 +98,70 @@ pub(super) fn examine(words: &[Word], source: Source, depth: usize, scene: &Scen
                 .into_iter()
                 .for_each(|form| findings.spelling(form, is_same));
         }
-        run(&name, resolved, source, depth, scene, findings);
+        run(&name, resolved, source, depth, context, findings);
     }
 }
 
 /// Looks at what a command does, with the texts of its variables put in.
-fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, findings: &mut Findings) {
+fn run(name: &str, words: &[Word], source: Source, depth: usize, context: &Context, findings: &mut Findings) {
     let inner = wrappers::inner(name, words);
-    let mut uses = paths::of_command(name, words, &scene.from);
+    let mut uses = paths::of_command(name, words, &context.from);
     let found = match programs::read(name, words) {
         Some(reading) => {
-            findings.doubt(reading.doubt);
-            uses.extend(paths::of_words(&reading.written, true, &scene.from));
-            let mut read = paths::of_words(&reading.read, false, &scene.from);
+            findings.mark_opaque(reading.opaque);
+            uses.extend(paths::of_words(&reading.written, true, &context.from));
+            let mut read = paths::of_words(&reading.read, false, &context.from);
             read.iter_mut().for_each(|used| used.is_asked = reading.shows);
             uses.extend(read);
-            let remotes = paths::of_words(&reading.remotes, true, &scene.from);
+            let remotes = paths::of_words(&reading.remotes, true, &context.from);
             findings.remotes.extend(remotes);
             findings.expands_names |= reading.expands_names && !reading.is_tame;
             // A symbolic link touches nothing of where it leads to; what goes through it later does.
             let is_link = name == "ln" && paths::is_symbolic(words);
             if reading.is_open && !paths::is_listed(name) && !is_link {
-                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
+                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &context.from));
             }
             if source == Source::Template {
-                findings.doubt(template_words(&reading, scene.is_fed || findings.is_found));
+                findings.mark_opaque(template_words(&reading, context.is_fed || findings.is_found));
             }
-            Some(known::check(name, words, &reading))
+            Some(option_values::check(name, words, &reading))
         }
         None => {
-            let found = known::check_unlisted(name, words);
-            let is_fed = (scene.is_fed || findings.is_found) && !matches!(name, "find" | "gfind");
+            let found = option_values::check_unlisted(name, words);
+            let is_fed = (context.is_fed || findings.is_found) && !matches!(name, "find" | "gfind");
             if source == Source::Template && found.is_some() && !is_fed {
-                findings.doubt(Some("its words come from its input"));
+                findings.mark_opaque(Some("its words come from its input"));
             }
             found
         }
     };
     match found {
         Some(found) => {
-            findings.doubt(found.doubt);
-            uses.extend(paths::of_words(&found.written, true, &scene.from));
-            let mut read = paths::of_words(&found.read, false, &scene.from);
+            findings.mark_opaque(found.opaque);
+            uses.extend(paths::of_words(&found.written, true, &context.from));
+            let mut read = paths::of_words(&found.read, false, &context.from);
             read.iter_mut().for_each(|used| used.is_asked = true);
             uses.extend(read);
             let is_open = |word: &Word| word.value.is_none() && !word.is_stream();
             if found.read.iter().chain(&found.written).any(is_open) {
-                findings.doubt(Some("which file it uses is only known when it runs"));
+                findings.mark_opaque(Some("which file it uses is only known when it runs"));
             }
         }
         None if !inner.is_empty() => {
             let own = own_words(name, words, &inner);
             let is_open = |word: &Word| word.value.is_none() && !word.source.contains('=') && !word.is_stream();
             if own.iter().any(is_open) {
-                findings.doubt(Some("a word of it is only known when it runs"));
+                findings.mark_opaque(Some("a word of it is only known when it runs"));
             }
-            let found = paths::of_any_words(own, &scene.from);
+            let found = paths::of_any_words(own, &context.from);
             uses.extend(found.into_iter().filter(leads_out));
         }
         None if !paths::is_directory_change(name) => {
-            if !known::is_elsewhere(name) {
-                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &scene.from));
+            if !option_values::is_elsewhere(name) {
+                uses.extend(paths::of_any_words(words.get(1..).unwrap_or_default(), &context.from));
             }
             if source == Source::Template {
-                findings.doubt(Some("its words come from its input"));
+                findings.mark_opaque(Some("its words come from its input"));
             }
             let is_open = |word: &Word| {
                 if word.value.is_some() && word.glob.is_some() {
@@ -170,22 +171,22 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
                 (word.value.is_none() || word.brace) && !is_one && !word.is_stream()
             };
             if words.iter().skip(1).any(is_open) {
-                findings.doubt(Some("a word of it is only known when it runs"));
+                findings.mark_opaque(Some("a word of it is only known when it runs"));
             }
-            findings.doubt(known::forwards(name, words));
+            findings.mark_opaque(option_values::forwards(name, words));
         }
         None => {}
     }
     for assignment in &findings.settings {
         uses.extend(
-            paths::of_any_words(std::slice::from_ref(assignment), &scene.from)
+            paths::of_any_words(std::slice::from_ref(assignment), &context.from)
                 .into_iter()
                 .filter(leads_out),
         );
     }
     // Where each command must succeed before the next one runs, only the folder that a `cd` led to counts.
-    if scene.is_chained
-        && let Some(folder) = scene.from.last()
+    if context.is_chained
+        && let Some(folder) = context.from.last()
     {
         let is_below = |used: &&mut PathUse| !used.path.starts_with(['/', '~']) && stays_inside(folder, &used.path);
         uses.iter_mut().filter(is_below).for_each(|used| used.only_from = true);
@@ -207,10 +208,10 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
     let uses = seen;
     findings.is_found = matches!(name, "find" | "gfind") && !uses.iter().any(leads_out) && !follows_links(words);
     if name == "ln" {
-        findings.links.extend(paths::of_link(words, &scene.from));
+        findings.links.extend(paths::of_link(words, &context.from));
         uses.iter().for_each(|used| findings.made.add(&used.path));
     } else {
-        findings.note(&uses, made::is_maker(name), scene);
+        findings.record_written(&uses, created_files::is_maker(name), context);
     }
     findings.paths.extend(uses);
     for word in words {
@@ -221,7 +222,7 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
                 name: variable.to_owned(),
                 text: word.source.clone(),
             };
-            findings.doubt(unclear::assignment(&assignment));
+            findings.mark_opaque(opaque::assignment(&assignment));
         }
     }
     if source == Source::Template {
@@ -229,10 +230,10 @@ fn run(name: &str, words: &[Word], source: Source, depth: usize, scene: &Scene, 
         let stripped = options::without_globals(&spelled).unwrap_or(spelled);
         template(&stripped, &inner, findings);
     }
-    inside(inner, source, depth, scene, findings);
+    inside(inner, source, depth, context, findings);
 }
 
-pub(super) fn inside(inner: Vec<Inner>, source: Source, depth: usize, scene: &Scene, findings: &mut Findings) {
+pub(super) fn inside(inner: Vec<Inner>, source: Source, depth: usize, context: &Context, findings: &mut Findings) {
     let passed_on = if source == Source::Template {
         Source::Template
     } else {
@@ -240,52 +241,52 @@ pub(super) fn inside(inner: Vec<Inner>, source: Source, depth: usize, scene: &Sc
     };
     for inner in inner {
         match inner {
-            Inner::Words(words) => examine(&words, passed_on, depth + 1, scene, findings),
-            Inner::Template(words) => examine(&words, Source::Template, depth + 1, scene, findings),
-            Inner::Implied(words) => examine(&words, Source::Implied, depth + 1, scene, findings),
+            Inner::Words(words) => examine(&words, passed_on, depth + 1, context, findings),
+            Inner::Template(words) => examine(&words, Source::Template, depth + 1, context, findings),
+            Inner::Implied(words) => examine(&words, Source::Implied, depth + 1, context, findings),
             Inner::Remote(text) => {
                 // Its paths are those of another machine.
                 let known = findings.paths.len();
-                script(&text, depth + 1, scene, findings);
+                script(&text, depth + 1, context, findings);
                 findings.paths.truncate(known);
             }
             Inner::Script(text) => {
                 if source == Source::Template && text.contains("{}") {
-                    findings.doubt(Some("file names become part of a script"));
+                    findings.mark_opaque(Some("file names become part of a script"));
                 }
-                script(&text, depth + 1, scene, findings);
+                script(&text, depth + 1, context, findings);
             }
-            Inner::Opaque(reason) => findings.doubt(Some(reason)),
+            Inner::Opaque(reason) => findings.mark_opaque(Some(reason)),
         }
     }
 }
 
 /// Returns the name of the program without its folder, if it can be known.
-fn name_of(word: &Word, source: Source, scene: &Scene, findings: &mut Findings) -> Option<String> {
+fn name_of(word: &Word, source: Source, context: &Context, findings: &mut Findings) -> Option<String> {
     const RESERVED: [&str; 14] = [
         "{", "}", "!", "if", "then", "elif", "else", "fi", "do", "done", "while", "until", "case", "esac",
     ];
     let Some(value) = word.fixed() else {
-        findings.doubt(Some("which program it runs is only known when it runs"));
+        findings.mark_opaque(Some("which program it runs is only known when it runs"));
         return None;
     };
     if !value.is_ascii() {
-        findings.doubt(Some("the program's name has characters that may look like others"));
+        findings.mark_opaque(Some("the program's name has characters that may look like others"));
     }
     if RESERVED.contains(&&*word.source) {
-        findings.doubt(Some("the shell's grammar does not fit it"));
+        findings.mark_opaque(Some("the shell's grammar does not fit it"));
     }
     if value.starts_with("/proc/") || value.starts_with("/dev/") {
-        findings.doubt(Some("which program it runs is only known when it runs"));
+        findings.mark_opaque(Some("which program it runs is only known when it runs"));
     }
     if source == Source::Template && value.contains(['{', '%', '@']) {
-        findings.doubt(Some("which program it runs is only known when it runs"));
+        findings.mark_opaque(Some("which program it runs is only known when it runs"));
     }
     // A folder of the project holds programs of the project; one of the system, however it is written, those of the system.
     let is_elsewhere = value.starts_with('/')
         || value.starts_with("~/")
         || value.contains("../")
-        || (value.starts_with("./") && scene.from.iter().any(|folder| paths::is_of_programs(folder)));
+        || (value.starts_with("./") && context.from.iter().any(|folder| paths::is_of_programs(folder)));
     let base = value.rsplit('/').next().filter(|base| is_elsewhere && !base.is_empty());
     Some(base.unwrap_or(value).to_owned())
 }
@@ -299,16 +300,16 @@ fn template(words: &[&str], inner: &[Inner], findings: &mut Findings) {
     };
     let says = words.iter().skip(1).take(needed.saturating_sub(1));
     if words.len() < needed || !says.clone().all(|word| is_fixed(word)) {
-        findings.doubt(Some("its subcommand comes from its input"));
+        findings.mark_opaque(Some("its subcommand comes from its input"));
     }
     if inner.is_empty() && wrappers::is_wrapper(words.first().copied().unwrap_or_default()) {
-        findings.doubt(Some("which program it runs comes from its input"));
+        findings.mark_opaque(Some("which program it runs comes from its input"));
     }
 }
 
 /// Returns the words of a program that runs another one which are its own, if they may name files.
 fn own_words<'w>(name: &str, words: &'w [Word], inner: &[Inner]) -> &'w [Word] {
-    if known::is_elsewhere(name) || paths::is_listed(name) {
+    if option_values::is_elsewhere(name) || paths::is_listed(name) {
         return &[];
     }
     let count = inner.iter().map(|inner| match inner {
@@ -332,9 +333,9 @@ fn template_words(reading: &programs::Reading, is_fed: bool) -> Option<&'static 
 pub(super) const SEARCHES: &str = "find fd fdfind rg ls git seq grep";
 
 /// Examines a text that a shell parses.
-pub(super) fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Findings) {
+pub(super) fn script(text: &str, depth: usize, context: &Context, findings: &mut Findings) {
     if depth > MAX_DEPTH {
-        return findings.doubt(Some("commands are wrapped in it too deeply"));
+        return findings.mark_opaque(Some("commands are wrapped in it too deeply"));
     }
     let Parsed {
         commands,
@@ -343,34 +344,34 @@ pub(super) fn script(text: &str, depth: usize, scene: &Scene, findings: &mut Fin
         variables,
         has_statements: _,
         unclear,
-    } = parse::parse(text, scene.deadline);
+    } = parse::parse(text, context.deadline);
     if unclear.is_some() {
-        findings.doubt(Some("the script in it is not understood"));
+        findings.mark_opaque(Some("the script in it is not understood"));
     }
     for assignment in &assignments {
-        findings.doubt(unclear::assignment(assignment));
+        findings.mark_opaque(opaque::assignment(assignment));
     }
-    let inner_scene = Scene {
-        deadline: scene.deadline,
+    let inner_scene = Context {
+        deadline: context.deadline,
         functions,
         variables,
-        from: scene.from.clone(),
-        is_lost: scene.is_lost,
-        made: scene.made.clone(),
+        from: context.from.clone(),
+        is_lost: context.is_lost,
+        made: context.made.clone(),
         links: Vec::new(),
         is_fed: false,
         is_chained: is_chained(text),
         has_dashes: false,
-        makes_folders: scene.makes_folders,
+        makes_folders: context.makes_folders,
     };
     let known = findings.paths.len();
     for simple in &commands {
         let first = simple.words.first();
         if calls_function(&simple.words, &inner_scene) {
-            findings.doubt(Some("it calls a function of its script"));
+            findings.mark_opaque(Some("it calls a function of its script"));
         }
         for assignment in &simple.assignments {
-            findings.doubt(unclear::assignment(assignment));
+            findings.mark_opaque(opaque::assignment(assignment));
         }
         if !first.is_some_and(|word| paths::is_directory_change(&word.source)) {
             findings.form(simple.text.clone());

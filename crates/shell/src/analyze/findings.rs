@@ -1,10 +1,10 @@
 //! What is found of one command.
 
-use super::Scene;
-use crate::made::Made;
+use super::context::Context;
+use crate::created_files::CreatedFiles;
 use crate::paths::PathUse;
 use crate::words::Word;
-use crate::{arity, known, options};
+use crate::{arity, option_values, options};
 
 /// The most forms of one command.
 const MAX_FORMS: usize = 64;
@@ -33,23 +33,23 @@ pub(super) struct Findings {
     pub(super) uses_network: bool,
     /// What it pushes to, if that may be a folder.
     pub(super) remotes: Vec<PathUse>,
-    pub(super) made: Made,
+    pub(super) made: CreatedFiles,
     pub(super) links: Vec<PathUse>,
 }
 
 impl Findings {
     /// Takes down what is written; `makes` says whether whole files come to be, which may be run later.
-    pub(super) fn note(&mut self, uses: &[PathUse], makes: bool, scene: &Scene) {
+    pub(super) fn record_written(&mut self, uses: &[PathUse], makes: bool, context: &Context) {
         for used in uses.iter().filter(|used| used.is_written) {
             self.writes = true;
             if makes {
                 self.made.add(&used.path);
             }
-            if known::decides(&used.path) {
-                self.doubt(Some("it writes a file that decides what other commands run"));
+            if option_values::decides(&used.path) {
+                self.mark_opaque(Some("it writes a file that decides what other commands run"));
             }
-            if scene.is_lost && !used.path.starts_with(['/', '~']) {
-                self.doubt(Some("it writes below a folder that is only known when it runs"));
+            if context.is_lost && !used.path.starts_with(['/', '~']) {
+                self.mark_opaque(Some("it writes below a folder that is only known when it runs"));
             }
         }
     }
@@ -84,7 +84,7 @@ impl Findings {
     pub(super) fn has_room(&mut self) -> bool {
         let has_room = self.forms.len() + self.variants.len() < MAX_FORMS;
         if !has_room {
-            self.doubt(Some("there are too many commands in it"));
+            self.mark_opaque(Some("there are too many commands in it"));
         }
         has_room
     }
@@ -109,7 +109,7 @@ impl Findings {
         }
     }
 
-    pub(super) fn doubt(&mut self, reason: Option<&'static str>) {
+    pub(super) fn mark_opaque(&mut self, reason: Option<&'static str>) {
         self.unclear = self.unclear.or(reason);
     }
 

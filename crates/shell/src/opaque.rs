@@ -123,7 +123,7 @@ fn is_lint_flag(flag: &str) -> bool {
 }
 
 /// Says why a text cannot be read as it is shown.
-pub(super) fn disguise(line: &str) -> Option<&'static str> {
+pub(super) fn hidden_chars(line: &str) -> Option<&'static str> {
     let is_hidden = |c: char| {
         matches!(c,
             '\u{0}'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -290,7 +290,7 @@ fn git_runs_others(words: &[Word]) -> bool {
 }
 
 /// Returns the words of a command before `--`, behind which are those of another program.
-fn own(words: &[Word]) -> &[Word] {
+fn before_dashes(words: &[Word]) -> &[Word] {
     let end = words.iter().position(|word| word.is("--"));
     &words[..end.unwrap_or(words.len())]
 }
@@ -359,10 +359,10 @@ fn helper_option(name: &str, words: &[Word]) -> Option<&'static str> {
         }),
         "lftp" => starts(words, &["-c", "-e", "-f"]),
         "go" => starts(words, &["-exec", "--exec", "-toolexec", "--toolexec", "-vettool"]),
-        "cargo" => starts(own(words), &["--config"]),
+        "cargo" => starts(before_dashes(words), &["--config"]),
         "npm" | "pnpm" | "yarn" => {
             starts(
-                own(words),
+                before_dashes(words),
                 &["--script-shell", "script-shell", "--node-options", "--shell"],
             ) || (has(words, &["pkg", "config"])
                 && starts(words, &["scripts", "script-shell", "node-options", "shell"]))

@@ -16,15 +16,15 @@ const MODE: &str = "it sets a mode that runs with another user's rights";
 /// What a check finds out beside the table.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) doubt: Option<&'static str>,
+    pub(super) opaque: Option<&'static str>,
     pub(super) written: Vec<Word>,
     pub(super) read: Vec<Word>,
 }
 
 impl From<Option<&'static str>> for Found {
-    fn from(doubt: Option<&'static str>) -> Self {
+    fn from(opaque: Option<&'static str>) -> Self {
         Self {
-            doubt,
+            opaque,
             ..Self::default()
         }
     }
@@ -72,7 +72,7 @@ pub(super) fn check(name: &str, words: &[Word], reading: &Reading) -> Found {
         "split" | "csplit" => Found {
             written: reading.operands.get(1).cloned().into_iter().collect(),
             read: reading.operands.first().cloned().into_iter().collect(),
-            doubt: reading
+            opaque: reading
                 .operands
                 .get(1)
                 .is_some_and(|word| word.fixed().is_none())
@@ -122,7 +122,7 @@ fn is_git_setting(setting: &str) -> bool {
 fn git(words: &[Word], reading: &Reading) -> Found {
     let before: Vec<&Word> = words.iter().skip(1).collect();
     // In front of the subcommand `-c` is a setting; behind it, it belongs to the subcommand.
-    let mut doubt = None;
+    let mut opaque = None;
     let mut at = 0;
     while let Some(word) = before.get(at) {
         let Some(text) = word.fixed().filter(|text| text.starts_with('-')) else {
@@ -136,7 +136,7 @@ fn git(words: &[Word], reading: &Reading) -> Found {
                 Some(glued)
             };
             if !setting.is_some_and(is_git_setting) {
-                doubt = Some(SETTING);
+                opaque = Some(SETTING);
             }
         } else if text == "-C" {
             at += 1;
@@ -147,11 +147,11 @@ fn git(words: &[Word], reading: &Reading) -> Found {
     let behind: Vec<Word> = before.iter().skip(at + 1).map(|word| (*word).clone()).collect();
     let mut written = Vec::new();
     match subcommand {
-        "config" => doubt = doubt.or_else(|| git_config(&behind)),
+        "config" => opaque = opaque.or_else(|| git_config(&behind)),
         "bundle" => match behind.first().and_then(Word::fixed) {
             Some("create") => written.extend(reading.operands.get(1).cloned()),
             Some("verify" | "list-heads") => {}
-            _ => doubt = Some(LATER),
+            _ => opaque = Some(LATER),
         },
         "worktree" => {
             let count = usize::from(behind.first().is_some_and(|word| word.is("move"))) + 1;
@@ -162,10 +162,10 @@ fn git(words: &[Word], reading: &Reading) -> Found {
     }
     // Plain names of the workspace are no files of this kind until they exist.
     if written.iter().any(|word| word.fixed().is_none()) {
-        doubt = Some(LATER);
+        opaque = Some(LATER);
     }
     Found {
-        doubt,
+        opaque,
         written,
         read: Vec::new(),
     }
@@ -225,7 +225,7 @@ fn tar(reading: &Reading) -> Found {
         let file = file.clone().unwrap_or_default();
         // A colon names another machine, which is reached by a program.
         if file.fixed().is_none_or(|file| file.contains(':')) {
-            found.doubt = Some(LATER);
+            found.opaque = Some(LATER);
         }
         let list = if makes { &mut found.written } else { &mut found.read };
         list.push(file);
@@ -305,7 +305,7 @@ fn searched(words: &[Word], reading: &Reading) -> Found {
     let is_grep = words.first().is_some_and(|name| name.shown().ends_with("grep"));
     Found {
         read: reading.operands.iter().skip(usize::from(!has_text)).cloned().collect(),
-        doubt: (is_grep && words.iter().skip(1).any(follows)).then_some("it follows links"),
+        opaque: (is_grep && words.iter().skip(1).any(follows)).then_some("it follows links"),
         ..Found::default()
     }
 }
@@ -337,7 +337,7 @@ fn python(reading: &Reading) -> Found {
         .cloned()
         .collect();
     Found {
-        doubt: value(reading, "-m", is_python_tool),
+        opaque: value(reading, "-m", is_python_tool),
         // It writes what it reads to a second file.
         written: if formats {
             files.iter().skip(1).cloned().collect()
@@ -432,7 +432,7 @@ fn find(words: &[Word]) -> Found {
     let mut has_begun = false;
     let is_one = |names: &[&str]| words.iter().any(|word| names.iter().any(|name| word.is(name)));
     if is_one(&["-L", "-follow"]) && is_one(&["-delete", "-exec", "-execdir"]) {
-        found.doubt = Some(LATER);
+        found.opaque = Some(LATER);
     }
     while let Some(word) = words.get(at) {
         at += 1;
@@ -440,7 +440,7 @@ fn find(words: &[Word]) -> Found {
             let is_start = !has_begun && !word.brace && !word.splits;
             let known = word.beginning();
             if !is_start || known.is_empty() || known.starts_with(['-', '(', '!']) {
-                found.doubt.get_or_insert(LATER);
+                found.opaque.get_or_insert(LATER);
             }
             continue;
         };
@@ -450,13 +450,13 @@ fn find(words: &[Word]) -> Found {
                 .get(at)
                 .is_none_or(|value| value.splits || value.brace || value.glob.is_some())
             {
-                found.doubt.get_or_insert(LATER);
+                found.opaque.get_or_insert(LATER);
             }
             at += 1;
         } else if is_listed(FIND_OUTPUTS, text) || text == "-fprintf" {
             let file = words.get(at).cloned().unwrap_or_default();
             if file.fixed().is_none() {
-                found.doubt.get_or_insert(LATER);
+                found.opaque.get_or_insert(LATER);
             }
             found.written.push(file);
             at += if text == "-fprintf" { 2 } else { 1 };
@@ -468,11 +468,11 @@ fn find(words: &[Word]) -> Found {
                     break;
                 }
                 if word.value.is_none() && (word.splits || word.prefix.is_empty()) {
-                    found.doubt.get_or_insert(LATER);
+                    found.opaque.get_or_insert(LATER);
                 }
             }
         } else if has_begun && text != "-delete" && !is_listed(FIND_PLAIN, text) {
-            found.doubt.get_or_insert(OPTION);
+            found.opaque.get_or_insert(OPTION);
         }
     }
     found

@@ -2,13 +2,13 @@
 //!
 //! A process that the service started descends from it for as long as the service lives, whatever it does: orphans are
 //! adopted by the service (see [`adopt_orphans`](super::adopt_orphans)). So its line of parents is read, twice, until two
-//! readings agree. Which call it is of says the root of that line, or the mark that an orphan bears.
+//! readings agree. Which call it is of says the root of that line, or the tag that an orphan bears.
 //!
 //! Behind a Unix socket the kernel names the process that connected. Behind a TCP socket of this machine it names the
 //! socket; who holds that is found in the open files of all processes.
 //!
 //! *Invariant:* closed by default. A process that has ended, or a socket that nobody is seen to hold, is nobody's; so is
-//! what bears the mark of another service, or of an earlier run. All of it reads only.
+//! what bears the tag of another service, or of an earlier run. All of it reads only.
 
 use std::fs;
 use std::io;
@@ -20,9 +20,10 @@ use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, test_kill_process};
 
-use super::reaper::{Mark, is_of_family};
-use super::sys::{self, Tag};
-use super::{Programs, reaper, tree};
+use super::programs::Programs;
+use super::reaper::{ProcessTag, is_in_namespace};
+use super::sys::{self, TagReading};
+use super::{reaper, tree};
 
 /// How often a line of parents is read until two readings agree.
 const READINGS: u32 = 16;
@@ -35,7 +36,7 @@ const ANSWER: usize = 4096;
 
 /// What a process is to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kin {
+pub enum PeerOrigin {
     /// It does not descend from the service.
     Stranger,
     /// It descends from what was started for this call.
@@ -46,11 +47,11 @@ pub enum Kin {
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherEnd {
+pub struct Peer {
     /// The user.
     pub user: u32,
     /// The process.
-    pub kin: Kin,
+    pub origin: PeerOrigin,
 }
 
 /// A process in a line of parents: its number and when it began, which nobody else shares.
@@ -67,12 +68,12 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub fn behind_unix(&self, connection: BorrowedFd<'_>) -> io::Result<OtherEnd> {
+    pub fn behind_unix(&self, connection: BorrowedFd<'_>) -> io::Result<Peer> {
         let (pid, user) = sys::peer_of(connection)?;
         let Some(pid) = Pid::from_raw(pid) else {
             // A process that has no number here is outside of our container, and descends from nobody inside.
-            let kin = Kin::Stranger;
-            return Ok(OtherEnd { user, kin });
+            let origin = PeerOrigin::Stranger;
+            return Ok(Peer { user, origin });
         };
         let held = match sys::peer_pidfd(connection) {
             // Before Linux 6.5. A number that was given to another process meanwhile is not noticed there.
@@ -81,15 +82,19 @@ impl Programs {
             }
             held => held,
         };
-        let kin = match held {
+        let origin = match held {
             Ok(held) => {
-                let kin = self.kin_of(pid);
+                let origin = self.origin_of(pid);
                 // Looked at last: if it lives, the number was its own all the time.
-                if reaper::is_readable(&held) { Kin::Unknown } else { kin }
+                if reaper::is_readable(&held) {
+                    PeerOrigin::Unknown
+                } else {
+                    origin
+                }
             }
-            Err(_) => Kin::Unknown,
+            Err(_) => PeerOrigin::Unknown,
         };
-        Ok(OtherEnd { user, kin })
+        Ok(Peer { user, origin })
     }
 
     /// Says who has connected by TCP; none if it is nobody on this machine. Blocking, for a look at all processes, and at
@@ -97,48 +102,48 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub fn behind_tcp(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<OtherEnd>> {
+    pub fn behind_tcp(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Peer>> {
         let Some(socket) = find_socket(remote, local)? else {
             return Ok(None);
         };
         let user = socket.user;
-        let kin = match socket.inode {
+        let origin = match socket.inode {
             // Closed already: what was sent may have come from anybody.
-            0 => Kin::Unknown,
-            _ if self.0.reaper.has_no_programs() && !is_any_marked() => Kin::Stranger,
+            0 => PeerOrigin::Unknown,
+            _ if self.0.reaper.has_no_programs() && !is_any_marked() => PeerOrigin::Stranger,
             inode => self.holder_of(inode),
         };
-        Ok(Some(OtherEnd { user, kin }))
+        Ok(Some(Peer { user, origin }))
     }
 
     /// Says who holds a socket. A stranger must be seen to hold it: it may be on its way from process to process.
-    fn holder_of(&self, inode: u32) -> Kin {
-        let kin = holders(inode).into_iter().map(|pid| self.kin_of(pid));
-        let found = kin.reduce(|one, other| if one == Kin::Stranger { other } else { one });
-        found.unwrap_or(Kin::Unknown)
+    fn holder_of(&self, inode: u32) -> PeerOrigin {
+        let origin = holders(inode).into_iter().map(|pid| self.origin_of(pid));
+        let found = origin.reduce(|one, other| if one == PeerOrigin::Stranger { other } else { one });
+        found.unwrap_or(PeerOrigin::Unknown)
     }
 
-    fn kin_of(&self, pid: Pid) -> Kin {
+    fn origin_of(&self, pid: Pid) -> PeerOrigin {
         let own = getpid();
         if pid == own {
-            return Kin::Stranger;
+            return PeerOrigin::Stranger;
         }
         let reaper = &self.0.reaper;
         let Some(line) = read_line(pid) else {
-            return Kin::Unknown;
+            return PeerOrigin::Unknown;
         };
         let tag = sys::tag_of(pid);
-        let is_ours = |tag: Option<Tag>| {
-            let mark = tag.and_then(Tag::remains);
-            mark.is_some_and(|mark| reaper.is_own_mark(mark))
+        let is_ours = |tag: Option<TagReading>| {
+            let mark = tag.and_then(TagReading::remains);
+            mark.is_some_and(|mark| reaper.is_own_tag(mark))
         };
         let depth = line.ancestors.iter().position(|(ancestor, _)| *ancestor == own);
         let Some(depth) = depth else {
             let is_inside = reaper.groups().is_some_and(|groups| is_in_group(pid, groups.folder()));
             return if is_ours(tag) || is_inside {
-                Kin::Unknown
+                PeerOrigin::Unknown
             } else {
-                kin_of_foreigner(tag, sys::own_limits(), line.is_cut)
+                origin_of_foreigner(tag, sys::own_limits(), line.is_cut)
             };
         };
         let calls = reaper.calls();
@@ -150,41 +155,41 @@ impl Programs {
         let of_orphan = || {
             let (orphan, _) = below.last()?;
             match sys::tag_of(*orphan)? {
-                Tag::Mark(mark) => calls.get(&Mark(mark)),
-                Tag::None | Tag::Torn(_) => None,
+                TagReading::Whole(mark) => calls.get(&ProcessTag(mark)),
+                TagReading::None | TagReading::Torn(_) => None,
             }
         };
         match of_root.or_else(of_orphan) {
-            Some(entry) => Kin::Call(entry.call.clone()),
-            None => Kin::Unknown,
+            Some(entry) => PeerOrigin::Call(entry.call.clone()),
+            None => PeerOrigin::Unknown,
         }
     }
 }
 
-/// Says whether any process of this user bears the mark of another service or of an earlier run.
+/// Says whether any process of this user bears the tag of another service or of an earlier run.
 fn is_any_marked() -> bool {
     let own = sys::own_limits();
-    let is_marked = |pid: Pid| kin_of_foreigner(sys::tag_of(pid), own, false) == Kin::Unknown;
+    let is_marked = |pid: Pid| origin_of_foreigner(sys::tag_of(pid), own, false) == PeerOrigin::Unknown;
     tree::all().into_iter().any(is_marked)
 }
 
 /// Judges a process that does not descend from the service by its limits: it may be what an earlier run left, or the
 /// program of another service, which is as little a person as one of ours.
-fn kin_of_foreigner(tag: Option<Tag>, own: [u64; 2], is_cut: bool) -> Kin {
+fn origin_of_foreigner(tag: Option<TagReading>, own: [u64; 2], is_cut: bool) -> PeerOrigin {
     match tag {
-        Some(Tag::None) => Kin::Stranger,
+        Some(TagReading::None) => PeerOrigin::Stranger,
         // All in the same call of another service, or calls of it, are one world.
-        Some(Tag::Mark(mark)) if own[0] != u64::MAX && is_of_family(mark, own[0] & !u64::from(u32::MAX)) => {
-            Kin::Stranger
+        Some(TagReading::Whole(mark)) if own[0] != u64::MAX && is_in_namespace(mark, own[0] & !u64::from(u32::MAX)) => {
+            PeerOrigin::Stranger
         }
-        Some(Tag::Mark(_)) => Kin::Unknown,
+        Some(TagReading::Whole(_)) => PeerOrigin::Unknown,
         // Programs that work in real time set the second limit.
-        Some(Tag::Torn(first)) if first == own[0] => Kin::Stranger,
-        Some(Tag::Torn(first)) if first > own[0] && !is_cut => Kin::Stranger,
-        Some(Tag::Torn(_)) => Kin::Unknown,
+        Some(TagReading::Torn(first)) if first == own[0] => PeerOrigin::Stranger,
+        Some(TagReading::Torn(first)) if first > own[0] && !is_cut => PeerOrigin::Stranger,
+        Some(TagReading::Torn(_)) => PeerOrigin::Unknown,
         // Another user's.
-        None if is_cut => Kin::Unknown,
-        None => Kin::Stranger,
+        None if is_cut => PeerOrigin::Unknown,
+        None => PeerOrigin::Stranger,
     }
 }
 
@@ -440,17 +445,27 @@ mod tests {
     #[test]
     fn limits_tell_foreigners_apart() {
         let none = [u64::MAX; 2];
-        let check = |tag, own, is_cut, expected| assert_eq!(kin_of_foreigner(tag, own, is_cut), expected, "{tag:?}");
-        let family = 1 << 62;
-        check(Some(Tag::None), none, false, Kin::Stranger);
-        check(Some(Tag::None), none, true, Kin::Stranger);
-        check(Some(Tag::Mark(family | 3)), none, false, Kin::Unknown);
-        check(Some(Tag::Mark(family | 3)), [family | 9, 0], false, Kin::Stranger);
-        check(Some(Tag::Mark((1 << 61) | 3)), [family | 9, 0], false, Kin::Unknown);
-        check(Some(Tag::Torn(u64::MAX)), none, false, Kin::Stranger);
-        check(Some(Tag::Torn(5)), none, false, Kin::Unknown);
-        check(None, none, false, Kin::Stranger);
-        check(None, none, true, Kin::Unknown);
+        let check = |tag, own, is_cut, expected| assert_eq!(origin_of_foreigner(tag, own, is_cut), expected, "{tag:?}");
+        let namespace = 1 << 62;
+        check(Some(TagReading::None), none, false, PeerOrigin::Stranger);
+        check(Some(TagReading::None), none, true, PeerOrigin::Stranger);
+        check(Some(TagReading::Whole(namespace | 3)), none, false, PeerOrigin::Unknown);
+        check(
+            Some(TagReading::Whole(namespace | 3)),
+            [namespace | 9, 0],
+            false,
+            PeerOrigin::Stranger,
+        );
+        check(
+            Some(TagReading::Whole((1 << 61) | 3)),
+            [namespace | 9, 0],
+            false,
+            PeerOrigin::Unknown,
+        );
+        check(Some(TagReading::Torn(u64::MAX)), none, false, PeerOrigin::Stranger);
+        check(Some(TagReading::Torn(5)), none, false, PeerOrigin::Unknown);
+        check(None, none, false, PeerOrigin::Stranger);
+        check(None, none, true, PeerOrigin::Unknown);
     }
 
     #[test]

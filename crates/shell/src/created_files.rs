@@ -21,9 +21,9 @@ const RUNNERS: &str = "sh bash zsh dash ksh mksh ash fish source . python python
 
 /// The files that were made so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Made(HashSet<String>);
+pub(super) struct CreatedFiles(HashSet<String>);
 
-impl Made {
+impl CreatedFiles {
     pub(super) fn add(&mut self, path: &str) {
         if self.0.len() < MAX_FILES {
             self.0.insert(plain(path));
@@ -49,7 +49,7 @@ impl Made {
     }
 }
 
-impl Made {
+impl CreatedFiles {
     /// Says whether a program that finds its file by more than its name gets one of these: a makefile in one word with its
     /// option, a module of Python, a folder that is a program.
     pub(super) fn is_run_by(&self, name: &str, word: &str) -> bool {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn remembers_files_and_folders() {
-        let mut made = Made::default();
+        let mut made = CreatedFiles::default();
         ["./t", "b/c.sh", "/x//y"].iter().for_each(|path| made.add(path));
         let check = |file: &str, from: &[&str], expected: bool| {
             let from: Vec<String> = from.iter().map(|&folder| folder.to_owned()).collect();
