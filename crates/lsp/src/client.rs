@@ -336,7 +336,7 @@ impl Client {
                 let waiting = id.as_u64().and_then(|id| self.pending().remove(&id));
                 if let Some(waiting) = waiting {
                     let answer = message.error.map_or(Ok(message.result), Err);
-                    // The one who asked may have gone.
+                    // Whoever asked may have gone.
                     let _ = waiting.send(answer);
                 }
             }

@@ -204,7 +204,7 @@ impl Programs {
         let strays = tokio::task::spawn_blocking(move || reaper.end_all_strays(WATCHDOG_STOP_TIMEOUT));
         survivors += strays.await.unwrap_or_default();
         let watchdog = self.0.watchdog.lock().take();
-        // With survivors it is not told goodbye, and tries once more when we are gone.
+        // With survivors it is not told to stop, and tries once more when this process is gone.
         if survivors == 0 {
             let reaper = Arc::clone(&self.0.reaper);
             let part = move || {

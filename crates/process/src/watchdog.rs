@@ -3,7 +3,7 @@
 //! The kernel tells only direct children of the service's death. What those had started is found here by what all tags
 //! of one service have in common, and by its control groups. The watchdog is this same program under a hidden name; it
 //! waits at a pipe that closes when the service dies, however that happens. A service that ended its programs itself
-//! says goodbye first.
+//! tells it to stop first.
 //!
 //! *Invariant:* runs before anything else of the program: no runtime, no settings, one thread.
 

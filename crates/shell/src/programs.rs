@@ -1,6 +1,6 @@
 //! Reads the options of a command by the table of programs: what is known to be harmless, which files are read and written.
 //!
-//! The table, `programs.txt`, is the closed world of the judge: an option that it does not list makes a command unclear. A
+//! The table, `programs.txt`, is the closed world of the analysis: an option that it does not list makes a command unclear. A
 //! program that it does not list is one that a rule names for what it does; its words must stand in the line then.
 //!
 //! *Invariant:* one reading of options for all programs. A word that may be an option and is not known is never harmless.

@@ -69,7 +69,7 @@ fn options_of(help: &str) -> BTreeMap<String, char> {
     found
 }
 
-/// A value where none is taken would hide the next word from the judge, and none where one is taken would take a value
+/// A value where none is taken would hide the next word from the analysis, and none where one is taken would take a value
 /// for an option.
 fn compare(names: &[&str], help: &str) -> Vec<String> {
     let entry = Entry::find(names).unwrap_or_else(|| panic!("{names:?} has no line"));
