@@ -20,6 +20,7 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY crates crates
+COPY clients/rust clients/rust
 COPY src src
 COPY LICENSE /image/
 COPY <<"EOF" /image/toolgate.toml

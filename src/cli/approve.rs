@@ -67,14 +67,12 @@ impl ApproveArgs {
         for (instance, client) in found {
             match sources.add(&instance, client).await {
                 Err(failure) if is_one => return Err(failure),
-                Err(failure) => terminal.note(&format!("{}: {}", instance.url, failure.describe())),
+                Err(failure) => terminal.inform(&format!("{}: {}", instance.url, failure.describe())),
                 Ok(()) => {}
             }
         }
         if sources.list.is_empty() {
-            return Err(Failure::Usage(
-                "no service that runs here has this workspace".to_owned(),
-            ));
+            return Err(Failure::Usage("no running service has this workspace".to_owned()));
         }
         let approver = Approver::new(terminal.clone(), replies, name);
         approver.serve(sources, interrupts).await
@@ -92,8 +90,9 @@ impl Replies {
         if terminal.json {
             return Ok(Self::Lines(Some(BufReader::new(tokio::io::stdin()).lines())));
         }
-        let missing =
-            || Failure::Usage("there is no terminal to ask in; with --json, replies are lines of JSON".to_owned());
+        let missing = || {
+            Failure::Usage("there is no terminal to ask on; with --json, replies are read as lines of JSON".to_owned())
+        };
         Keyboard::open().map(Self::Keyboard).ok_or_else(missing)
     }
 
@@ -218,13 +217,13 @@ impl Approver {
                     } else {
                         format!(" to {}", source.url)
                     };
-                    self.terminal.note(&format!("connected{again} as {}{to}", self.name));
+                    self.terminal.inform(&format!("connected{again} as {}{to}", self.name));
                 }
                 self.receive(index, *message)?;
             }
             News::Lost => {
                 if source.requests.take().is_some() || !source.is_back {
-                    self.terminal.note("lost the connection; trying to open it again");
+                    self.terminal.inform("lost the connection; reconnecting");
                 }
                 source.is_back = true;
                 self.forget(index);
@@ -239,7 +238,7 @@ impl Approver {
                     return Err(error.into());
                 }
                 self.terminal
-                    .note(&format!("{url}: {}", Failure::from(error).describe()));
+                    .inform(&format!("{url}: {}", Failure::from(error).describe()));
             }
         }
         Ok(())
@@ -279,7 +278,7 @@ impl Approver {
         match message.message {
             Some(Message::PromptAdded(added)) => self.add(index, added.prompt),
             Some(Message::SnapshotEnd(end)) if end.prompts == 0 => {
-                self.terminal.note("nothing waits; prompts appear as they come");
+                self.terminal.inform("no open prompts; new ones appear here");
             }
             Some(Message::PromptResolved(resolved)) => {
                 resolved.prompt.iter().for_each(|prompt| self.resolved(prompt));
@@ -302,7 +301,7 @@ impl Approver {
             return;
         }
         if self.asking.is_some() {
-            self.dim(&format!("  waits behind this one: {}", prompt::subject(&prompt)));
+            self.dim(&format!("  queued after this one: {}", prompt::subject(&prompt)));
         }
         self.open.push_back((index, prompt));
     }
@@ -312,7 +311,7 @@ impl Approver {
         let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
         let by = super::terminal::visible(&by.join(", ")).into_owned();
         self.dim(&format!(
-            "{}: approved by {by}; it takes one more",
+            "{}: approved by {by}; one more approval is needed",
             prompt::subject(&prompt)
         ));
         let mut open = self.open.iter_mut().map(|(_, open)| open);
@@ -332,11 +331,11 @@ impl Approver {
         }
         self.open.remove(position);
         let outcome = prompt::outcome(prompt.state, prompt.resolution.as_ref());
-        self.dim(&format!("no longer asked: {} ({outcome})", prompt::subject(prompt)));
+        self.dim(&format!("no longer open: {} ({outcome})", prompt::subject(prompt)));
     }
 
     fn dim(&self, text: &str) {
-        self.terminal.note(&self.terminal.err.text(Look::Dim, text));
+        self.terminal.inform(&self.terminal.err.text(Look::Dim, text));
     }
 
     fn replied(&mut self, index: usize, result: &PromptReplyResult) {
@@ -345,7 +344,7 @@ impl Approver {
             Ok(ReplyResult::Accepted) => return,
             Ok(ReplyResult::SecondApprovalNeeded) => {
                 let text = format!("the reply to {} is recorded: {}", result.prompt_id, result.message);
-                return self.terminal.note(&text);
+                return self.terminal.inform(&text);
             }
             Ok(_) | Err(_) => {}
         }
@@ -355,8 +354,8 @@ impl Approver {
             .as_ref()
             .map(|prompt| prompt::outcome(prompt.state, prompt.resolution.as_ref()));
         let stands = stands.map(|outcome| format!(" ({outcome})")).unwrap_or_default();
-        self.terminal.note(&format!(
-            "the reply to {} did not count: {word}{stands} {}",
+        self.terminal.inform(&format!(
+            "the reply to {} was not accepted: {word}{stands} {}",
             result.prompt_id, result.message
         ));
         self.add(
@@ -377,7 +376,7 @@ impl Approver {
         if let Some(scope) = &answer.scope {
             word += &format!(" ({})", scope::words(scope));
         }
-        self.terminal.note(&format!("  {word}"));
+        self.terminal.inform(&format!("  {word}"));
         (index, answer.reply_to(&prompt))
     }
 
@@ -394,7 +393,7 @@ impl Approver {
             String::new()
         };
         self.terminal
-            .note(&format!("\n{}{more}", prompt::render(prompt, self.terminal.err)));
+            .inform(&format!("\n{}{more}", prompt::render(prompt, self.terminal.err)));
         self.asking = Some(Box::pin(prompt::ask(
             prompt.clone(),
             keyboard.clone(),
@@ -457,7 +456,7 @@ enum RawDecision {
 }
 
 fn parse_reply(line: &str) -> Result<PromptReply, String> {
-    let reply: RawReply = serde_json::from_str(line).map_err(|error| format!("this line is no reply: {error}"))?;
+    let reply: RawReply = serde_json::from_str(line).map_err(|error| format!("this line is not a reply: {error}"))?;
     let decision = match reply.decision {
         RawDecision::Once => PromptDecision::Once,
         RawDecision::Always => PromptDecision::Always,

@@ -33,7 +33,7 @@ pub(super) fn add_pairs(input: &mut Map<String, Value>, pairs: &[String], schema
 
 fn parse_pair(pair: &str, schema: &Value) -> Result<(String, Value), String> {
     let Some((key, text)) = pair.split_once('=') else {
-        return Err(format!("`{pair}` is no argument; write key=value or key:=JSON"));
+        return Err(format!("`{pair}` is not an argument; write key=value or key:=JSON"));
     };
     let (key, explicit) = match key.strip_suffix(':') {
         Some(key) => (key, true),
@@ -103,7 +103,7 @@ fn common(shapes: impl Iterator<Item = Shape>) -> Shape {
 
 /// Reads a duration: `30s`, `1.5m`, `250ms`, `2h`; a bare number counts seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no duration; write 250ms, 30s, 1.5m or 2h");
+    let wrong = || format!("`{text}` is not a duration; write 250ms, 30s, 1.5m or 2h");
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
         .unwrap_or(text.len());
@@ -127,7 +127,7 @@ pub(super) fn model(text: &str) -> Result<ModelRef, String> {
             model_id: model.to_owned(),
             package: String::new(),
         }),
-        Some(_) | None => Err(format!("`{text}` is no model; write provider/model")),
+        Some(_) | None => Err(format!("`{text}` is not a model; write provider/model")),
     }
 }
 
@@ -146,7 +146,7 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |part: &str| match part.parse::<i64>() {
             Ok(number) if number >= 0 => Ok(number),
-            Ok(_) | Err(_) => Err(format!("`{text}` is no range; write START:COUNT, START: or :COUNT")),
+            Ok(_) | Err(_) => Err(format!("`{text}` is not a range; write START:COUNT, START: or :COUNT")),
         };
         let (start, count) = text.split_once(':').unwrap_or((text, ""));
         if start.is_empty() && count.is_empty() {

@@ -78,7 +78,7 @@ pub(super) struct PromptArgs {
 }
 
 impl PromptArgs {
-    /// Says whether the prompts are left to others.
+    /// Returns whether the prompts are left to others.
     pub(super) fn leaves(&self) -> bool {
         self.wait
     }
@@ -90,9 +90,9 @@ impl PromptArgs {
             (_, _, true) => Prompts::Leave,
             (false, false, false) => match Keyboard::open().filter(|_| terminal.shows_notes) {
                 Some(keyboard) => Prompts::Ask(keyboard),
-                None => {
-                    Prompts::Refuse("because there is no terminal to ask in; --yes allows, --wait leaves it to others")
-                }
+                None => Prompts::Refuse(
+                    "because there is no terminal to ask on; --yes allows, --wait leaves it to another approver",
+                ),
             },
         }
     }
@@ -170,8 +170,8 @@ impl CallArgs {
         };
         if globals.server.is_none() && !connection.is_private() {
             let url = &connection.url;
-            terminal.note(&format!(
-                "made by the service that has this folder, {url}; --standalone starts another"
+            terminal.inform(&format!(
+                "run by the service that already has this folder, {url}; --standalone starts a separate one"
             ));
         }
         let ended = self.execute(&connection, text, terminal, &mut interrupts).await;
@@ -246,11 +246,8 @@ impl CallArgs {
 
     async fn input_with_pairs(&self, connection: &Connection, text: Option<String>) -> Result<String, Failure> {
         let mut input: Map<String, Value> = match text {
-            Some(text) => serde_json::from_str(&text).map_err(|error| {
-                Failure::Usage(format!(
-                    "KEY=VALUE adds to a JSON object, and the input is none: {error}"
-                ))
-            })?,
+            Some(text) => serde_json::from_str(&text)
+                .map_err(|error| Failure::Usage(format!("KEY=VALUE needs an input that is a JSON object: {error}")))?,
             None => Map::new(),
         };
         let tools = tools::list(&connection.client, &connection.workspace, &self.viewpoint, "cli").await?;
@@ -362,7 +359,7 @@ impl Conversation {
                 Step::Interrupt => {
                     interrupted = true;
                     self.asking = None;
-                    self.view.note("cancelling; interrupt again to leave at once");
+                    self.view.inform("cancelling; interrupt again to leave at once");
                     cancelling = Some(Box::pin(cancel(self.client.clone(), self.call_id.clone())));
                 }
             }
@@ -424,7 +421,7 @@ impl Conversation {
 
     async fn open(&mut self, prompt: Prompt) -> Result<(), Failure> {
         self.view.rest();
-        self.terminal.note(&prompt::render(&prompt, self.terminal.err));
+        self.terminal.inform(&prompt::render(&prompt, self.terminal.err));
         let asks_questions = matches!(prompt.request, Some(Asked::Questions(_)));
         self.waiting = Some(prompt.clone());
         match &self.prompts {
@@ -433,20 +430,21 @@ impl Conversation {
                 Ok(())
             }
             Prompts::Leave => {
-                self.terminal.note("  waiting for an approver (toolgate approve)");
+                self.terminal.inform("  waiting for an approver (toolgate approve)");
                 Ok(())
             }
             Prompts::Allow if asks_questions => {
-                self.terminal.note("  dismissed, because --yes answers no questions");
+                self.terminal
+                    .inform("  dismissed, because --yes does not answer questions");
                 self.reply(&Answer::plain(PromptDecision::Reject)).await
             }
             Prompts::Allow => {
-                self.terminal.note("  allowed once, because of --yes");
+                self.terminal.inform("  allowed once, because of --yes");
                 self.reply(&Answer::plain(PromptDecision::Once)).await
             }
             Prompts::Refuse(why) => {
                 self.terminal
-                    .note(&self.terminal.err.text(Look::Red, &format!("  refused, {why}")));
+                    .inform(&self.terminal.err.text(Look::Red, &format!("  refused, {why}")));
                 self.reply(&Answer::plain(PromptDecision::Reject)).await
             }
         }
@@ -458,7 +456,7 @@ impl Conversation {
             Ok(answer) => self.reply(&answer).await,
             Err(error) => {
                 self.terminal
-                    .note(&format!("  refused, because the terminal cannot be read: {error}"));
+                    .inform(&format!("  refused, because the terminal cannot be read: {error}"));
                 self.prompts = Prompts::Refuse("because the terminal cannot be read");
                 self.reply(&Answer::plain(PromptDecision::Reject)).await
             }
@@ -483,7 +481,7 @@ impl Conversation {
             }
             // Whoever asks may not be the one who answers; the call waits for somebody else.
             Err(status) if status.code() == Code::PermissionDenied => {
-                self.terminal.note(&format!("  {}", visible(status.message())));
+                self.terminal.inform(&format!("  {}", visible(status.message())));
                 return Ok(());
             }
             Err(status) => return Err(status.into()),
@@ -491,7 +489,7 @@ impl Conversation {
         // The decision that stands is told by the `resumed` event, whoever made it.
         if ReplyResult::try_from(reply.result) != Ok(ReplyResult::Accepted) {
             let why = super::json::reply_result(reply.result).replace('_', " ");
-            self.terminal.note(&format!("  the reply did not count: {why}"));
+            self.terminal.inform(&format!("  the reply was not accepted: {why}"));
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl CallsArgs {
                 }
                 Ok(())
             };
-            match self.of(&client, most, &mut take).await {
+            match self.list(&client, most, &mut take).await {
                 Ok(()) => {}
                 Err(failure) if is_one => return Err(failure),
                 Err(failure) => problem = problem.or(Some(failure)),
@@ -108,8 +108,8 @@ impl CallsArgs {
         Ok(Exit::Completed)
     }
 
-    /// Hands on the calls of one service, newest first.
-    async fn of(
+    /// Hands the calls of one service to `take`, newest first.
+    async fn list(
         &self,
         client: &Client,
         most: u32,
@@ -117,7 +117,7 @@ impl CallsArgs {
     ) -> Result<(), Failure> {
         let states = self.state.iter().map(|state| CallState::from(*state).into());
         let mut request = ListCallsRequest {
-            workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
+            workspace: connection::workspace_name(client, self.workspace.as_deref()).await?,
             session_id: self.session.clone().unwrap_or_default(),
             states: states.collect(),
             tools: self.tool.clone(),
@@ -209,7 +209,7 @@ impl WatchArgs {
             }
             if let (false, Some(Event::Waiting(waiting))) = (terminal.json, &event.event) {
                 let prompt = waiting.prompt.iter().map(|prompt| prompt::render(prompt, terminal.err));
-                prompt.for_each(|prompt| view.note(&prompt));
+                prompt.for_each(|prompt| view.inform(&prompt));
             }
         }
     }

@@ -108,7 +108,7 @@ fn check_address(url: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "`{url}` is no server address: write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+        "`{url}` is not a server address: write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
     )))
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
                 .map(|one| format!("\n  {} = {}", one.name, one.directory));
             let known = known.collect::<String>();
             Err(Failure::Usage(format!(
-                "the server has no workspace at {}; it has{known}",
+                "the server has no workspace at {}; it has:{known}",
                 directory.display()
             )))
         }
@@ -175,7 +175,7 @@ impl Connection {
         Self::open(globals, workspace).await
     }
 
-    /// Says whether there is a server that outlives the command: one that is named, or one that has the folder.
+    /// Returns whether there is a server that outlives the command: one that is named, or one that has the folder.
     pub(super) fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
         let folder = directory(workspace.unwrap_or("."));
         let found = || folder.and_then(|folder| service::that_has(&folder, globals.config.clone()));
@@ -215,7 +215,7 @@ impl Connection {
         })
     }
 
-    /// Says whether the service ends with the command.
+    /// Returns whether the service ends with the command.
     pub(super) fn is_private(&self) -> bool {
         self.service.is_some()
     }

@@ -13,7 +13,7 @@ use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::json::{self, ToJson as _};
-use super::terminal::{Terminal, visible};
+use super::terminal::{Terminal, counted, visible};
 
 /// Which events to stream.
 #[derive(Debug, Args)]
@@ -115,11 +115,11 @@ fn line(event: &Event) -> String {
                 .flat_map(|fields| fields.fields.keys())
                 .map(String::as_str)
                 .collect();
-            format!("call {} {} heard of {}", it.call_id, it.tool, keys.join(" "))
+            format!("call {} {} changed {}", it.call_id, it.tool, keys.join(" "))
         }
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
         Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
-        Some(What::TodosUpdated(it)) => format!("{} todos by call {}", it.todos.len(), it.call_id),
+        Some(What::TodosUpdated(it)) => format!("{} by call {}", counted(it.todos.len(), "todo"), it.call_id),
         Some(What::ToolsChanged(it)) => {
             let parts = [("+", &it.added), ("-", &it.removed), ("~", &it.changed)];
             let names = parts
@@ -170,6 +170,13 @@ mod tests {
                 call_id: "c".into(),
             }),
             "2 todos by call c",
+        );
+        check(
+            What::TodosUpdated(TodosUpdated {
+                todos: vec![Todo::default()],
+                call_id: "c".into(),
+            }),
+            "1 todo by call c",
         );
     }
 }

@@ -165,6 +165,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        let text = error.to_string();
         match error {
             Error::Status(status) => Self::Status(status),
             Error::Unreachable { address, cause } => Self::Unreachable { address, cause },
@@ -175,8 +176,18 @@ impl From<Error> for Failure {
             Error::Read { path, source } => Self::Read { path, source },
             Error::Protocol(what) => Self::Protocol(what),
             Error::NoAuthorities => Self::Usage("name the authority of the server with --tls-ca FILE".to_owned()),
-            // What is left is about addresses, tokens and certificates.
-            error => Self::Usage(error.to_string()),
+            // The rest comes from other parts of the library.
+            Error::Address { .. }
+            | Error::Token(_)
+            | Error::Certificates(_)
+            | Error::Save { .. }
+            | Error::Digest { .. }
+            | Error::Json(_)
+            | Error::Refused(_)
+            | Error::Denied(_)
+            | Error::InvocationEnded
+            | Error::Closed
+            | _ => Self::Usage(text),
         }
     }
 }

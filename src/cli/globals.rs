@@ -48,7 +48,7 @@ pub(super) struct Globals {
     pub(super) color: Colour,
     #[command(flatten)]
     pub(super) credentials: CredentialArgs,
-    /// Tell more; twice for the debug log.
+    /// Print more; twice for the debug log.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
 }

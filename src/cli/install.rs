@@ -36,7 +36,7 @@ impl InstallArgs {
             path: path.clone(),
             source,
         })?;
-        terminal.note(&format!("installed {}", path.display()));
+        terminal.inform(&format!("installed {}", path.display()));
         Ok(Exit::Completed)
     }
 }

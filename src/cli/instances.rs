@@ -63,7 +63,7 @@ pub(super) fn register(folders: &[PathBuf], instance: &Instance) -> Option<Regis
 fn write(folder: &Path, instance: &Instance) -> io::Result<Registration> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if !is_private(folder) {
-        return Err(io::Error::other("it is not this user's alone"));
+        return Err(io::Error::other("other users can write to it"));
     }
     let (new, path) = (
         folder.join(format!(".{}", instance.id)),

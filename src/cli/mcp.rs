@@ -64,7 +64,7 @@ impl McpArgs {
         let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
         if connection.is_private() {
             // An MCP client keeps this in its log.
-            terminal.note(&format!(
+            terminal.inform(&format!(
                 "prompts that the client does not show can be answered with: toolgate approve --server {}",
                 connection.url
             ));

@@ -97,11 +97,11 @@ enum Command {
     Cancel(calls::CancelArgs),
     /// Send input to a command that runs in the background.
     Send(send::SendArgs),
-    /// Take back what a call did to files.
+    /// Undo what a call did to files.
     Revert(revert::RevertArgs),
     /// Read, search or delete the whole output of a call.
     Output(output::OutputArgs),
-    /// List standing approvals, or take them back.
+    /// List standing approvals, or revoke them.
     Grants(session::GrantsArgs),
     /// Show a session, or end it.
     Session(session::SessionArgs),
@@ -121,7 +121,7 @@ impl Cli {
     /// Runs the command and reports its failure; what is left to do is to exit.
     pub(crate) async fn run(self) -> Exit {
         let terminal = Terminal {
-            logs_notes: self.log().0 == LogFormat::Json,
+            logs_messages: self.log().0 == LogFormat::Json,
             ..Terminal::new(self.globals.json, self.globals.color, self.globals.verbose)
         };
         match self.command.run(&self.globals, &terminal).await {

@@ -61,7 +61,7 @@ impl OutputArgs {
         let output = match find(&client, &self.id).await? {
             Found::Output(output) => output,
             Found::Result(text) if self.reads_everything() => {
-                terminal.note("this call stored no output of its own; this is its result");
+                terminal.inform("this call stored no output; this is its result");
                 return terminal.bytes(text.as_bytes()).map(|()| Exit::Completed);
             }
             Found::Result(_) => {
@@ -78,7 +78,7 @@ impl OutputArgs {
                     output_id: output.output_id.clone(),
                 })
                 .await?;
-            terminal.note(&format!("deleted {}", output.output_id));
+            terminal.inform(&format!("deleted {}", output.output_id));
         } else if self.info {
             show_info(&output, terminal)?;
         } else if let Some(pattern) = self.search {
@@ -205,7 +205,7 @@ async fn search(
         terminal.line(&format!("{number}{mark}{}", visible(&line.text)))?;
     }
     if found.truncated {
-        terminal.note(&format!("there are more than {MOST_MATCHES} matching lines"));
+        terminal.inform(&format!("there are more than {MOST_MATCHES} matching lines"));
     }
     Ok(if found.matches > 0 {
         Exit::Completed

@@ -27,15 +27,15 @@ const EDITABLE: usize = 2_000;
 /// What the keys do, beyond what is always shown.
 const HELP: &str = "  \
 o  allow this once
-  r  refuse; what else waits in the session is refused too
+  r  refuse; other prompts of the session are refused too
   m  refuse, and tell the model why: it goes on with that
   a  allow, and what is listed under \"always would allow\" while the service runs
   s  the same, but only in this session
-  f  the same for good: until you take it back (toolgate grants --revoke ID)
-  t  the same for as long as you say, also in later runs of the service
-  n  the same for as many requests as you say, also in later runs of the service
-  e  write another input, which runs in place of this one (where that is possible)
-  Ctrl-C leaves; what waits goes on waiting";
+  f  the same for good: until you revoke it (toolgate grants --revoke ID)
+  t  the same for a time that you choose, also after a restart of the service
+  n  the same for a number of requests, also after a restart of the service
+  e  write another input, which runs instead of this one (where that is possible)
+  Ctrl-C leaves; open prompts stay open";
 
 /// A decision and, with a rejection, what the model is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) 
 async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
     let mut answers = Vec::with_capacity(request.questions.len());
     for question in &request.questions {
-        terminal.note(&choices(question, terminal.err));
+        terminal.inform(&choices(question, terminal.err));
         let line = keyboard.line().await?;
         if line == "!" {
             return Ok(Answer::plain(PromptDecision::Reject));
@@ -320,27 +320,27 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
     ];
     let edit = editable.as_ref().map(|_| "[e]dit: run something else instead");
     for keys in keys.into_iter().chain(edit) {
-        terminal.note(&format!("  {}", terminal.err.text(Look::Bold, keys)));
+        terminal.inform(&format!("  {}", terminal.err.text(Look::Bold, keys)));
     }
     loop {
         return Ok(match keyboard.key().await? {
             'o' => Answer::plain(PromptDecision::Once),
             'r' => Answer::plain(PromptDecision::Reject),
-            'a' => Answer::always(scope::of(GrantReach::Run)),
-            's' => Answer::always(scope::of(GrantReach::Session)),
-            'f' => Answer::always(scope::of(GrantReach::Workspace)),
+            'a' => Answer::always(scope::unlimited(GrantReach::Run)),
+            's' => Answer::always(scope::unlimited(GrantReach::Session)),
+            'f' => Answer::always(scope::unlimited(GrantReach::Workspace)),
             'e' => {
                 let Some(input) = &editable else { continue };
                 let is_command = command_of(input).is_some();
                 if !is_command && input.chars().count() <= EDITABLE {
-                    terminal.note(&format!("  The input is {}", visible(input)));
+                    terminal.inform(&format!("  The input is {}", visible(input)));
                 }
                 let what = if is_command {
                     "Which command"
                 } else {
                     "Which input, as JSON,"
                 };
-                terminal.note(&format!(
+                terminal.inform(&format!(
                     "  {what} should run instead? (end with Enter; nothing for another key)"
                 ));
                 match edited(input, &keyboard.line().await?) {
@@ -352,25 +352,25 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                 }
             }
             't' => {
-                terminal.note("  For how long? (30m, 2h; Enter for another key)");
+                terminal.inform("  For how long? (30m, 2h; Enter for another key)");
                 match scope::lasting(&keyboard.line().await?) {
                     Some(scope) => Answer::always(scope),
                     None => continue,
                 }
             }
             'n' => {
-                terminal.note("  How many further times? (a number; Enter for another key)");
+                terminal.inform("  How many further times? (a number; Enter for another key)");
                 match scope::times(&keyboard.line().await?) {
                     Some(scope) => Answer::always(scope),
                     None => continue,
                 }
             }
             '?' | 'h' => {
-                terminal.note(HELP);
+                terminal.inform(HELP);
                 continue;
             }
             'm' => {
-                terminal.note("  What should the model be told? (end with Enter)");
+                terminal.inform("  What should the model be told? (end with Enter)");
                 Answer {
                     message: keyboard.line().await?,
                     ..Answer::plain(PromptDecision::Reject)

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toolgate_contract::{Grant, GrantReach, GrantScope};
 
 use super::arguments;
+use super::terminal::counted;
 
 /// A scope as a program writes it.
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +42,7 @@ impl RawScope {
         };
         let moment = |text: String| {
             text.parse::<prost_types::Timestamp>()
-                .map_err(|error| format!("expire_time {text:?} is no time such as 2030-01-31T12:00:00Z: {error}"))
+                .map_err(|error| format!("expire_time {text:?} is not a time such as 2030-01-31T12:00:00Z: {error}"))
         };
         Ok(GrantScope {
             reach: reach.into(),
@@ -52,7 +53,7 @@ impl RawScope {
 }
 
 /// Returns the scope of a reach without a limit.
-pub(super) fn of(reach: GrantReach) -> GrantScope {
+pub(super) fn unlimited(reach: GrantReach) -> GrantScope {
     GrantScope {
         reach: reach.into(),
         ..GrantScope::default()
@@ -66,7 +67,7 @@ pub(super) fn lasting(text: &str) -> Option<GrantScope> {
     Some(GrantScope {
         expire_time: Some(end.into()),
         // What has an end of its own need not end with the service.
-        ..of(GrantReach::Workspace)
+        ..unlimited(GrantReach::Workspace)
     })
 }
 
@@ -75,7 +76,7 @@ pub(super) fn times(text: &str) -> Option<GrantScope> {
     let max_uses = text.parse().ok().filter(|&uses: &i32| uses > 0)?;
     Some(GrantScope {
         max_uses,
-        ..of(GrantReach::Workspace)
+        ..unlimited(GrantReach::Workspace)
     })
 }
 
@@ -95,7 +96,7 @@ pub(super) fn words(scope: &GrantScope) -> String {
     }
     if scope.max_uses > 0 {
         let before = separator(&text);
-        let _ = write!(text, "{before}{} uses", scope.max_uses);
+        let _ = write!(text, "{before}{}", counted(scope.max_uses, "use"));
     }
     text
 }

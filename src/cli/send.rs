@@ -49,7 +49,7 @@ impl SendArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
         if self.text.is_none() && !self.close {
             return Err(Failure::Usage(
-                "give the text to send, - for standard input, or --close".to_owned(),
+                "give the text to send, `-` for standard input, or --close".to_owned(),
             ));
         }
         let mut interrupts = Interrupts::listen()?;

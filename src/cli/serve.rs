@@ -94,7 +94,7 @@ impl ServeArgs {
                 failure = service.failed() => break Some(failure),
             }
         };
-        terminal.note("draining: no new calls; a second signal exits at once");
+        terminal.inform("draining: no new calls; a second signal exits at once");
         let emergency = service.emergency();
         tokio::select! {
             () = service.drain() => failure.map_or(Ok(Exit::Completed), Err),
@@ -112,11 +112,11 @@ fn announce(service: &Service, terminal: &Terminal) -> Result<(), Failure> {
     let unix = service.unix().map(|socket| format!("unix:{}", socket.display()));
     let admin = service.admin().map(|address| format!("http://{address}/metrics"));
     for address in tcp.iter().chain(&unix).chain(&admin) {
-        terminal.note(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
+        terminal.inform(&format!("listening on {}", terminal.err.text(Look::Bold, address)));
     }
     let console = service.console();
     if let Some(address) = &console {
-        terminal.note(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
+        terminal.inform(&format!("the console is at {}", terminal.err.text(Look::Bold, address)));
     }
     if terminal.json {
         terminal.record(&json!({

@@ -15,7 +15,7 @@ use super::globals::Globals;
 use super::json::ToJson as _;
 use super::prompt;
 use super::scope;
-use super::terminal::{Look, Terminal, visible};
+use super::terminal::{Look, Terminal, counted, visible};
 
 /// Which grants to list or to take back.
 #[derive(Debug, Args)]
@@ -140,7 +140,7 @@ async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Ex
     terminal.line(&format!("given by {by} in the session {}", visible(&grant.session_id)))?;
     match prompt {
         Some(shown) => terminal.line(&prompt::render(&shown, terminal.out))?,
-        None => terminal.line(&format!("the prompt {} is kept no longer", grant.prompt_id))?,
+        None => terminal.line(&format!("the prompt {} is no longer stored", grant.prompt_id))?,
     }
     Ok(Exit::Completed)
 }
@@ -177,7 +177,10 @@ impl SessionArgs {
             if terminal.json {
                 terminal.record(&json!({ "session_id": session_id, "cancelled_calls": cancelled_calls }))?;
             } else {
-                terminal.line(&format!("ended {session_id}; {cancelled_calls} calls were cancelled"))?;
+                terminal.line(&format!(
+                    "ended {session_id}; cancelled {}",
+                    counted(cancelled_calls, "call")
+                ))?;
             }
             return Ok(Exit::Completed);
         }
@@ -194,12 +197,15 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
         return terminal.record(&session.to_json());
     }
     let title = |text: &str| terminal.line(&terminal.out.text(Look::Bold, text));
-    title(&format!("{} calls, newest first", session.recent_calls.len()))?;
+    title(&format!(
+        "{}, newest first",
+        counted(session.recent_calls.len(), "call")
+    ))?;
     if !session.recent_calls.is_empty() {
         let rows: Vec<_> = session.recent_calls.iter().map(calls::row).collect();
         terminal.table(&CALL_HEADINGS, &rows)?;
     }
-    title(&format!("\n{} open prompts", session.open_prompts.len()))?;
+    title(&format!("\n{}", counted(session.open_prompts.len(), "open prompt")))?;
     for prompt in &session.open_prompts {
         terminal.line(&format!(
             "{} {}",
@@ -207,7 +213,7 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
             prompt::render(prompt, terminal.out)
         ))?;
     }
-    title(&format!("\n{} todos", session.todos.len()))?;
+    title(&format!("\n{}", counted(session.todos.len(), "todo")))?;
     if !session.todos.is_empty() {
         let row = |todo: &Todo| {
             let texts = [&todo.status, &todo.priority, &todo.content];

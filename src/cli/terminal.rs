@@ -25,7 +25,7 @@ pub(crate) enum Colour {
 }
 
 impl Colour {
-    /// Says whether to use colour on a stream that is, or is not, a terminal.
+    /// Returns whether to use colour on a stream that is, or is not, a terminal.
     pub(crate) fn applies_to(self, is_terminal: bool) -> bool {
         match self {
             Self::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
@@ -33,6 +33,13 @@ impl Colour {
             Self::Never => false,
         }
     }
+}
+
+/// Returns a number with what is counted, in the plural unless there is one.
+pub(super) fn counted(number: impl TryInto<i64>, noun: &str) -> String {
+    let number = number.try_into().unwrap_or(i64::MAX);
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// A look of a text.
@@ -84,7 +91,7 @@ pub(super) struct Terminal {
     /// Whether a person looks at standard error.
     pub(super) shows_notes: bool,
     /// Whether a program reads the log: notes are messages of it.
-    pub(super) logs_notes: bool,
+    pub(super) logs_messages: bool,
 }
 
 impl Terminal {
@@ -98,7 +105,7 @@ impl Terminal {
             err: Paint(colour.applies_to(err)),
             shows_output: out,
             shows_notes: err,
-            logs_notes: false,
+            logs_messages: false,
         }
     }
 
@@ -126,8 +133,8 @@ impl Terminal {
     }
 
     /// Tells a person something on standard error, which may be closed.
-    pub(super) fn note(&self, text: &str) {
-        if self.logs_notes {
+    pub(super) fn inform(&self, text: &str) {
+        if self.logs_messages {
             tracing::info!("{text}");
         } else {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -136,10 +143,10 @@ impl Terminal {
 
     /// Tells a person what failed.
     pub(super) fn error(&self, text: &str) {
-        if self.logs_notes {
+        if self.logs_messages {
             tracing::error!("{text}");
         } else {
-            self.note(&format!("{} {text}", self.err.text(Look::Red, "error:")));
+            self.inform(&format!("{} {text}", self.err.text(Look::Red, "error:")));
         }
     }
 

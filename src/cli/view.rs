@@ -130,9 +130,13 @@ impl CallView {
             }
             Some(Event::Output(output)) => self.output(&output.data)?,
             // Whoever answers prompts shows them.
-            Some(Event::Waiting(waiting)) => {
-                self.status("", &format!("waits; {} approvers are connected", waiting.approvers))
-            }
+            Some(Event::Waiting(waiting)) => self.status(
+                "",
+                &format!(
+                    "waits for a decision; {} connected",
+                    terminal::counted(waiting.approvers, "approver")
+                ),
+            ),
             Some(Event::Resumed(resumed)) => self.resumed(resumed),
             Some(Event::Child(child)) => {
                 let end = if self.outlives {
@@ -141,11 +145,11 @@ impl CallView {
                     "; it ends with this program"
                 };
                 let text = format!("started {} as call {}{end}", child.tool, child.call_id);
-                self.note(&self.terminal.err.text(Look::Dim, &visible(&text)));
+                self.inform(&self.terminal.err.text(Look::Dim, &visible(&text)));
             }
             Some(Event::Warning(warning)) => {
                 let mark = self.terminal.err.text(Look::Yellow, "warning:");
-                self.note(&format!("{mark} {}", visible(&warning.text)));
+                self.inform(&format!("{mark} {}", visible(&warning.text)));
             }
             Some(Event::Gap(gap)) => self.gap(gap),
             Some(Event::Completed(end)) => self.completed(end)?,
@@ -155,10 +159,10 @@ impl CallView {
     }
 
     /// Tells a person something between the events.
-    pub(super) fn note(&self, text: &str) {
+    pub(super) fn inform(&self, text: &str) {
         match &self.spinner {
-            Some(spinner) => spinner.suspend(|| self.terminal.note(text)),
-            None => self.terminal.note(text),
+            Some(spinner) => spinner.suspend(|| self.terminal.inform(text)),
+            None => self.terminal.inform(text),
         }
     }
 
@@ -172,7 +176,7 @@ impl CallView {
     fn running(&self, running: &CallRunning) {
         self.status(&running.title, "running");
         if self.terminal.verbose {
-            self.note(&format!(
+            self.inform(&format!(
                 "input {} (sha256 {})",
                 visible(&running.input_json),
                 running.input_digest
@@ -186,7 +190,7 @@ impl CallView {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match &self.spinner {
             Some(spinner) => spinner.set_message(text),
-            None if !self.terminal.shows_notes => self.terminal.note(&text),
+            None if !self.terminal.shows_notes => self.terminal.inform(&text),
             None => {}
         }
     }
@@ -202,7 +206,7 @@ impl CallView {
 
     fn resumed(&mut self, resumed: &CallResumed) {
         let outcome = prompt::outcome(resumed.state, resumed.resolution.as_ref());
-        self.note(
+        self.inform(
             &self
                 .terminal
                 .err
@@ -214,7 +218,7 @@ impl CallView {
     fn gap(&mut self, gap: &CallGap) {
         if gap.output_bytes > 0 {
             self.shown.has_gaps = true;
-            self.note(&self.terminal.err.text(
+            self.inform(&self.terminal.err.text(
                 Look::Dim,
                 &format!("… {} left out …", terminal::bytes(gap.output_bytes)),
             ));
@@ -228,17 +232,17 @@ impl CallView {
         match self.shown.rest(&end.output, truncated) {
             Rest::Result("") | Rest::Addition("") => {}
             Rest::Result(result) => self.terminal.bytes(with_newline(result).as_bytes())?,
-            Rest::Addition(addition) => self.note(&visible(addition)),
+            Rest::Addition(addition) => self.inform(&visible(addition)),
         }
         self.attachments(&end.attachments);
         self.truncation(end.truncation.as_ref());
         if let Some(count) = background(end) {
             let processes = if count == 1 {
-                "1 process goes"
+                "1 process runs"
             } else {
-                &format!("{count} processes go")
+                &format!("{count} processes run")
             };
-            self.note(&format!("{processes} on in the background; toolgate cancel ends that"));
+            self.inform(&format!("{processes} on in the background; toolgate cancel ends that"));
         }
         let mark = if end.invalid {
             self.terminal.err.text(Look::Red, "failed")
@@ -282,7 +286,7 @@ impl CallView {
     /// Says how it ended.
     fn summary(&self, text: &str, exit_code: Option<i64>, timing: Option<&Timing>) {
         if let Some(code) = exit_code.filter(|code| *code != 0) {
-            self.note(
+            self.inform(
                 &self
                     .terminal
                     .err
@@ -291,7 +295,7 @@ impl CallView {
         }
         let ran = timing.and_then(|timing| timing.ran);
         let ran = ran.map(|ran| format!(" in {:.1} s", ran.seconds as f64 + f64::from(ran.nanos) / 1e9));
-        self.note(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
+        self.inform(&format!("{}{}", text.trim_end(), ran.unwrap_or_default()));
     }
 
     fn attachments(&self, attachments: &[Attachment]) {
@@ -301,7 +305,7 @@ impl CallView {
             } else {
                 &attachment.filename
             };
-            self.note(&format!("attached: {} ({})", visible(name), visible(&attachment.mime)));
+            self.inform(&format!("attached: {} ({})", visible(name), visible(&attachment.mime)));
         }
     }
 
@@ -310,15 +314,17 @@ impl CallView {
             return;
         };
         let whole = format!(
-            "{} in {} lines",
+            "{} in {}",
             terminal::bytes(truncation.total_bytes),
-            truncation.total_lines
+            terminal::counted(truncation.total_lines, "line")
         );
-        self.note(&match (self.outlives, truncation.output_id.as_str()) {
-            (_, "") => format!("a model sees a part of {whole}"),
-            (true, id) => format!("a model sees a part of {whole}; all of it: toolgate output {id}"),
+        self.inform(&match (self.outlives, truncation.output_id.as_str()) {
+            (_, "") => format!("the model sees part of {whole}"),
+            (true, id) => format!("the model sees part of {whole}; to see all of it: toolgate output {id}"),
             (false, _) => {
-                format!("a model sees a part of {whole}; a running server (toolgate serve, --server) keeps the whole")
+                format!(
+                    "the model sees part of {whole}; only a running server (toolgate serve, --server) keeps all of it"
+                )
             }
         });
     }

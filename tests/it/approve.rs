@@ -141,7 +141,7 @@ fn a_crowd_of_prompts_and_a_server_that_dies() {
                 screen = terminal.screen();
                 // A key that was pressed between two questions is shown before it, and thrown away.
                 let pressed = screen.matches("  once\n").count();
-                pressed == count + screen.matches("did not count: already resolved (once by").count()
+                pressed == count + screen.matches("was not accepted: already resolved (once by").count()
             })
             .await;
         }
@@ -153,7 +153,7 @@ fn everything_is_shown_and_every_key_does_what_it_says() {
     test(async {
         let server = Server::with(asks()).await;
         let mut ann = approver(&server, "ann");
-        ann.shows("nothing waits").await;
+        ann.shows("no open prompts").await;
 
         let (stream, _) = ask(&server, "parts", bash("ls x; git push origin")).await;
         ann.shows("$ \x1b[36mls x; git push origin\x1b[0m").await;

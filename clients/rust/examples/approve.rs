@@ -1,3 +1,5 @@
+//! Decides about the calls of this program.
+
 use serde_json::json;
 use toolgate_client::v1::{Prompt, prompt};
 use toolgate_client::{BoxError, Client, Decision, Error};

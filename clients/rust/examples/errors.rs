@@ -1,3 +1,5 @@
+//! Tells failed calls from failed RPCs.
+
 use serde_json::json;
 use toolgate_client::{Client, Error};
 

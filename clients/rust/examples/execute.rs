@@ -1,3 +1,5 @@
+//! Executes a tool and shows its output as it comes.
+
 use toolgate_client::v1::call_event::Event;
 use toolgate_client::{Client, Error};
 

@@ -1,3 +1,5 @@
+//! Lends a function of this program as a tool.
+
 use serde_json::{Map, json};
 use tokio::sync::Notify;
 use toolgate_client::{BoxError, Client, Error, Invocation, Tool, schemars};

@@ -1,3 +1,5 @@
+//! Lists the tools for people and for a model.
+
 use toolgate_client::v1::ListToolsRequest;
 use toolgate_client::{Client, Error};
 

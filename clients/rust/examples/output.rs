@@ -1,3 +1,5 @@
+//! Reads, searches and saves what a command printed.
+
 use serde_json::json;
 use toolgate_client::v1::SearchOutputRequest;
 use toolgate_client::{Client, Error, Part};

@@ -1,3 +1,5 @@
+//! Leaves a call that runs, and watches it again.
+
 use serde_json::json;
 use toolgate_client::v1::call_event::Event;
 use toolgate_client::{Client, Error, OnDisconnect};

@@ -19,7 +19,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum Error {
     /// The address of the service cannot be understood.
-    #[error("`{address}` is no server address: {problem}")]
+    #[error("`{address}` is not a server address: {problem}")]
     Address {
         /// The address as it was given.
         address: String,

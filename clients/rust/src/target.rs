@@ -70,6 +70,6 @@ mod tests {
         check("example.com:443", Ok(true));
         check("unix:", Err("path is missing"));
         check("example.com", Err("write unix:/PATH"));
-        check("http://", Err("is no server address"));
+        check("http://", Err("is not a server address"));
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! *Invariant:* a page and its example are the same text.
 
-#![allow(clippy::disallowed_methods)] // tests make the folders and programs they work with
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)] // tests make the folders and programs they work with
 
 use std::fs;
 use std::path::{Path, PathBuf};

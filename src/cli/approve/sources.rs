@@ -29,7 +29,7 @@ pub(super) enum News {
     Refused(Error),
 }
 
-type Told = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
+type NewsStream = Pin<Box<dyn Stream<Item = (usize, News)> + Send>>;
 
 /// One service whose prompts are answered.
 pub(super) struct Source {
@@ -53,11 +53,11 @@ pub(super) struct Sources {
     sessions: Vec<String>,
     name: String,
     pub(super) list: Vec<Source>,
-    pub(super) news: SelectAll<Told>,
+    pub(super) news: SelectAll<NewsStream>,
 }
 
 impl Source {
-    /// Says whether the service is gone for good.
+    /// Returns whether the service is gone for good.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
@@ -96,9 +96,9 @@ impl Sources {
         };
         let over = CancellationToken::new();
         let index = self.list.len();
-        let told = news(client, open).map(move |news| (index, news));
+        let news = channel_news(client, open).map(move |news| (index, news));
         self.news
-            .push(Box::pin(told.take_until(over.clone().cancelled_owned())));
+            .push(Box::pin(news.take_until(over.clone().cancelled_owned())));
         self.list.push(Source {
             url: instance.url.clone(),
             id: instance.id.clone(),
@@ -140,7 +140,7 @@ impl Sources {
 }
 
 /// Tells what a service says; a lost connection is opened again.
-fn news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
+fn channel_news(client: Client, open: ChannelOpen) -> impl Stream<Item = News> + Send {
     stream::unfold(PromptChannel::new(client, open), |mut channel| async move {
         let news = match channel.next().await? {
             ChannelEvent::Opened => News::Opened(channel.sender()?),
