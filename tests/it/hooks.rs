@@ -13,7 +13,7 @@ use toolgate_model::{
     SourceState, ToolOutput,
 };
 use toolgate_tool::{
-    CallContext, Catalog, Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolError,
+    Catalog, Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolContext, ToolError,
 };
 
 use crate::support::*;
@@ -52,9 +52,11 @@ impl Tool for Echo {
         Properties::NONE
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
-        ctx.ask(Ask::new("doom_loop", vec!["echo".to_owned()])).await?;
-        let variables = ctx.shell_environment(Path::new("/")).await?;
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        ctx.permission
+            .ask(Ask::new("doom_loop", vec!["echo".to_owned()]))
+            .await?;
+        let variables = ctx.hooks.shell_environment(Path::new("/")).await?;
         Ok(ToolOutput {
             output: OutputText::Text(format!("{input} {}", json!(variables))),
             ..ToolOutput::default()

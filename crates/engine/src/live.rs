@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect};
 use toolgate_telemetry::{CallTrace, Span};
-use toolgate_tool::Afterwards;
+use toolgate_tool::LateMetadata;
 
 use crate::clock::Clock;
 use crate::handover::Handover;
@@ -50,7 +50,7 @@ pub(crate) struct LiveCall {
     /// What the tool said when what it starts was under way.
     pub(crate) launched: Mutex<Option<JsonMap>>,
     /// What the tool left to be listened to after the end.
-    afterwards: Mutex<Option<Afterwards>>,
+    afterwards: Mutex<Option<LateMetadata>>,
     stop: CancellationToken,
     /// The first reason to stop; later ones do not replace it.
     stop_reason: Mutex<Option<EndReason>>,
@@ -166,11 +166,11 @@ impl LiveCall {
     }
 
     /// Keeps what is to be listened to after the end; what was left before is dropped.
-    pub(crate) fn leave(&self, patches: Afterwards) {
+    pub(crate) fn leave(&self, patches: LateMetadata) {
         *lock(&self.afterwards) = Some(patches);
     }
 
-    pub(crate) fn take_afterwards(&self) -> Option<Afterwards> {
+    pub(crate) fn take_afterwards(&self) -> Option<LateMetadata> {
         lock(&self.afterwards).take()
     }
 

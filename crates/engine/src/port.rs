@@ -1,4 +1,4 @@
-//! What the engine does for a running call: the other side of `CallContext`.
+//! What the engine does for a running call: the other side of the handles of a `ToolContext`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolgate_fs::Workspace;
 use toolgate_fs::changes::{PlannedChange, Version};
 use toolgate_fs::marks;
 use toolgate_model::{
@@ -21,7 +23,10 @@ use toolgate_permission::judgement::{self, Judgement};
 use toolgate_store::{Store, StoreError};
 use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
-use toolgate_tool::{Afterwards, CallPort, Child, ChildCall, Delegated, Hook, HookPoint, ToolError};
+use toolgate_tool::{
+    ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, Hook, HookPoint, HooksHandle, LateMetadata,
+    OutputHandle, PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
+};
 
 use super::live::LiveCall;
 use super::lock::lock;
@@ -384,8 +389,27 @@ impl Port {
     }
 }
 
+impl Port {
+    /// Returns what the tool of this call gets to work with.
+    pub(super) fn context(self: &Arc<Self>, workspace: Arc<Workspace>, cancelled: CancellationToken) -> ToolContext {
+        ToolContext {
+            call: self.record.id.clone(),
+            origin: Arc::new(self.record.origin.clone()),
+            workspace,
+            cancelled,
+            permission: self.clone(),
+            output: self.clone(),
+            session: self.clone(),
+            changes: self.clone(),
+            children: self.clone(),
+            hooks: self.clone(),
+            stdin: self.clone(),
+        }
+    }
+}
+
 #[async_trait]
-impl CallPort for Port {
+impl PermissionHandle for Port {
     async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
@@ -429,11 +453,6 @@ impl CallPort for Port {
         }
     }
 
-    async fn progress(&self, title: Option<String>, patch: JsonMap) {
-        // A closed log means that the call has ended; nobody would see it.
-        let _ = self.log.send(Command::Metadata { title, patch }).await;
-    }
-
     fn denies(&self, permission: &str, pattern: &str) -> bool {
         judgement::denies(permission, pattern, &self.rights)
     }
@@ -447,9 +466,21 @@ impl CallPort for Port {
     fn has_walls(&self) -> bool {
         self.parts.catalogs.has_walls(&self.record)
     }
+}
 
-    async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
+#[async_trait]
+impl OutputHandle for Port {
+    async fn write(&self, bytes: Bytes) -> Result<(), ToolError> {
         stored(self.tell(|stored| Command::Output { bytes, stored }).await)
+    }
+
+    async fn open(&self) -> Result<String, ToolError> {
+        stored(self.tell(|opened| Command::OpenOutput { opened }).await)
+    }
+
+    async fn progress(&self, title: Option<String>, patch: JsonMap) {
+        // A closed log means that the call has ended; nobody would see it.
+        let _ = self.log.send(Command::Metadata { title, patch }).await;
     }
 
     async fn warn(&self, kind: &str, text: String) {
@@ -462,19 +493,14 @@ impl CallPort for Port {
             .await;
     }
 
-    async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
-        let variables = self.registry.hooks().environment(self.about(), directory).await;
-        variables.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    fn late_metadata(&self, patches: LateMetadata) {
+        self.call.leave(patches);
     }
+}
 
-    async fn after_hooks(&self, result: Value) -> Result<Value, ToolError> {
-        // Frozen as JSON text.
-        let args = serde_json::from_str(&self.record.input_json).unwrap_or_default();
-        let result = self.registry.hooks().after(self.about(), &args, result).await;
-        result.map_err(|refusal| ToolError::Failed(refusal.to_string()))
-    }
-
-    async fn fact(&self, key: &str) -> Option<Value> {
+#[async_trait]
+impl SessionHandle for Port {
+    async fn get(&self, key: &str) -> Option<Value> {
         match self.store.fact(&self.record.origin.session_key(), key).await {
             Ok(fact) => fact,
             Err(error) => {
@@ -484,20 +510,8 @@ impl CallPort for Port {
         }
     }
 
-    fn remember(&self, key: &str, value: Value) {
+    fn set(&self, key: &str, value: Value) {
         self.store.remember(&self.record.origin.session_key(), key, value);
-    }
-
-    fn file_edited(&self, path: &Path) {
-        self.store.record(ServiceEvent {
-            workspace: self.record.origin.workspace.clone(),
-            session: Some(self.record.origin.session.clone()),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::FileEdited {
-                path: path.to_string_lossy().into_owned(),
-                call: self.record.id.clone(),
-            },
-        });
     }
 
     fn replace_todos(&self, todos: Vec<Todo>) {
@@ -513,8 +527,11 @@ impl CallPort for Port {
             },
         });
     }
+}
 
-    async fn record_changes(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
+#[async_trait]
+impl ChangesHandle for Port {
+    async fn record(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
         self.keep_all(changes).await.map_err(|error| match error {
             StoreError::Full(what) => ToolError::Quota(format!(
                 "The files were left as they are, because what they were before could not be kept: {what}."
@@ -525,7 +542,7 @@ impl CallPort for Port {
         })
     }
 
-    async fn changes_of(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
+    async fn made_by(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
         let internal = |error: StoreError| ToolError::Internal(Box::new(error));
         let workspace = &self.record.origin.workspace;
         let named = lookup::named(&self.parts, call, |one| one == workspace).await;
@@ -554,12 +571,27 @@ impl CallPort for Port {
         Ok(changes)
     }
 
-    async fn blob(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
+    async fn content(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
         let blob = self.store.blob(sha256).await;
         blob.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 
-    async fn start_child(&self, call: ChildCall) -> Result<Child, ToolError> {
+    fn announce(&self, path: &Path) {
+        self.store.record(ServiceEvent {
+            workspace: self.record.origin.workspace.clone(),
+            session: Some(self.record.origin.session.clone()),
+            time: Timestamp::now(),
+            kind: ServiceEventKind::FileEdited {
+                path: path.to_string_lossy().into_owned(),
+                call: self.record.id.clone(),
+            },
+        });
+    }
+}
+
+#[async_trait]
+impl ChildrenHandle for Port {
+    async fn start(&self, call: ChildCall) -> Result<Child, ToolError> {
         if self.call.stopping().is_cancelled() {
             return Err(ToolError::Cancelled);
         }
@@ -570,32 +602,11 @@ impl CallPort for Port {
         Ok(child)
     }
 
-    async fn open_output(&self) -> Result<String, ToolError> {
-        stored(self.tell(|opened| Command::OpenOutput { opened }).await)
-    }
-
-    fn launched(&self, facts: JsonMap) {
+    fn report_launched(&self, facts: JsonMap) {
         self.call.launch(facts);
     }
 
-    fn afterwards(&self, patches: Afterwards) {
-        self.call.leave(patches);
-    }
-
-    async fn next_input(&self) -> Option<Bytes> {
-        match self.call.stdin.get() {
-            Some(stdin) => stdin.next().await,
-            None => None,
-        }
-    }
-
-    fn end_input(&self) {
-        if let Some(stdin) = self.call.stdin.get() {
-            stdin.end();
-        }
-    }
-
-    async fn tasks_above(&self) -> Result<usize, ToolError> {
+    async fn depth(&self) -> Result<usize, ToolError> {
         let above = subagent::tasks_above(&self.parts, &self.record).await;
         above.map_err(|error| ToolError::Internal(Box::new(error)))
     }
@@ -603,6 +614,37 @@ impl CallPort for Port {
     async fn delegate(&self, agent: &str, model: Model, resumed: Option<&str>) -> Result<Delegated, ToolError> {
         let delegated = subagent::delegate(&self.parts, &self.record, &self.registry, (agent, model), resumed);
         delegated.await.map_err(|error| ToolError::Internal(Box::new(error)))
+    }
+}
+
+#[async_trait]
+impl HooksHandle for Port {
+    async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
+        let variables = self.registry.hooks().environment(self.about(), directory).await;
+        variables.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    }
+
+    async fn after(&self, result: Value) -> Result<Value, ToolError> {
+        // Frozen as JSON text.
+        let args = serde_json::from_str(&self.record.input_json).unwrap_or_default();
+        let result = self.registry.hooks().after(self.about(), &args, result).await;
+        result.map_err(|refusal| ToolError::Failed(refusal.to_string()))
+    }
+}
+
+#[async_trait]
+impl StdinHandle for Port {
+    async fn next(&self) -> Option<Bytes> {
+        match self.call.stdin.get() {
+            Some(stdin) => stdin.next().await,
+            None => None,
+        }
+    }
+
+    fn end(&self) {
+        if let Some(stdin) = self.call.stdin.get() {
+            stdin.end();
+        }
     }
 }
 

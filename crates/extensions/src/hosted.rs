@@ -8,9 +8,10 @@
 //! and what waits for a slow host is bounded by the calls that wait. Joining and leaving are one after the other, each
 //! comes to its end though whoever asked for it is gone, and nothing is offered for who has left.
 
+mod adapters;
 mod host;
 mod invocation;
-mod lent;
+mod messages;
 mod subagents;
 #[cfg(test)]
 mod tests;
@@ -28,10 +29,9 @@ use toolgate_tool::{
 };
 
 pub use host::{Host, Next, Reported};
-pub use invocation::{HostResult, Report, Told, Work};
-pub use lent::{LentTool, MAX_TOOLS};
+pub use messages::{Hello, HostError, HostMessage, HostRequest, HostResult, HostedTool, MAX_TOOLS, Report, Welcome};
 
-use self::lent::{HostedHook, HostedTool};
+use self::adapters::{HookAdapter, ToolAdapter};
 
 /// How long a host whose stream is lost may take to come back.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -40,66 +40,15 @@ pub const GRACE: Duration = Duration::from_secs(10);
 const MAX_HOSTS: usize = 256;
 const MAX_OF_ONE: usize = 64;
 
-/// What a host says of itself.
-pub struct Hello {
-    /// How it is called.
-    pub name: String,
-    /// To which workspace it lends.
-    pub workspace: String,
-    /// Who it is.
-    pub principal: String,
-    /// Whether that principal may answer prompts.
-    pub may_reply: bool,
-    /// Whether it may take part in calls by hooks.
-    pub may_hook: bool,
-    /// Its tools.
-    pub tools: Vec<LentTool>,
-    /// The agents that it can run, an empty list for all; none if it runs no subagents.
-    pub subagents: Option<Vec<String>>,
-    /// The names of the hooks that it wants.
-    pub hooks: Vec<String>,
-    /// Its token from before, or empty.
-    pub token: String,
-}
-
-/// What became of a hello.
-pub struct Welcome {
-    /// Names the host.
-    pub token: String,
-    /// Whether it was known by its token.
-    pub resumed: bool,
-    /// What is not used, and why.
-    pub refused: Vec<(String, String)>,
-}
-
-/// Why a host gets no seat, or cannot use the one that it has.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// There are too many.
-    #[error("{limit} hosts {of} are connected, which is as many as the service allows")]
-    TooMany {
-        /// The limit.
-        limit: usize,
-        /// Of whom, if it is the limit of one principal.
-        of: &'static str,
-    },
-    /// The seat is not the host's any more.
-    #[error("another stream came with the token of this host, or the host has left")]
-    Gone,
-    /// A fault of the service.
-    #[error("what the host said did not come to its end")]
-    Fault(#[source] tokio::task::JoinError),
-}
-
 /// One stream of a host. Dropping it begins the host's grace.
-pub struct Seat {
+pub struct HostStream {
     /// The host.
     pub host: Arc<Host>,
     number: u64,
     hosts: Arc<Hosts>,
 }
 
-impl Seat {
+impl HostStream {
     /// Waits for what the host is to be told next.
     pub async fn next(&self) -> Next {
         self.host.next(self.number).await
@@ -113,7 +62,7 @@ impl Seat {
         let seat = self.clone();
         let update = async move {
             let _joining = seat.hosts.joining.lock().await;
-            if !seat.host.has_seat(seat.number) {
+            if !seat.host.is_current(seat.number) {
                 return Err(HostError::Gone);
             }
             Ok(seat.hosts.lend(seat.host.clone(), hello, true).await)
@@ -124,13 +73,13 @@ impl Seat {
     /// Lets the host go, unless another stream has taken the seat: that one goes on.
     pub async fn leave(&self) {
         let _joining = self.hosts.joining.lock().await;
-        if self.host.has_seat(self.number) {
+        if self.host.is_current(self.number) {
             self.hosts.end(&self.host, LEFT);
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for HostStream {
     fn drop(&mut self) {
         if !self.host.detach(self.number) {
             return;
@@ -185,7 +134,11 @@ impl Hosts {
     ///
     /// # Errors
     /// There are too many.
-    pub async fn welcome(self: &Arc<Self>, hello: Hello, catalog: Arc<Catalog>) -> Result<(Welcome, Seat), HostError> {
+    pub async fn welcome(
+        self: &Arc<Self>,
+        hello: Hello,
+        catalog: Arc<Catalog>,
+    ) -> Result<(Welcome, HostStream), HostError> {
         let hosts = self.clone();
         let joining = async move {
             let _joining = hosts.joining.lock().await;
@@ -197,7 +150,7 @@ impl Hosts {
                 Some(host) => host,
                 None => hosts.join(&hello, catalog)?,
             };
-            let seat = Seat {
+            let seat = HostStream {
                 number: host.attach(),
                 host: host.clone(),
                 hosts: hosts.clone(),
@@ -247,7 +200,7 @@ impl Hosts {
 
     /// Makes a host. One of the same name that is away and whose program did not keep the token is replaced.
     fn join(&self, hello: &Hello, catalog: Arc<Catalog>) -> Result<Arc<Host>, HostError> {
-        let of_workspace = self.of(&hello.workspace);
+        let of_workspace = self.of_workspace(&hello.workspace);
         let is_same = |host: &&Arc<Host>| host.name == hello.name && host.principal == hello.principal;
         for old in of_workspace.iter().filter(is_same).filter(|host| host.is_away()) {
             self.end(old, "it was started again and did not go on");
@@ -302,10 +255,10 @@ impl Hosts {
     }
 
     /// Splits the tools that a host wants to lend into those that can be used and those that cannot, each with the reason.
-    fn usable(&self, host: &Arc<Host>, tools: Vec<LentTool>) -> (Vec<Arc<HostedTool>>, Vec<(String, String)>) {
-        let mut others = self.of(&host.workspace);
+    fn usable(&self, host: &Arc<Host>, tools: Vec<HostedTool>) -> (Vec<Arc<ToolAdapter>>, Vec<(String, String)>) {
+        let mut others = self.of_workspace(&host.workspace);
         others.retain(|other| !Arc::ptr_eq(other, host));
-        let (mut usable, mut refused) = (Vec::<Arc<HostedTool>>::new(), Vec::new());
+        let (mut usable, mut refused) = (Vec::<Arc<ToolAdapter>>::new(), Vec::new());
         for tool in tools {
             let problem = if usable.len() >= MAX_TOOLS {
                 Some(format!("a host lends at most {MAX_TOOLS} tools"))
@@ -349,7 +302,7 @@ impl Hosts {
     }
 
     /// Returns the hosts of a workspace, in the order in which they came.
-    fn of(&self, workspace: &str) -> Vec<Arc<Host>> {
+    fn of_workspace(&self, workspace: &str) -> Vec<Arc<Host>> {
         let hosts = self.hosts();
         hosts
             .iter()
@@ -382,7 +335,7 @@ fn hooks_of(
             Some(point) => points.push(point),
         }
     }
-    let hook = (!points.is_empty()).then(|| Arc::new(HostedHook::new(host.clone(), points)) as Arc<dyn Hook>);
+    let hook = (!points.is_empty()).then(|| Arc::new(HookAdapter::new(host.clone(), points)) as Arc<dyn Hook>);
     hook.into_iter().collect()
 }
 
@@ -392,7 +345,7 @@ fn with_reason(SchemaError { tool, message }: SchemaError) -> (String, String) {
 
 fn not_offered<'t>(
     host: &Host,
-    tools: impl Iterator<Item = Arc<HostedTool>> + 't,
+    tools: impl Iterator<Item = Arc<ToolAdapter>> + 't,
     error: &ToolError,
 ) -> impl Iterator<Item = (String, String)> + 't {
     tracing::error!(
@@ -400,5 +353,5 @@ fn not_offered<'t>(
         error = error as &dyn std::error::Error,
         "what a host lends could not be offered"
     );
-    tools.map(|tool| (tool.lent.name.clone(), "internal error".to_owned()))
+    tools.map(|tool| (tool.tool.name.clone(), "internal error".to_owned()))
 }

@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MAX_LOADING: usize = 8;
 
 /// A file that the host has ended with this often is not loaded any more as it is.
-const MAX_DEATHS: u32 = 3;
+const MAX_CRASHES: u32 = 3;
 
 /// What to do about a source that is not run.
 const UNTRUSTED: &str = "it comes with the project, which is not trusted, so it is not run: set `trust = true` for the \
@@ -108,17 +108,17 @@ impl Extensions {
             self.tasks.clone(),
             self.stop.clone(),
         );
-        let keeper = Keeper {
+        let reloader = Reloader {
             hosts: Arc::new(hosts),
             settings: Arc::new(settings),
             catalog,
             found: Arc::default(),
             scripts: HashMap::new(),
             manifests: HashMap::new(),
-            unlucky: HashMap::new(),
+            failed: HashMap::new(),
         };
-        let keeping = keeper.keep(first);
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(keeping));
+        let reloading = reloader.run(first);
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(reloading));
     }
 
     /// Ends the hosts, and waits for that.
@@ -130,7 +130,7 @@ impl Extensions {
 }
 
 /// Keeps one workspace's extensions up to date.
-struct Keeper {
+struct Reloader {
     hosts: Arc<Hosts>,
     settings: Arc<Settings>,
     catalog: Arc<Catalog>,
@@ -139,22 +139,22 @@ struct Keeper {
     scripts: HashMap<PathBuf, (Script, Offering)>,
     manifests: HashMap<PathBuf, (ManifestFile, Option<Offering>)>,
     /// Files that could not be loaded, perhaps for no fault of theirs: they are tried again.
-    unlucky: HashMap<PathBuf, Unlucky>,
+    failed: HashMap<PathBuf, FailedLoad>,
 }
 
 /// Why a file could not be loaded, and how often the host has ended meanwhile.
-struct Unlucky {
+struct FailedLoad {
     problem: String,
-    deaths: u32,
+    crashes: u32,
 }
 
-impl Keeper {
-    async fn keep(mut self, first: Hold) {
+impl Reloader {
+    async fn run(mut self, first: Hold) {
         let untrusted = self.untrusted().await;
         let mut first = Some(first);
         loop {
             if let Some(found) = self.look().await
-                && (*found != *self.found || first.is_some() || !self.unlucky.is_empty())
+                && (*found != *self.found || first.is_some() || !self.failed.is_empty())
             {
                 self.update(found, &untrusted, &mut first).await;
             }
@@ -202,12 +202,12 @@ impl Keeper {
     /// Loads what has changed and offers everything: at once if it is soon there, else as it comes. Until then what was made
     /// of a file before is offered. `first` goes when all plugins have been offered, whose hooks see every call.
     async fn update(&mut self, found: Arc<Found>, untrusted: &[(Source, Offering)], first: &mut Option<Hold>) {
-        let surroundings_are_same = found.surroundings == self.found.surroundings;
-        let (known, unlucky) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.unlucky));
+        let environment_is_same = found.surroundings == self.found.surroundings;
+        let (known, failed) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.failed));
         let manifests = self.read_manifests(&found).await;
         let as_before = |script: &Script| {
             let (before, offering) = known.get(&script.path)?;
-            let is_same = surroundings_are_same && before == script;
+            let is_same = environment_is_same && before == script;
             is_same.then(|| Outcome::Final(offering.clone()))
         };
         let mut outcomes: Vec<Option<Outcome>> = found.scripts.iter().map(as_before).collect();
@@ -224,17 +224,17 @@ impl Keeper {
             self.offer(&found, &scripts, &manifests, untrusted);
         };
         // The file that ends the host is found by loading one after the other.
-        let is_careful = unlucky.values().any(|before| before.deaths > 0);
+        let is_careful = failed.values().any(|before| before.crashes > 0);
         let slots = Semaphore::new(if is_careful { 1 } else { MAX_LOADING });
         let to_load = (0..outcomes.len()).filter(|index| outcomes[*index].is_none());
         let mut loading: FuturesUnordered<_> = to_load
             .map(|index| {
                 let (slots, script) = (&slots, &found.scripts[index]);
-                let (keeper, before) = (&*self, unlucky.get(&script.path));
+                let (reloader, before) = (&*self, failed.get(&script.path));
                 async move {
                     // Never closed.
                     let _slot = slots.acquire().await;
-                    (index, keeper.load(script, before).await)
+                    (index, reloader.load(script, before).await)
                 }
             })
             .collect();
@@ -246,7 +246,7 @@ impl Keeper {
             tokio::select! {
                 loaded = loading.next() => {
                     let Some((index, outcome)) = loaded else { break };
-                    has_news |= outcome.is_news(unlucky.get(&found.scripts[index].path));
+                    has_news |= outcome.is_news(failed.get(&found.scripts[index].path));
                     outcomes[index] = Some(outcome);
                 }
                 () = &mut patience, if is_patient => is_patient = false,
@@ -268,9 +268,9 @@ impl Keeper {
                 Some(Outcome::Final(offering)) => {
                     self.scripts.insert(script.path.clone(), (script.clone(), offering));
                 }
-                Some(Outcome::Unlucky(offering, deaths)) => {
+                Some(Outcome::FailedLoad(offering, crashes)) => {
                     let problem = offering.problem;
-                    self.unlucky.insert(script.path.clone(), Unlucky { problem, deaths });
+                    self.failed.insert(script.path.clone(), FailedLoad { problem, crashes });
                 }
                 // All have been loaded by now.
                 None => {}
@@ -299,7 +299,7 @@ impl Keeper {
     }
 
     /// Loads a file. `before` is why it could not be loaded before.
-    async fn load(&self, script: &Script, before: Option<&Unlucky>) -> Outcome {
+    async fn load(&self, script: &Script, before: Option<&FailedLoad>) -> Outcome {
         let error = match script::load(&self.hosts, script, &self.settings.config).await {
             Ok(loaded) => {
                 return Outcome::Final(Offering {
@@ -320,12 +320,12 @@ impl Keeper {
             );
         }
         let offering = Offering::empty(script.shown.clone(), SourceState::Failed, &problem);
-        let deaths = before.map_or(0, |before| before.deaths);
+        let crashes = before.map_or(0, |before| before.crashes);
         match error {
             LoadError::File(_) => Outcome::Final(offering),
-            LoadError::NoHost(_) => Outcome::Unlucky(offering, deaths),
-            LoadError::HostEnded(_) if deaths + 1 >= MAX_DEATHS => Outcome::Final(offering),
-            LoadError::HostEnded(_) => Outcome::Unlucky(offering, deaths + 1),
+            LoadError::NoHost(_) => Outcome::FailedLoad(offering, crashes),
+            LoadError::HostEnded(_) if crashes + 1 >= MAX_CRASHES => Outcome::Final(offering),
+            LoadError::HostEnded(_) => Outcome::FailedLoad(offering, crashes + 1),
         }
     }
 
@@ -363,21 +363,21 @@ enum Outcome {
     /// This is what becomes of it as it is.
     Final(Offering),
     /// It may not be its fault that there is nothing; how often the host has ended.
-    Unlucky(Offering, u32),
+    FailedLoad(Offering, u32),
 }
 
 impl Outcome {
     fn offering(&self) -> &Offering {
         match self {
-            Self::Final(offering) | Self::Unlucky(offering, _) => offering,
+            Self::Final(offering) | Self::FailedLoad(offering, _) => offering,
         }
     }
 
     /// Says whether anything has changed for a file that could not be loaded for this reason before.
-    fn is_news(&self, before: Option<&Unlucky>) -> bool {
+    fn is_news(&self, before: Option<&FailedLoad>) -> bool {
         match self {
             Self::Final(_) => true,
-            Self::Unlucky(offering, _) => before.is_none_or(|before| before.problem != offering.problem),
+            Self::FailedLoad(offering, _) => before.is_none_or(|before| before.problem != offering.problem),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Child {
         }
     }
 
-    /// Waits until the other call [says](super::CallContext::launched) that it is under way, or has ended with a result.
+    /// Waits until the other call [says](super::ChildrenHandle::report_launched) that it is under way, or has ended with a result.
     /// Returns what it said.
     ///
     /// # Errors

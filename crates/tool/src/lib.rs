@@ -1,7 +1,7 @@
 //! What a tool is: the trait its author writes, the trait the registry holds, and what a running call may reach.
 //!
 //! *Invariant:* uses the crates model, permission and fs only. A tool sees neither gRPC nor a store nor another
-//! tool; what it needs for one call comes through [`CallContext`], what it needs for all through its constructor.
+//! tool; what it needs for one call comes through [`ToolContext`], what it needs for all through its constructor.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
@@ -12,6 +12,7 @@ mod context;
 pub mod dialect;
 mod error;
 mod guard;
+mod handles;
 mod hook;
 pub mod hooks;
 pub mod plan;
@@ -19,6 +20,8 @@ pub mod registry;
 mod repair;
 mod schema;
 mod subagent;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod todos;
 
 use std::fmt;
@@ -35,9 +38,13 @@ use toolgate_permission::judgement;
 pub use blocking::blocking;
 pub use catalog::{Catalog, Contribution, Hold, Offering, SourceInfo};
 pub use child::{Child, ChildCall, ChildPort};
-pub use context::{Afterwards, CallContext, CallPort};
+pub use context::ToolContext;
 pub use error::{ToolError, invalid_arguments};
 pub use guard::{ask_by_name, guarded_part};
+pub use handles::{
+    ChangesHandle, ChildrenHandle, HooksHandle, LateMetadata, OutputHandle, PermissionHandle, SessionHandle,
+    StdinHandle,
+};
 pub use hook::{Hook, HookError, HookPoint};
 pub use registry::{Registry, SchemaError};
 pub use repair::repair;
@@ -128,7 +135,7 @@ pub trait Tool: Send + Sync + 'static {
     fn properties(&self) -> Properties;
 
     /// Runs the tool. The input has been validated against the schema, and is frozen.
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError>;
 }
 
 /// What a tool is, as far as calls of it are treated differently from others. The default is a tool that is none of this.
@@ -140,14 +147,15 @@ pub struct Properties {
     /// A person who is asked may put another input in the place of a call's. The tool must do nothing before its questions
     /// are answered but those it marks as late, and hand on every refusal.
     pub editable: bool,
-    /// Clients may send more input to a running call: see [`CallContext::next_input`].
+    /// Clients may send more input to a running call: see [`StdinHandle`].
     pub reads_input: bool,
     /// A subagent makes calls on behalf of a call of the tool; a front end runs it.
     pub runs_subagent: bool,
     /// An input is checked where the tool is served, and gets there as the model wrote it (`docs/spec/extensions.md` §3.4).
     /// Its schema is then for models alone.
     pub checks_own_input: bool,
-    /// The tool hands its result to the hooks itself, in another form than others: see [`CallContext::after_hooks`].
+    /// The tool hands its result to the hooks itself, in another form than others: see
+    /// [`HooksHandle::after`].
     pub runs_after_hooks: bool,
 }
 
@@ -212,7 +220,7 @@ pub trait TypedTool: Send + Sync + 'static {
     }
 
     /// Runs the tool.
-    async fn run(&self, input: Self::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError>;
+    async fn run(&self, input: Self::Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError>;
 }
 
 #[async_trait]
@@ -254,7 +262,7 @@ impl<T: TypedTool> Tool for T {
         T::ABOUT.example
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let input = serde_json::from_value(input).map_err(|error| {
             // The schema is made from the same type, so only a check that the schema cannot express ends here.
             ToolError::Failed(invalid_arguments(T::ABOUT.name, &error.to_string()))

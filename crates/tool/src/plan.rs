@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use toolgate_model::{JsonMap, Question, QuestionOption, Timestamp, json_map};
 use toolgate_permission::Refusal;
 
-use super::{CallContext, ToolError};
+use super::{ToolContext, ToolError};
 
 /// The key of the metadata that tells a front end to switch: `{agent, message, model?, planFile}`. It should add `message`
 /// as the user's next one, for `agent`, on `model` if there is one.
@@ -66,7 +66,7 @@ impl Plans {
     }
 
     /// Returns the plan of the call's session: always the same, also after a restart.
-    pub async fn of_session(&self, ctx: &CallContext) -> Plan {
+    pub async fn of_session(&self, ctx: &ToolContext) -> Plan {
         let Name { created, slug } = self.name(ctx).await;
         let file = format!("{created}-{slug}.md");
         if ctx.workspace.is_repository() {
@@ -81,9 +81,9 @@ impl Plans {
         Plan { path, shown }
     }
 
-    async fn name(&self, ctx: &CallContext) -> Name {
+    async fn name(&self, ctx: &ToolContext) -> Name {
         let _naming = self.naming.lock().await;
-        let known = ctx.fact(FACT).await;
+        let known = ctx.session.get(FACT).await;
         if let Some(name) = known.and_then(|name| serde_json::from_value(name).ok()) {
             return name;
         }
@@ -91,7 +91,7 @@ impl Plans {
             created: Timestamp::now().millis(),
             slug: random_slug(),
         };
-        ctx.remember(FACT, json!(name));
+        ctx.session.set(FACT, json!(name));
         name
     }
 }
@@ -126,7 +126,7 @@ impl Switch<'_> {
     /// # Errors
     /// The person said no or dismissed the question; any other answer, even an empty one, means yes
     /// (`docs/spec/interactive-tools.md` §4.1).
-    pub async fn ask(self, ctx: &CallContext, plan: &Plan) -> Result<JsonMap, ToolError> {
+    pub async fn ask(self, ctx: &ToolContext, plan: &Plan) -> Result<JsonMap, ToolError> {
         let option = |label: &str, description: &str| QuestionOption {
             label: label.to_owned(),
             description: description.to_owned(),
@@ -138,7 +138,7 @@ impl Switch<'_> {
             multiple: false,
             custom: false,
         };
-        let answers = ctx.ask_questions(vec![question]).await?;
+        let answers = ctx.permission.ask_questions(vec![question]).await?;
         let first = answers.first().and_then(|labels| labels.first());
         if first.is_some_and(|label| label == "No") {
             return Err(Refusal::Dismissed { message: String::new() }.into());

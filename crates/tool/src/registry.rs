@@ -255,7 +255,7 @@ mod tests {
     use toolgate_model::{Effect, Model, ToolOutput};
 
     use super::*;
-    use crate::{CallContext, Properties, ToolError};
+    use crate::{Properties, ToolContext, ToolError};
 
     #[test]
     fn schemas_of_any_draft_are_taken() {
@@ -321,7 +321,7 @@ mod tests {
             Properties::NONE
         }
 
-        async fn call(&self, _input: Value, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+        async fn call(&self, _input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
             Err(ToolError::Cancelled)
         }
     }

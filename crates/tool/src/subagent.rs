@@ -10,7 +10,7 @@ use toolgate_model::{Action, Attachment, JsonMap, Model, SessionId};
 use toolgate_permission::agents::{Agent, Agents, Mode};
 use toolgate_permission::rules;
 
-use super::{CallContext, ToolError};
+use super::{ToolContext, ToolError};
 
 /// The agents of one workspace, for the tool that gives them tasks. Clones share what [`Self::replace`] puts in.
 #[derive(Clone, Debug, Default)]
@@ -112,5 +112,5 @@ pub trait SubagentRunner: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nobody is there to run it, the run failed, or the call was cancelled.
-    async fn run(&self, run: SubagentRun, ctx: &CallContext) -> Result<SubagentAnswer, ToolError>;
+    async fn run(&self, run: SubagentRun, ctx: &ToolContext) -> Result<SubagentAnswer, ToolError>;
 }

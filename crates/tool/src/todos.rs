@@ -5,17 +5,17 @@
 use serde_json::json;
 use toolgate_model::{OutputText, Todo, ToolOutput, json_map};
 
-use super::{CallContext, ToolError};
+use super::{ToolContext, ToolError};
 
 /// The most tasks that a list may have.
 pub const MAX_TODOS: usize = 1000;
 /// The most bytes that the texts of a list may have together.
 pub const MAX_BYTES: usize = 128 * 1024;
 
-impl CallContext {
+impl ToolContext {
     /// Returns the session's list of tasks; empty if it has none.
     pub async fn todos(&self) -> Vec<Todo> {
-        let list = self.fact(Todo::FACT).await;
+        let list = self.session.get(Todo::FACT).await;
         // A list that cannot be read counts as empty (`docs/spec/interactive-tools.md` §1.3).
         list.and_then(|list| serde_json::from_value(list).ok())
             .unwrap_or_default()
@@ -29,7 +29,7 @@ impl CallContext {
         if self.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        self.port.replace_todos(todos);
+        self.session.replace_todos(todos);
         Ok(())
     }
 }

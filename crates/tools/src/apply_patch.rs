@@ -19,7 +19,7 @@ use toolgate_fs::{FileError, ResolvedPath};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, AskPart, Effect, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, CallContext, Offer, Properties, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch,
+    About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part, uses_apply_patch,
 };
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ impl TypedTool for ApplyPatch {
         uses_apply_patch(offer.model)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let sections = parse(&input.patch_text).map_err(|error| ToolError::failed(error.to_string()))?;
         let planned = plan(sections, ctx).await?;
         let targets: Vec<Target> = planned.iter().flat_map(Planned::targets).cloned().collect();
@@ -90,11 +90,11 @@ impl TypedTool for ApplyPatch {
         let Trial {
             transaction, report, ..
         } = trial;
-        ctx.ask(report.ask()).await?;
+        ctx.permission.ask(report.ask()).await?;
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        ctx.record_changes(transaction.planned_changes()).await?;
+        ctx.changes.record(transaction.planned_changes()).await?;
         let changed = transaction.commit().await.map_err(not_written)?;
         for Changed { path, mark } in &changed {
             ctx.wrote(path, mark.clone())?;
@@ -102,7 +102,7 @@ impl TypedTool for ApplyPatch {
         let paths: Vec<&ResolvedPath> = changed.iter().map(|changed| &changed.path).collect();
         let told = self
             .feedback
-            .on(&paths, &ctx.cancelled, |later| ctx.afterwards(later))
+            .on(&paths, &ctx.cancelled, |later| ctx.output.late_metadata(later))
             .await;
         let relative = |path: &Path| {
             let changed = changed.iter().find(|changed| changed.path.shown() == path);
@@ -136,7 +136,7 @@ impl Planned {
     }
 }
 
-async fn plan(sections: Vec<Section>, ctx: &CallContext) -> Result<Vec<Planned>, ToolError> {
+async fn plan(sections: Vec<Section>, ctx: &ToolContext) -> Result<Vec<Planned>, ToolError> {
     let mut written = Vec::new();
     for section in &sections {
         written.push(section.path.clone());
@@ -186,7 +186,7 @@ fn unresolved(path: &str) -> ToolError {
 struct Trial<'a> {
     transaction: Transaction,
     report: Report,
-    ctx: &'a CallContext,
+    ctx: &'a ToolContext,
 }
 
 impl Trial<'_> {
@@ -303,7 +303,7 @@ impl Trial<'_> {
     }
 }
 
-async fn ask_outside(ctx: &CallContext, target: &Target, removes: bool) -> Result<(), ToolError> {
+async fn ask_outside(ctx: &ToolContext, target: &Target, removes: bool) -> Result<(), ToolError> {
     ctx.ask_outside(target.path(), false).await?;
     if let Some(link) = target.link().filter(|_| removes) {
         let asked = target.path().outside_folders(false);

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Effect, ToolOutput};
 use toolgate_process::{Cause, Ending, Exit, Launch, Programs, Running, StartError, Stdin};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 pub use approval::asks;
 use approval::{Approved, approve};
@@ -53,7 +53,7 @@ impl Shell {
     }
 
     /// Asks for all that a command line needs, and says what to start then.
-    async fn prepare(&self, input: &Input, stdin: Stdin, ctx: &CallContext) -> Result<Prepared<'_>, ToolError> {
+    async fn prepare(&self, input: &Input, stdin: Stdin, ctx: &ToolContext) -> Result<Prepared<'_>, ToolError> {
         let Some(shell) = self.programs.shell() else {
             return Err(ToolError::Failed(NO_SHELL.to_owned()));
         };
@@ -66,7 +66,7 @@ impl Shell {
             outside,
             judged,
         } = approved;
-        let environment = ctx.shell_environment(&workdir.shown).await?;
+        let environment = ctx.hooks.shell_environment(&workdir.shown).await?;
         hooked::approve(&environment, input, ctx).await?;
         Ok(Prepared {
             confined: Confined::new(self.confine.as_deref(), &workdir.real, &outside, &judged, ctx),
@@ -172,7 +172,7 @@ impl TypedTool for Bash {
             .replace("{directory}", &offer.workspace.directory().to_string_lossy())
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let limit = Limit::new(input.timeout, self.default_timeout)?;
         check_command(&input.command)?;
         if input.background == Some(true) {
@@ -252,7 +252,7 @@ async fn follow(
     running: Running,
     report: &mut Report<'_>,
     limit: Limit,
-    ctx: &CallContext,
+    ctx: &ToolContext,
 ) -> Result<Ending, ToolError> {
     report.publish().await;
     let ending = pump(running, report, limit, ctx).await;
@@ -268,7 +268,7 @@ async fn pump(
     mut running: Running,
     report: &mut Report<'_>,
     limit: Limit,
-    ctx: &CallContext,
+    ctx: &ToolContext,
 ) -> Result<Ending, ToolError> {
     let output = running.take_output();
     let mut pumping = Box::pin(report.pump(output));

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use toolgate_model::{
     Attachment, AttachmentContent, CallId, Effect, Ending, JsonMap, Outcome, OutputText, ToolOutput, json_map,
 };
-use toolgate_tool::{About, CallContext, Child, ChildCall, InputProblem, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Child, ChildCall, InputProblem, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// Calls that are made; what is more fails.
 const MOST_CALLS: usize = 25;
@@ -95,7 +95,7 @@ impl TypedTool for Batch {
         text + "\nExpected payload format:\n  [{\"tool\": \"tool_name\", \"parameters\": {...}}, {...}]"
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let total = input.tool_calls.len();
         if total > MOST_ENTRIES {
             return Err(ToolError::failed(format!(
@@ -121,7 +121,7 @@ impl TypedTool for Batch {
                 succeeded: false,
             });
         }
-        ctx.progress(None, json_map([("calls", calls(&members))])).await;
+        ctx.output.progress(None, json_map([("calls", calls(&members))])).await;
         let ended = join_all(running.iter().map(|(_, child)| child.ended())).await;
         let mut attachments = Attached::default();
         for ((index, _), ended) in running.iter().zip(ended) {
@@ -141,7 +141,7 @@ impl TypedTool for Batch {
 }
 
 /// Starts one call; says for the model why it could not be.
-async fn start(entry: Entry, ctx: &CallContext) -> Result<Result<Child, String>, ToolError> {
+async fn start(entry: Entry, ctx: &ToolContext) -> Result<Result<Child, String>, ToolError> {
     let Entry { tool, parameters } = entry;
     if tool == Batch::ABOUT.name {
         return Ok(Err(
@@ -153,7 +153,7 @@ async fn start(entry: Entry, ctx: &CallContext) -> Result<Result<Child, String>,
         input: Value::Object(parameters),
         is_step: true,
     };
-    match ctx.start_child(call).await {
+    match ctx.children.start(call).await {
         Ok(child) => Ok(Ok(child)),
         Err(ToolError::NoSuchTool { tool, available, .. }) => Ok(Err(not_there(&tool, available))),
         Err(error @ (ToolError::Failed(_) | ToolError::Refused(_) | ToolError::Quota(_) | ToolError::Child { .. })) => {
@@ -196,13 +196,13 @@ impl Attached {
         }
     }
 
-    async fn tell(&self, ctx: &CallContext) {
+    async fn tell(&self, ctx: &ToolContext) {
         if self.left_out > 0 {
             let text = format!(
                 "{} attachments are too large to stand here as well; the calls of the batch have them.",
                 self.left_out
             );
-            ctx.warn("attachments", text).await;
+            ctx.output.warn("attachments", text).await;
         }
     }
 }

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ impl TypedTool for Edit {
         !uses_apply_patch(offer.model)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         if input.file_path.is_empty() {
             return Err(ToolError::failed("filePath is required"));
         }
@@ -87,7 +87,7 @@ impl TypedTool for Edit {
             opened = edit::open(&self.files, path, edit.old.is_empty()) => opened?,
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
-        let mark = ctx.fact(&ReadMark::key(file.path().real())).await;
+        let mark = ctx.session.get(&ReadMark::key(file.path().real())).await;
         self.files.check_read(mark, file.path(), &old)?;
         let change = edit::compute(&file, &old, vec![edit], &ctx.cancelled).await?;
         ctx.replace_file(&file, old, change.bytes, &change.diff).await?;
@@ -101,10 +101,10 @@ impl TypedTool for Edit {
             ("diff", json!(change.diff.text)),
             ("filediff", change.diff.to_json(path.shown())),
         ]);
-        ctx.progress(Some(title.clone()), metadata.clone()).await;
+        ctx.output.progress(Some(title.clone()), metadata.clone()).await;
         let told = self
             .feedback
-            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .on(&[&path], &ctx.cancelled, |later| ctx.output.late_metadata(later))
             .await;
         metadata.insert("diagnostics".to_owned(), told.to_json());
         Ok(ToolOutput {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolgate_model::{JsonMap, OutputText, ToolOutput};
-use toolgate_tool::{CallContext, Offer, ToolError};
+use toolgate_tool::{Offer, ToolContext, ToolError};
 use toolgate_web::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
 
@@ -82,7 +82,7 @@ impl Service {
     }
 
     /// Returns the first text that the service answers, if there is any.
-    async fn ask(&self, query: &Query, ctx: &CallContext) -> Result<Option<String>, ToolError> {
+    async fn ask(&self, query: &Query, ctx: &ToolContext) -> Result<Option<String>, ToolError> {
         let answer = tokio::select! {
             biased;
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),

@@ -16,7 +16,7 @@ use toolgate_fs::newest::Newest;
 use toolgate_fs::pattern::Selection;
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 const MAX_RESULTS: usize = 100;
 const TRUNCATED: &str =
@@ -52,9 +52,9 @@ impl TypedTool for Glob {
         include_str!("glob.md").to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let selection = Selection::parse(&input.pattern).map_err(|error| ToolError::failed(error.to_string()))?;
-        ctx.ask(ask(&input)).await?;
+        ctx.permission.ask(ask(&input)).await?;
         let folder = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
         ctx.ask_outside(&folder, true).await?;
 

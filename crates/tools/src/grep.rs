@@ -22,7 +22,7 @@ use toolgate_fs::pattern::Selection;
 use toolgate_fs::search::{Expression, FileMatches, FileSearcher};
 use toolgate_fs::walk::{Effort, Visit, Walk, join_shown};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking};
 
 const MAX_MATCHES: usize = 100;
 const TRUNCATED: &str = "(Results are truncated. Consider using a more specific path or pattern.)";
@@ -60,7 +60,7 @@ impl TypedTool for Grep {
         include_str!("grep.md").to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         if input.pattern.is_empty() {
             return Err(ToolError::failed("pattern is required"));
         }
@@ -74,7 +74,7 @@ impl TypedTool for Grep {
             .filter(|include| !include.is_empty())
             .unwrap_or("**");
         let include = Selection::parse(include).map_err(|error| ToolError::failed(format!("include: {error}")))?;
-        ctx.ask(ask(&input)).await?;
+        ctx.permission.ask(ask(&input)).await?;
         let target = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
         let real = target.real().to_path_buf();
         let is_folder = blocking(move || is_folder(&real).unwrap_or(false)).await?;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{INVALID, JsonMap, OutputText, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +39,7 @@ impl TypedTool for Invalid {
         include_str!("invalid.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput {
             title: "Invalid Tool".to_owned(),
             output: OutputText::Text(format!(

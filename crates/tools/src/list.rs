@@ -17,7 +17,7 @@ use toolgate_fs::found::FoundFile;
 use toolgate_fs::pattern::Glob;
 use toolgate_fs::walk::{Choose, Effort, Visit, Walk};
 use toolgate_model::{Ask, Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 const MAX_FILES: usize = 100;
 /// Globs that one call may bring along.
@@ -80,20 +80,21 @@ impl TypedTool for List {
         include_str!("list.md").to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let filter = Filter::new(input.ignore.as_deref().unwrap_or_default())?;
         let folder = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
         ctx.ask_outside(&folder, true).await?;
         let shown = folder.shown().to_string_lossy().into_owned();
-        ctx.ask(Ask {
-            permission: "list".to_owned(),
-            patterns: vec![shown.clone()],
-            always: vec!["*".to_owned()],
-            title: shown.clone(),
-            metadata: json_map([("path", json!(shown))]),
-            ..Ask::default()
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                permission: "list".to_owned(),
+                patterns: vec![shown.clone()],
+                always: vec!["*".to_owned()],
+                title: shown.clone(),
+                metadata: json_map([("path", json!(shown))]),
+                ..Ask::default()
+            })
+            .await?;
 
         let real = folder.real().to_path_buf();
         let cancelled = ctx.cancelled.clone();

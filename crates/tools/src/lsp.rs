@@ -16,7 +16,7 @@ use toolgate_fs::files::locate;
 use toolgate_fs::open::Kind;
 use toolgate_lsp::{Client, Document, Fitting, LanguageServers, MAX_WAIT, RequestError};
 use toolgate_model::{Ask, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 const NO_SERVER: &str = "No LSP server available for this file type.";
 
@@ -95,24 +95,25 @@ impl TypedTool for AskServers {
         include_str!("lsp.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let located = locate(&ctx.workspace, input.file_path.clone()).await?;
         let path = located.path;
         ctx.ask_outside(&path, false).await?;
         let operation = input.operation.name();
         let title = format!("{operation} {}:{}:{}", path.relative(), input.line, input.character);
-        ctx.ask(Ask {
-            always: vec!["*".to_owned()],
-            title: title.clone(),
-            metadata: json_map([
-                ("operation", json!(operation)),
-                ("filePath", json!(path.shown().to_string_lossy())),
-                ("line", json!(input.line)),
-                ("character", json!(input.character)),
-            ]),
-            ..Ask::new("lsp", vec!["*".to_owned()])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec!["*".to_owned()],
+                title: title.clone(),
+                metadata: json_map([
+                    ("operation", json!(operation)),
+                    ("filePath", json!(path.shown().to_string_lossy())),
+                    ("line", json!(input.line)),
+                    ("character", json!(input.character)),
+                ]),
+                ..Ask::new("lsp", vec!["*".to_owned()])
+            })
+            .await?;
         if located.kind != Kind::Regular {
             return Err(ToolError::failed(format!("File not found: {}", path.shown().display())));
         }

@@ -14,7 +14,7 @@ use toolgate_fs::files::{Files, locate};
 use toolgate_fs::marks::ReadMark;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// More edits in one call are refused: each looks through the whole file.
 const MAX_EDITS: usize = 256;
@@ -86,7 +86,7 @@ impl TypedTool for MultiEdit {
         include_str!("multiedit.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         if input.file_path.is_empty() {
             return Err(ToolError::failed("filePath is required"));
         }
@@ -109,7 +109,7 @@ impl TypedTool for MultiEdit {
             opened = edit::open(&self.files, path, first.old.is_empty()) => opened?,
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
-        let mark = ctx.fact(&ReadMark::key(file.path().real())).await;
+        let mark = ctx.session.get(&ReadMark::key(file.path().real())).await;
         self.files.check_read(mark, file.path(), &old)?;
         let change = edit::compute(&file, &old, edits, &ctx.cancelled).await?;
         ctx.replace_file(&file, old, change.bytes, &change.diff).await?;
@@ -127,10 +127,10 @@ impl TypedTool for MultiEdit {
             })
             .collect();
         let progress = json_map([("results", json!(results))]);
-        ctx.progress(Some(title.clone()), progress).await;
+        ctx.output.progress(Some(title.clone()), progress).await;
         let told = self
             .feedback
-            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .on(&[&path], &ctx.cancelled, |later| ctx.output.late_metadata(later))
             .await;
         let diagnostics = told.to_json();
         if let Some(last) = results.last_mut() {

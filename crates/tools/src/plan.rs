@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolgate_model::{Definition, Effect, OutputText, Source, ToolOutput};
 use toolgate_tool::plan::{Plans, Switch};
-use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError, schema_of};
+use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, schema_of};
 
 /// One of the tools.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Tool for PlanSwitch {
         Properties::RESUMABLE
     }
 
-    async fn call(&self, _input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let Words {
             agent, header, yes, no, ..
         } = *self.words;

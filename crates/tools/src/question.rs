@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use toolgate_model::{self as call, Effect, OutputText, QuestionOption, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// The kinds of client with a person in front of them who expects questions. Of MCP clients, only those that show forms
 /// to their user are told of the tool.
@@ -141,14 +141,14 @@ impl TypedTool for Question {
         self.any_client || CLIENTS.contains(&offer.client)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         check_size(&input.questions)?;
         let texts: Vec<String> = input.questions.iter().map(|asked| asked.question.clone()).collect();
         let answers = if texts.is_empty() {
             Vec::new()
         } else {
             let questions = input.questions.into_iter().map(call::Question::from).collect();
-            ctx.ask_questions(questions).await?
+            ctx.permission.ask_questions(questions).await?
         };
         Ok(answered(&texts, &answers))
     }

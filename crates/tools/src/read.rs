@@ -20,7 +20,7 @@ use toolgate_fs::view::{Listing, View, view};
 use toolgate_fs::window::{End, Wanted, Window};
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 /// Lines, or entries of a folder, that are shown unless the model wants another number.
 const DEFAULT_LIMIT: u64 = 2000;
@@ -71,7 +71,7 @@ impl TypedTool for Read {
         include_str!("read.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let wanted = Wanted {
             offset: input.offset.unwrap_or(1).max(1),
             limit: input.limit.unwrap_or(DEFAULT_LIMIT),
@@ -79,15 +79,16 @@ impl TypedTool for Read {
         let located = locate(&ctx.workspace, input.file_path).await?;
         let path = located.path.clone();
         ctx.ask_outside(&path, located.kind == Kind::Folder).await?;
-        ctx.ask(Ask {
-            permission: "read".to_owned(),
-            patterns: path.patterns(),
-            always: vec!["*".to_owned()],
-            title: path.relative().to_owned(),
-            metadata: JsonMap::new(),
-            ..Ask::default()
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                permission: "read".to_owned(),
+                patterns: path.patterns(),
+                always: vec!["*".to_owned()],
+                title: path.relative().to_owned(),
+                metadata: JsonMap::new(),
+                ..Ask::default()
+            })
+            .await?;
         match view(located, wanted, ctx.cancelled.clone()).await? {
             View::Text(window, mark) => {
                 // What is read is often changed next; by then the language servers know it.
@@ -101,7 +102,7 @@ impl TypedTool for Read {
 }
 
 async fn show_text(
-    ctx: &CallContext,
+    ctx: &ToolContext,
     path: &ResolvedPath,
     wanted: Wanted,
     window: &Window,
@@ -121,7 +122,7 @@ async fn show_text(
     output.push_str(&reminder(&instructions));
     let loaded: Vec<_> = instructions.iter().map(|found| found.path.to_string_lossy()).collect();
 
-    ctx.remember(&ReadMark::key(path.real()), stored(mark)?);
+    ctx.session.set(&ReadMark::key(path.real()), stored(mark)?);
     let truncated = window.end != End::Text;
     let metadata = json_map([
         ("preview", json!(preview(&window.lines))),
@@ -222,12 +223,12 @@ fn preview(lines: &[String]) -> String {
 }
 
 /// Returns the instructions for the file that the session was not given yet, and remembers that it is now.
-async fn undelivered(ctx: &CallContext, path: &ResolvedPath) -> Result<Vec<Instructions>, ToolError> {
+async fn undelivered(ctx: &ToolContext, path: &ResolvedPath) -> Result<Vec<Instructions>, ToolError> {
     let mut fresh = Vec::new();
     for found in instructions::above(&ctx.workspace, path).await? {
         let key = format!("instructions:{}", found.path.display());
-        if ctx.fact(&key).await.is_none() {
-            ctx.remember(&key, Value::Bool(true));
+        if ctx.session.get(&key).await.is_none() {
+            ctx.session.set(&key, Value::Bool(true));
             fresh.push(found);
         }
     }

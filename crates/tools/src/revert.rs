@@ -22,7 +22,7 @@ use toolgate_fs::marks::sha256;
 use toolgate_fs::merge;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Ask, CallId, Effect, FileChange, FileVersion, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, ask_by_name, guarded_part};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, ask_by_name, guarded_part};
 
 /// What all files of a call may have together, before and after.
 const MAX_TOTAL: u64 = 256 << 20;
@@ -71,9 +71,9 @@ impl TypedTool for Revert {
         include_str!("revert.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let call = CallId::from(input.call_id.as_str());
-        let changes = ctx.changes_of(&call).await?;
+        let changes = ctx.changes.made_by(&call).await?;
         refuse_large(&changes)?;
         let may_merge = input.merge.unwrap_or(false);
         let plans = self.plan(&call, changes, may_merge, ctx).await?;
@@ -95,7 +95,7 @@ impl Revert {
         call: &CallId,
         changes: Vec<FileChange>,
         may_merge: bool,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Vec<Plan>, ToolError> {
         let mut by_path: BTreeMap<PathBuf, Vec<FileChange>> = BTreeMap::new();
         for change in changes {
@@ -235,7 +235,7 @@ async fn undo(
     old: &Snapshot,
     changes: &[FileChange],
     may_merge: bool,
-    ctx: &CallContext,
+    ctx: &ToolContext,
 ) -> Result<Result<Undone, String>, ToolError> {
     let mut merged = false;
     let mut state = old.version().map(|version| State {
@@ -310,9 +310,9 @@ fn gone() -> String {
     "what it was before is not kept: it was too large, or it is too long ago".to_owned()
 }
 
-async fn contents(state: &mut State, ctx: &CallContext) -> Result<Option<Bytes>, ToolError> {
+async fn contents(state: &mut State, ctx: &ToolContext) -> Result<Option<Bytes>, ToolError> {
     if state.bytes.is_none() {
-        state.bytes = ctx.blob(&state.sha256).await?;
+        state.bytes = ctx.changes.content(&state.sha256).await?;
     }
     Ok(state.bytes.clone())
 }
@@ -322,9 +322,12 @@ async fn merge_back(
     now: &mut State,
     before: &FileVersion,
     after: &FileVersion,
-    ctx: &CallContext,
+    ctx: &ToolContext,
 ) -> Result<Result<(), String>, ToolError> {
-    let (base, theirs) = (ctx.blob(&after.sha256).await?, ctx.blob(&before.sha256).await?);
+    let (base, theirs) = (
+        ctx.changes.content(&after.sha256).await?,
+        ctx.changes.content(&before.sha256).await?,
+    );
     let (Some(base), Some(theirs), Some(ours)) = (base, theirs, contents(now, ctx).await?) else {
         return Ok(Err(gone()));
     };
@@ -370,7 +373,7 @@ async fn diff(plans: &[Plan]) -> Result<String, ToolError> {
 }
 
 /// Asks, records, and restores.
-async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -> Result<(), ToolError> {
+async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &ToolContext) -> Result<(), ToolError> {
     let plans: Vec<&Plan> = plans.iter().filter(|plan| plan.changes_something()).collect();
     let paths: Vec<String> = plans.iter().map(|plan| plan.relative().to_owned()).collect();
     let shown: Vec<_> = plans
@@ -401,13 +404,13 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &CallContext) -
         ..Ask::default()
     };
     ask_by_name(&mut ask, guarded.collect());
-    ctx.ask(ask).await?;
+    ctx.permission.ask(ask).await?;
     if ctx.cancelled.is_cancelled() {
         return Err(ToolError::Cancelled);
     }
     let replacements: Vec<Replacement> = plans.iter().map(|plan| plan.replacement.clone()).collect();
     let planned = replacements.iter().map(Replacement::planned_change).collect();
-    ctx.record_changes(planned).await?;
+    ctx.changes.record(planned).await?;
     // What is left over from files that came later and are gone.
     for plan in plans.iter().filter(|plan| plan.on_folder) {
         plan.replacement.file.remove_empty_folder().await?;

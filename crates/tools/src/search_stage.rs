@@ -1,75 +1,24 @@
-//! A workspace on disk and a port that allows everything, for the tests of the search tools.
+//! A workspace on disk where everything is allowed, for the tests of the search tools.
 //!
 //! *Invariant:* compiled for tests only.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
-use toolgate_fs::changes::PlannedChange;
-use toolgate_model::{
-    Ask, CallId, Consent, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId, ToolOutput,
-};
-use toolgate_permission::Refusal;
-use toolgate_tool::{CallContext, CallPort, Tool, ToolError};
-
-#[derive(Default)]
-struct Port {
-    asks: Mutex<Vec<Ask>>,
-}
-
-#[async_trait]
-impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
-        self.asks.lock().unwrap().push(ask);
-        Ok(Consent::Standing)
-    }
-
-    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
-        panic!("this tool asks no questions")
-    }
-
-    async fn progress(&self, _title: Option<String>, _patch: JsonMap) {}
-
-    async fn output(&self, _bytes: Bytes) -> Result<(), ToolError> {
-        Ok(())
-    }
-
-    async fn warn(&self, _kind: &str, _text: String) {}
-
-    async fn fact(&self, _key: &str) -> Option<Value> {
-        None
-    }
-
-    fn remember(&self, _key: &str, _value: Value) {}
-
-    fn file_edited(&self, _path: &Path) {}
-
-    async fn record_changes(&self, _changes: Vec<PlannedChange>) -> Result<(), ToolError> {
-        panic!("this tool changes no files")
-    }
-
-    async fn changes_of(&self, _call: &CallId) -> Result<Vec<FileChange>, ToolError> {
-        panic!("this tool reverts nothing")
-    }
-
-    async fn blob(&self, _sha256: &str) -> Result<Option<Bytes>, ToolError> {
-        panic!("this tool reverts nothing")
-    }
-}
+use toolgate_model::{OutputText, ToolOutput};
+use toolgate_tool::testing::Fakes;
+use toolgate_tool::{Tool, ToolContext, ToolError};
 
 /// A workspace and a folder beside it.
 pub(super) struct Stage {
     _folder: tempfile::TempDir,
     root: PathBuf,
     outside: PathBuf,
-    port: Arc<Port>,
-    ctx: CallContext,
+    fakes: Fakes,
+    ctx: ToolContext,
 }
 
 impl Stage {
@@ -79,33 +28,14 @@ impl Stage {
         let (root, outside) = (base.join("workspace"), base.join("outside"));
         std::fs::create_dir(&root).unwrap();
         std::fs::create_dir(&outside).unwrap();
-        let origin = Origin {
-            workspace: "test".to_owned(),
-            session: SessionId::generate(),
-            message_id: String::new(),
-            agent: "build".to_owned(),
-            model: Model::default(),
-            client: String::new(),
-            parent: None,
-            requester: String::new(),
-            on_behalf_of: Vec::new(),
-            clients: Vec::new(),
-            extra: JsonMap::new(),
-        };
-        let port = Arc::new(Port::default());
         let workspace = Workspace::open("test", &root, None).unwrap();
-        let ctx = CallContext::new(
-            CallId::generate(),
-            Arc::new(origin),
-            Arc::new(workspace),
-            CancellationToken::new(),
-            Arc::clone(&port) as Arc<dyn CallPort>,
-        );
+        let fakes = Fakes::default();
+        let ctx = fakes.context(Arc::new(workspace), CancellationToken::new());
         Self {
             _folder: folder,
             root,
             outside,
-            port,
+            fakes,
             ctx,
         }
     }
@@ -165,9 +95,17 @@ impl Stage {
 
     /// Returns what was asked for, as permission and patterns.
     pub(super) fn asked(&self) -> Vec<String> {
-        let asks = self.port.asks.lock().unwrap();
+        let asks = self.fakes.permission.asks.lock().unwrap();
         asks.iter()
             .map(|ask| format!("{} {}", ask.permission, ask.patterns.join(" ")))
             .collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.fakes.has_only_asked_for_permissions());
+        }
     }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
-use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError, blocking, invalid_arguments, schema_of};
+use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, blocking, invalid_arguments, schema_of};
 
 use crate::skills::remote::Arrival;
 use crate::skills::{Catalog, Skill};
@@ -100,27 +100,28 @@ impl Tool for LoadSkill {
         Properties::RESUMABLE
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let Input { name } = serde_json::from_value(input)
             .map_err(|error| ToolError::Failed(invalid_arguments(NAME, &error.to_string())))?;
         let skills = self.found().await?;
         let Some(skill) = skills.iter().find(|skill| skill.name == name).cloned() else {
             return Err(ToolError::Failed(not_found(&name, &skills, ctx)));
         };
-        ctx.ask(Ask {
-            always: vec![name.clone()],
-            title: format!("Load the skill {name}"),
-            ..Ask::new(NAME, vec![name])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec![name.clone()],
+                title: format!("Load the skill {name}"),
+                ..Ask::new(NAME, vec![name])
+            })
+            .await?;
         let cancelled = ctx.cancelled.clone();
         blocking(move || load(&skill, &cancelled)).await?
     }
 }
 
-fn not_found(name: &str, skills: &[Skill], ctx: &CallContext) -> String {
+fn not_found(name: &str, skills: &[Skill], ctx: &ToolContext) -> String {
     let names = skills.iter().map(|skill| skill.name.as_str());
-    let names: Vec<&str> = names.filter(|name| !ctx.denies(NAME, name)).collect();
+    let names: Vec<&str> = names.filter(|name| !ctx.permission.denies(NAME, name)).collect();
     let names = if names.is_empty() {
         "none".to_owned()
     } else {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolgate_model::{Ask, Effect, Model, OutputText, ToolOutput, json_map};
 use toolgate_tool::{
-    About, CallContext, Offer, Properties, SubagentRun, SubagentRunner, Subagents, ToolError, TypedTool,
+    About, Offer, Properties, SubagentRun, SubagentRunner, Subagents, ToolContext, ToolError, TypedTool,
 };
 
 /// What stands for the description of an agent that has none.
@@ -94,23 +94,24 @@ impl TypedTool for Task {
         self.runner.is_there(offer.workspace.name())
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let limit = self.subagents.max_depth();
-        if ctx.tasks_above().await? >= limit {
+        if ctx.children.depth().await? >= limit {
             return Err(ToolError::Failed(format!(
                 "Subagent depth limit reached ({limit}). Increase \"subagent_depth\" to allow nested subagents."
             )));
         }
-        ctx.ask(Ask {
-            always: vec!["*".to_owned()],
-            title: input.description.clone(),
-            metadata: json_map([
-                ("description", json!(input.description)),
-                ("subagent_type", json!(input.subagent_type)),
-            ]),
-            ..Ask::new("task", vec![input.subagent_type.clone()])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec!["*".to_owned()],
+                title: input.description.clone(),
+                metadata: json_map([
+                    ("description", json!(input.description)),
+                    ("subagent_type", json!(input.subagent_type)),
+                ]),
+                ..Ask::new("task", vec![input.subagent_type.clone()])
+            })
+            .await?;
         let Some(agent) = self.subagents.find(&input.subagent_type) else {
             return Err(ToolError::Failed(format!(
                 "Unknown agent type: {} is not a valid agent type",
@@ -123,10 +124,12 @@ impl TypedTool for Task {
             .and_then(model_named)
             .unwrap_or_else(|| ctx.origin.model.clone());
         let resumed = input.resumed();
-        let delegated = ctx.delegate(&input.subagent_type, model, resumed).await?;
+        let delegated = ctx.children.delegate(&input.subagent_type, model, resumed).await?;
         let session = delegated.session.clone();
         let of_session = json_map([("sessionId", json!(session))]);
-        ctx.progress(Some(input.description.clone()), of_session.clone()).await;
+        ctx.output
+            .progress(Some(input.description.clone()), of_session.clone())
+            .await;
         let run = SubagentRun {
             delegated,
             agent: input.subagent_type,

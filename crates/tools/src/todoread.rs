@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Ask, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, todos};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,14 +31,15 @@ impl TypedTool for TodoRead {
         include_str!("todoread.md").trim_end().to_owned()
     }
 
-    async fn run(&self, _input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let everything = vec!["*".to_owned()];
-        ctx.ask(Ask {
-            always: everything.clone(),
-            title: "The todos of the session".to_owned(),
-            ..Ask::new("todoread", everything)
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: everything.clone(),
+                title: "The todos of the session".to_owned(),
+                ..Ask::new("todoread", everything)
+            })
+            .await?;
         todos::result(&ctx.todos().await)
     }
 }
@@ -55,7 +56,7 @@ mod tests {
     async fn shows_what_is_stored() {
         async fn check(fact: serde_json::Value, title: &str, text: &str) {
             let bench = Bench::new();
-            bench.ctx().remember(Todo::FACT, fact);
+            bench.ctx().session.set(Todo::FACT, fact);
             let output = bench.run(&TodoRead, json!({})).await.unwrap();
             assert_eq!((output.title.as_str(), shown(&output)), (title, text));
             assert_eq!(bench.asked(), [("todoread".to_owned(), vec!["*".to_owned()])]);

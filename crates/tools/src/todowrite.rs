@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate_model::{Ask, Todo, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, todos};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, todos};
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,16 +60,17 @@ impl TypedTool for TodoWrite {
         include_str!("todowrite.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let list: Vec<Todo> = input.todos.into_iter().map(Todo::from).collect();
         todos::check_size(&list)?;
         let everything = vec!["*".to_owned()];
-        ctx.ask(Ask {
-            always: everything.clone(),
-            title: format!("{} todos", list.len()),
-            ..Ask::new("todowrite", everything)
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: everything.clone(),
+                title: format!("{} todos", list.len()),
+                ..Ask::new("todowrite", everything)
+            })
+            .await?;
         let result = todos::result(&list)?;
         ctx.replace_todos(list)?;
         Ok(result)

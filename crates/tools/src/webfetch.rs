@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, blocking};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, blocking};
 use toolgate_web::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT,
 };
@@ -118,11 +118,11 @@ impl WebFetch {
         url: &Url,
         format: Format,
         deadline: Instant,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Arc<Page>, ToolError> {
         let key = Key {
             workspace: ctx.origin.workspace.clone(),
-            session: ctx.session().clone(),
+            session: ctx.session_id().clone(),
             url: url.clone(),
             accept: format.accept(),
         };
@@ -163,7 +163,7 @@ impl WebFetch {
 /// One URL and where redirects lead from there.
 struct Walk<'a> {
     network: &'a Network,
-    ctx: &'a CallContext,
+    ctx: &'a ToolContext,
     deadline: Instant,
     hops: Vec<Url>,
 }
@@ -200,13 +200,14 @@ impl Walk<'_> {
 
 /// Refuses what a rule denies. The person was asked about the URL as the model wrote it; this is what it means, or where a
 /// redirect leads. Nobody is asked again.
-async fn check_rules(ctx: &CallContext, url: &Url) -> Result<(), ToolError> {
-    if ctx.denies(NAME, url.as_str()) {
-        ctx.ask(Ask {
-            title: url.to_string(),
-            ..Ask::new(NAME, vec![url.to_string()])
-        })
-        .await?;
+async fn check_rules(ctx: &ToolContext, url: &Url) -> Result<(), ToolError> {
+    if ctx.permission.denies(NAME, url.as_str()) {
+        ctx.permission
+            .ask(Ask {
+                title: url.to_string(),
+                ..Ask::new(NAME, vec![url.to_string()])
+            })
+            .await?;
     }
     Ok(())
 }
@@ -275,22 +276,23 @@ impl TypedTool for WebFetch {
         include_str!("webfetch.md").trim_end().to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         if !input.url.starts_with("http://") && !input.url.starts_with("https://") {
             return Err(ToolError::failed("URL must start with http:// or https://"));
         }
         let url = Url::parse(&input.url);
-        ctx.ask(Ask {
-            always: vec!["*".to_owned()],
-            title: match &url {
-                Ok(url) => format!("Fetch {}", shown(url)),
-                // The pattern shows it as it is; where a login would stand in it nobody can say.
-                Err(_) => "Fetch what is not a URL".to_owned(),
-            },
-            metadata: metadata(&input),
-            ..Ask::new(NAME, vec![input.url.clone()])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec!["*".to_owned()],
+                title: match &url {
+                    Ok(url) => format!("Fetch {}", shown(url)),
+                    // The pattern shows it as it is; where a login would stand in it nobody can say.
+                    Err(_) => "Fetch what is not a URL".to_owned(),
+                },
+                metadata: metadata(&input),
+                ..Ask::new(NAME, vec![input.url.clone()])
+            })
+            .await?;
         let url = url.map_err(|error| ToolError::Failed(format!("{:?} is not a URL: {error}", input.url)))?;
         let limit = limit(input.timeout);
         if limit.is_zero() {

@@ -16,7 +16,7 @@ use toolgate_fs::marks::ReadMark;
 use toolgate_fs::text::BOM;
 use toolgate_lsp::EditDiagnostics;
 use toolgate_model::{Effect, OutputText, ToolOutput, json_map};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool, uses_apply_patch};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool, uses_apply_patch};
 
 /// The tool.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl TypedTool for Write {
         !uses_apply_patch(offer.model)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let path = locate(&ctx.workspace, input.file_path).await?.path;
         ctx.ask_outside(&path, false).await?;
         let file = tokio::select! {
@@ -75,7 +75,7 @@ impl TypedTool for Write {
         };
         let old = file.load().await?;
         let key = ReadMark::key(file.path().real());
-        self.files.check_read(ctx.fact(&key).await, file.path(), &old)?;
+        self.files.check_read(ctx.session.get(&key).await, file.path(), &old)?;
 
         let new = Bytes::from(keep_bom(&old, input.content));
         let diff = file.diff(&old, &new).await?;
@@ -86,7 +86,7 @@ impl TypedTool for Write {
         drop(file);
         let told = self
             .feedback
-            .on(&[&path], &ctx.cancelled, |later| ctx.afterwards(later))
+            .on(&[&path], &ctx.cancelled, |later| ctx.output.late_metadata(later))
             .await;
         let (here, elsewhere) = (told.of_this_file(), told.of_other_files());
         Ok(ToolOutput {

@@ -18,7 +18,7 @@ use toolgate_model::{
 use toolgate_permission::agents::{Agents, AgentsConfig, Folders};
 use toolgate_store::Store;
 use toolgate_store::local::LocalStore;
-use toolgate_tool::{About, CallContext, Catalog, ChildCall, Offer, Properties, Tool, ToolError, TypedTool};
+use toolgate_tool::{About, Catalog, ChildCall, Offer, Properties, Tool, ToolContext, ToolError, TypedTool};
 
 /// A tool that writes one line for each permit and ends when the semaphore is closed.
 pub(crate) struct Gate(Arc<Semaphore>);
@@ -43,10 +43,10 @@ impl TypedTool for Gate {
         "waits".to_owned()
     }
 
-    async fn run(&self, _: Nothing, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: Nothing, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         while let Ok(permit) = self.0.acquire().await {
             permit.forget();
-            ctx.output(Bytes::from_static(b"line\n")).await?;
+            ctx.output.write(Bytes::from_static(b"line\n")).await?;
         }
         Ok(ToolOutput {
             title: String::new(),
@@ -73,13 +73,13 @@ impl TypedTool for Maker {
         "makes a call".to_owned()
     }
 
-    async fn run(&self, _: Nothing, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, _: Nothing, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let gate = ChildCall {
             tool: "gate".to_owned(),
             input: serde_json::json!({}),
             is_step: false,
         };
-        let ending = ctx.start_child(gate).await?.ended().await?;
+        let ending = ctx.children.start(gate).await?.ended().await?;
         match ending.outcome {
             Outcome::Completed { output } => Ok(ToolOutput {
                 output: OutputText::Text(output),

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{CallId, EventKind, JsonMap, ServiceEvent, ServiceEventKind, Timestamp};
 use toolgate_store::{Store, StoreError};
-use toolgate_tool::Afterwards;
 
 use super::event::{apply, merge};
 
@@ -53,7 +52,7 @@ impl LateMetadata {
     }
 
     /// Listens to what the tool of an ended call has left.
-    pub(crate) async fn listen(&self, call: &CallId, mut patches: Afterwards) {
+    pub(crate) async fn listen(&self, call: &CallId, mut patches: toolgate_tool::LateMetadata) {
         let Ok(_slot) = self.slots.try_acquire() else {
             tracing::debug!(call = %call, "too many ended calls are listened to");
             return;

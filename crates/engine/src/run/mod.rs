@@ -16,7 +16,7 @@ use toolgate_model::{Ask, CallId, CallRecord, EndReason, InputEdit, Outcome, Out
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_tool::registry::{Entry, Registry};
-use toolgate_tool::{CallContext, CallPort as _, ToolError, invalid_arguments};
+use toolgate_tool::{OutputHandle as _, PermissionHandle as _, ToolError, invalid_arguments};
 use tracing::Instrument as _;
 
 use crate::admission::started::Work;
@@ -371,9 +371,7 @@ impl Run {
                 return returned;
             }
         }
-        let origin = Arc::new(self.record.origin.clone());
-        let stopping = self.live.stopping().clone();
-        let ctx = CallContext::new(self.record.id.clone(), origin, self.workspace.clone(), stopping, port);
+        let ctx = port.context(self.workspace.clone(), self.live.stopping().clone());
         let _part = self.live.part("run");
         match self.entry.tool.call(input, &ctx).await {
             Ok(output) => Returned::Output(output),

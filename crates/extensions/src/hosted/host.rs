@@ -11,9 +11,9 @@ use tokio::sync::{Notify, mpsc, watch};
 use toolgate_model::JsonMap;
 use toolgate_tool::Catalog;
 
-use super::Hello;
-use super::invocation::{Invocation, Report, Told, Work};
-use super::lent::{HostedTool, LentTool};
+use super::adapters::ToolAdapter;
+use super::invocation::Invocation;
+use super::messages::{Hello, HostMessage, HostRequest, HostedTool, Report};
 
 /// Reports that may wait for a call to take them; a host that sends more waits.
 const REPORTS: usize = 64;
@@ -54,14 +54,14 @@ struct State {
     last_id: u64,
     open: BTreeMap<u64, Open>,
     queue: VecDeque<Entry>,
-    tools: Vec<Arc<HostedTool>>,
+    tools: Vec<Arc<ToolAdapter>>,
     subagents: Option<Vec<String>>,
     /// It left a hook without an answer and has said nothing since.
-    is_silent: bool,
+    is_unresponsive: bool,
 }
 
 struct Open {
-    work: Arc<Work>,
+    work: Arc<HostRequest>,
     was_sent: bool,
     /// Its last report has come.
     is_done: bool,
@@ -90,7 +90,7 @@ impl Entry {
 /// What a stream has to do next.
 pub enum Next {
     /// To tell this.
-    Tell(Told),
+    Tell(HostMessage),
     /// To end: another stream has come.
     Replaced,
     /// To end: the host has left.
@@ -151,7 +151,7 @@ impl Host {
         let mut state = self.state();
         state.seat += 1;
         state.is_here = true;
-        state.is_silent = false;
+        state.is_unresponsive = false;
         state.queue.clear();
         let State { open, queue, .. } = &mut *state;
         for (id, open) in open.iter().filter(|(_, open)| !open.is_done) {
@@ -180,7 +180,7 @@ impl Host {
     }
 
     /// Says whether a stream is the host's last one.
-    pub(super) fn has_seat(&self, seat: u64) -> bool {
+    pub(super) fn is_current(&self, seat: u64) -> bool {
         let state = self.state();
         state.seat == seat && state.ended.is_none()
     }
@@ -234,14 +234,14 @@ impl Host {
                 (Entry::Invoke(_), Some(open)) => {
                     let resent = std::mem::replace(&mut open.was_sent, true);
                     let work = open.work.clone();
-                    return Some(Next::Tell(Told::Invoke { id, work, resent }));
+                    return Some(Next::Tell(HostMessage::Invoke { id, work, resent }));
                 }
                 (Entry::Answer(_, ask), Some(open)) => {
                     if let Some(Some(result)) = open.asks.get(&ask).cloned() {
-                        return Some(Next::Tell(Told::AskResult { id, ask, result }));
+                        return Some(Next::Tell(HostMessage::AskResult { id, ask, result }));
                     }
                 }
-                (Entry::Cancel(_), _) => return Some(Next::Tell(Told::Cancel { id })),
+                (Entry::Cancel(_), _) => return Some(Next::Tell(HostMessage::Cancel { id })),
                 // Closed before it was told.
                 (Entry::Invoke(_) | Entry::Answer(..), None) => {}
             }
@@ -252,17 +252,17 @@ impl Host {
     // ------------------------------------------------------------------------------------------------------ lending
 
     /// Returns the tool as the registry will hold it: the one that it holds already if nothing about it is new.
-    pub(super) fn adapt(self: &Arc<Self>, tool: LentTool) -> Arc<HostedTool> {
-        let known = self.state().tools.iter().find(|known| known.lent == tool).cloned();
+    pub(super) fn adapt(self: &Arc<Self>, tool: HostedTool) -> Arc<ToolAdapter> {
+        let known = self.state().tools.iter().find(|known| known.tool == tool).cloned();
         known.unwrap_or_else(|| {
-            Arc::new(HostedTool {
+            Arc::new(ToolAdapter {
                 host: self.clone(),
-                lent: tool,
+                tool,
             })
         })
     }
 
-    pub(super) fn lends(&self, tools: Vec<Arc<HostedTool>>, subagents: Option<Vec<String>>) {
+    pub(super) fn lends(&self, tools: Vec<Arc<ToolAdapter>>, subagents: Option<Vec<String>>) {
         let mut state = self.state();
         state.tools = tools;
         state.subagents = subagents;
@@ -289,7 +289,7 @@ impl Host {
     ///
     /// # Errors
     /// The host is gone: why.
-    pub(super) fn invoke(self: &Arc<Self>, work: Work) -> Result<Invocation, String> {
+    pub(super) fn invoke(self: &Arc<Self>, work: HostRequest) -> Result<Invocation, String> {
         let (sender, reports) = mpsc::channel(REPORTS);
         let progress = Arc::new(Notify::new());
         let mut state = self.state();
@@ -362,7 +362,7 @@ impl Host {
     async fn accept(&self, id: u64, report: Report) -> Reported {
         let found = {
             let mut state = self.state();
-            state.is_silent = false;
+            state.is_unresponsive = false;
             state.accept(id, report)
         };
         let (sender, report) = match found {
@@ -373,7 +373,7 @@ impl Host {
             return Reported::NotOpen;
         };
         // Noted only when there is room: this future may be dropped while it waits.
-        if let Err(reported) = self.state().note(id, &report) {
+        if let Err(reported) = self.state().accept_now(id, &report) {
             return reported;
         }
         room.send(report);
@@ -385,12 +385,12 @@ impl Host {
         self.ignored.load(Ordering::Relaxed)
     }
 
-    pub(super) fn fall_silent(&self) {
-        self.state().is_silent = true;
+    pub(super) fn mark_unresponsive(&self) {
+        self.state().is_unresponsive = true;
     }
 
-    pub(super) fn is_silent(&self) -> bool {
-        self.state().is_silent
+    pub(super) fn is_unresponsive(&self) -> bool {
+        self.state().is_unresponsive
     }
 }
 
@@ -423,7 +423,7 @@ impl State {
 
     /// Notes that a report is on its way to whoever waits for it, or says why it is not: the invocation has ended meanwhile,
     /// or the same request came at the same time.
-    fn note(&mut self, id: u64, report: &Report) -> Result<(), Reported> {
+    fn accept_now(&mut self, id: u64, report: &Report) -> Result<(), Reported> {
         if let Some(reported) = self.repeats(id, report) {
             return Err(reported);
         }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 use toolgate_model::Origin;
-use toolgate_tool::{CallContext, SubagentAnswer, SubagentRun, SubagentRunner, ToolError};
+use toolgate_tool::{SubagentAnswer, SubagentRun, SubagentRunner, ToolContext, ToolError};
 
 use super::host::Host;
-use super::invocation::{Work, lost};
-use super::{GRACE, Hosts, lent};
+use super::messages::{HostRequest, hosts_metadata, lost};
+use super::{GRACE, Hosts};
 
 /// The key of a call's free data that names the host of its subagents.
 const HOST: &str = "host";
@@ -25,7 +25,7 @@ impl Hosts {
             let is_named = named == Some(host.name.as_str());
             (is_named, host.principal == origin.requester, !host.is_away())
         };
-        let hosts = self.of(&origin.workspace).into_iter();
+        let hosts = self.of_workspace(&origin.workspace).into_iter();
         // Of equals the last one.
         hosts.filter(|host| host.runs(agent)).max_by_key(rank)
     }
@@ -50,10 +50,10 @@ impl Hosts {
 #[async_trait]
 impl SubagentRunner for Hosts {
     fn is_there(&self, workspace: &str) -> bool {
-        self.of(workspace).iter().any(|host| host.runs_subagents())
+        self.of_workspace(workspace).iter().any(|host| host.runs_subagents())
     }
 
-    async fn run(&self, run: SubagentRun, ctx: &CallContext) -> Result<SubagentAnswer, ToolError> {
+    async fn run(&self, run: SubagentRun, ctx: &ToolContext) -> Result<SubagentAnswer, ToolError> {
         let host = tokio::select! {
             biased;
             () = ctx.cancelled.cancelled() => return Err(ToolError::Cancelled),
@@ -65,7 +65,7 @@ impl SubagentRunner for Hosts {
                 run.agent
             )));
         };
-        let work = Work::Subagent {
+        let work = HostRequest::Subagent {
             call: ctx.call.clone(),
             origin: ctx.origin.clone(),
             run,
@@ -75,7 +75,7 @@ impl SubagentRunner for Hosts {
         let result = invocation.serve(ctx).await?;
         Ok(SubagentAnswer {
             text: result.output.unwrap_or_default(),
-            metadata: lent::own(result.metadata),
+            metadata: hosts_metadata(result.metadata),
             attachments: result.attachments,
         })
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use toolgate_model::{Ask, CallId, Definition, Model, Origin, ServiceEventKind, SessionId, ToolOutput};
-use toolgate_tool::{CallContext, Offer, Properties};
+use toolgate_tool::{Offer, Properties, ToolContext};
 
 use super::*;
 
@@ -35,7 +35,7 @@ impl Tool for Invalid {
         Properties::NONE
     }
 
-    async fn call(&self, _input: Value, _ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, _input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         Err(ToolError::Cancelled)
     }
 }
@@ -60,7 +60,7 @@ impl Gate {
 }
 
 fn hello(name: &str, principal: &str, tools: &[&str], token: &str) -> Hello {
-    let lent = |name: &&str| LentTool {
+    let lent = |name: &&str| HostedTool {
         name: (*name).to_owned(),
         description: String::new(),
         // One that cannot be used belongs to a tool that is called `bad`.
@@ -101,7 +101,7 @@ impl Default for Stage {
 }
 
 impl Stage {
-    async fn welcome(&self, hello: Hello) -> Result<(Welcome, Arc<Seat>), HostError> {
+    async fn welcome(&self, hello: Hello) -> Result<(Welcome, Arc<HostStream>), HostError> {
         let welcomed = self.hosts.welcome(hello, self.catalog.clone()).await;
         welcomed.map(|(welcome, seat)| (welcome, Arc::new(seat)))
     }
@@ -232,8 +232,8 @@ async fn a_welcome_that_nobody_waits_for_leaves_nothing_behind() {
     stage.check(&[("a", &["again"])]);
 }
 
-fn work() -> Work {
-    Work::Tool {
+fn work() -> HostRequest {
+    HostRequest::Tool {
         call: CallId::from("c"),
         origin: Arc::new(Origin {
             workspace: "w".to_owned(),
@@ -272,12 +272,12 @@ async fn an_answer_waits_once_for_who_does_not_read() {
     for _ in 0..100 {
         assert_eq!(seat.host.report(&id, ask("x")).await, Reported::Accepted);
     }
-    assert!(matches!(seat.next().await, Next::Tell(Told::Invoke { .. })));
-    assert!(matches!(seat.next().await, Next::Tell(Told::AskResult { .. })));
+    assert!(matches!(seat.next().await, Next::Tell(HostMessage::Invoke { .. })));
+    assert!(matches!(seat.next().await, Next::Tell(HostMessage::AskResult { .. })));
     assert!(seat.next().now_or_never().is_none());
     // Who did read gets it again.
     assert_eq!(seat.host.report(&id, ask("x")).await, Reported::Accepted);
-    assert!(matches!(seat.next().await, Next::Tell(Told::AskResult { .. })));
+    assert!(matches!(seat.next().await, Next::Tell(HostMessage::AskResult { .. })));
 }
 
 #[tokio::test]

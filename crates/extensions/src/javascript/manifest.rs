@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use toolgate_model::{Definition, JsonMap, OutputText, Source, ToolOutput};
 use toolgate_process::{Environment, Exit, Launch, Programs, Stdin, StdioChild};
-use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError};
+use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
 use super::script::{ANYTHING, ask_to_run};
 
@@ -198,7 +198,7 @@ impl Tool for ManifestTool {
         Properties::NONE
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         ask_to_run(&self.name, &input, ctx).await?;
         let launch = self.launch(ctx);
         let started = self.programs.spawn_piped(launch).await;
@@ -219,11 +219,11 @@ impl Tool for ManifestTool {
 }
 
 impl ManifestTool {
-    fn launch(&self, ctx: &CallContext) -> Launch {
+    fn launch(&self, ctx: &ToolContext) -> Launch {
         let mut environment = self.environment.clone();
         for (name, value) in [
             ("TOOL_CALL_ID", ctx.call.as_str()),
-            ("TOOL_SESSION_ID", ctx.session().as_str()),
+            ("TOOL_SESSION_ID", ctx.session_id().as_str()),
             ("TOOL_AGENT", &ctx.origin.agent),
         ] {
             environment.insert(name.into(), value.into());

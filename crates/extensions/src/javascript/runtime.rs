@@ -31,12 +31,12 @@ const VERSION_LIMIT: Duration = Duration::from_secs(10);
 const PACKAGES: [(&str, &str); 2] = [("@opencode-ai/plugin", "tool"), ("zod", "v4")];
 
 const FILES: [(&str, &str); 12] = [
-    ("host.mjs", include_str!("javascript/host.mjs")),
-    ("thread.mjs", include_str!("javascript/thread.mjs")),
-    ("packages.mjs", include_str!("javascript/packages.mjs")),
-    ("schema.mjs", include_str!("javascript/schema.mjs")),
-    ("answer.mjs", include_str!("javascript/answer.mjs")),
-    ("node_modules/zod/index.js", include_str!("javascript/vendor/zod.js")),
+    ("host.mjs", include_str!("host_js/host.mjs")),
+    ("thread.mjs", include_str!("host_js/thread.mjs")),
+    ("packages.mjs", include_str!("host_js/packages.mjs")),
+    ("schema.mjs", include_str!("host_js/schema.mjs")),
+    ("answer.mjs", include_str!("host_js/answer.mjs")),
+    ("node_modules/zod/index.js", include_str!("host_js/vendor/zod.js")),
     // What bun finds by NODE_PATH it takes by the name of the file, whatever the package exports.
     (
         "node_modules/zod/v4.js",
@@ -46,17 +46,14 @@ const FILES: [(&str, &str); 12] = [
         "node_modules/@opencode-ai/plugin/tool.js",
         "export * from \"./index.js\";\n",
     ),
-    (
-        "node_modules/zod/LICENSE",
-        include_str!("javascript/vendor/zod.LICENSE"),
-    ),
+    ("node_modules/zod/LICENSE", include_str!("host_js/vendor/zod.LICENSE")),
     (
         "node_modules/zod/package.json",
         r#"{"name":"zod","version":"4.1.8","license":"MIT","type":"module","exports":{".":"./index.js","./v4":"./index.js"}}"#,
     ),
     (
         "node_modules/@opencode-ai/plugin/index.js",
-        include_str!("javascript/vendor/plugin.js"),
+        include_str!("host_js/vendor/plugin.js"),
     ),
     (
         "node_modules/@opencode-ai/plugin/package.json",

@@ -17,7 +17,7 @@ use toolgate_model::{
 };
 use toolgate_permission::Refusal;
 use toolgate_tool::{
-    CallContext, Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolError, invalid_arguments,
+    Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolContext, ToolError, invalid_arguments,
 };
 
 use super::discovery::{Kind, Script};
@@ -234,7 +234,7 @@ impl Tool for ScriptTool {
         Properties::NONE
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         ask_to_run(&self.about.name, &input, ctx).await?;
         let request = json!({
             "op": "call",
@@ -261,17 +261,18 @@ impl Tool for ScriptTool {
 }
 
 /// Asks for the permission of a tool's own name (`docs/spec/framework.md` §16 F11).
-pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &CallContext) -> Result<(), Refusal> {
-    ctx.ask(Ask {
-        permission: name.to_owned(),
-        patterns: vec!["*".to_owned()],
-        always: vec!["*".to_owned()],
-        title: name.to_owned(),
-        metadata: shown(input),
-        ..Ask::default()
-    })
-    .await
-    .map(drop)
+pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &ToolContext) -> Result<(), Refusal> {
+    ctx.permission
+        .ask(Ask {
+            permission: name.to_owned(),
+            patterns: vec!["*".to_owned()],
+            always: vec!["*".to_owned()],
+            title: name.to_owned(),
+            metadata: shown(input),
+            ..Ask::default()
+        })
+        .await
+        .map(drop)
 }
 
 /// What a person sees of the arguments; all of a large input stands in the call's record only.
@@ -283,7 +284,7 @@ fn shown(input: &Value) -> JsonMap {
     json_map([("input", input.clone())])
 }
 
-fn context(hosts: &Hosts, ctx: &CallContext) -> Value {
+fn context(hosts: &Hosts, ctx: &ToolContext) -> Value {
     let workspace = hosts.workspace();
     let message = if ctx.origin.message_id.is_empty() {
         // Whoever calls by hand names no message; tools rely on there being one.
@@ -292,7 +293,7 @@ fn context(hosts: &Hosts, ctx: &CallContext) -> Value {
         ctx.origin.message_id.clone()
     };
     json!({
-        "sessionID": ctx.session(),
+        "sessionID": ctx.session_id(),
         "messageID": message,
         "callID": ctx.call.name(),
         "agent": ctx.origin.agent,
@@ -303,7 +304,7 @@ fn context(hosts: &Hosts, ctx: &CallContext) -> Value {
 }
 
 /// Serves a running tool until it has an answer.
-async fn converse(mut conversation: Conversation, ctx: &CallContext) -> Result<Value, ToolError> {
+async fn converse(mut conversation: Conversation, ctx: &ToolContext) -> Result<Value, ToolError> {
     let mut asking = FuturesUnordered::new();
     let mut refusals: Vec<Refusal> = Vec::new();
     let mut shown = BTreeSet::new();
@@ -318,7 +319,7 @@ async fn converse(mut conversation: Conversation, ctx: &CallContext) -> Result<V
             event = conversation.next() => match event {
                 _ if is_aborted && !matches!(event, Ok(Event::Progress(_) | Event::Ask(_))) => return Err(ToolError::Cancelled),
                 Ok(Event::Progress(Progress { title, metadata })) => {
-                    ctx.progress(title, instead_of(&mut shown, metadata)).await;
+                    ctx.output.progress(title, instead_of(&mut shown, metadata)).await;
                 }
                 Ok(Event::Ask(body)) => {
                     if let Ok(ask) = serde_json::from_value::<RawAsk>(body) {
@@ -347,9 +348,9 @@ fn instead_of(shown: &mut BTreeSet<String>, metadata: JsonMap) -> JsonMap {
     patch
 }
 
-async fn answer(ask: RawAsk, ctx: &CallContext) -> (Value, Result<(), Refusal>) {
+async fn answer(ask: RawAsk, ctx: &ToolContext) -> (Value, Result<(), Refusal>) {
     let title = ask.patterns.join(", ");
-    let asked = ctx.ask(Ask {
+    let asked = ctx.permission.ask(Ask {
         title: format!("{} {title}", ask.permission).trim().to_owned(),
         permission: ask.permission,
         patterns: ask.patterns,

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{ITSELF, InstanceId, JsonMap, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
-use super::inbox::{Inbox, Loss, chain, cut};
 use super::result;
+use super::signals::{Disconnect, ServerSignals, chain, cut};
 use super::wire::{self, CONNECTION_ERROR, Progress};
 
 /// Pages of a list that are read.
@@ -42,7 +42,7 @@ const REQUEST_TIMEOUT: i32 = -32001;
 
 /// What the service is to a server.
 pub(super) struct Handler {
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
     about: About,
 }
 
@@ -59,20 +59,20 @@ pub(super) struct About {
 
 impl About {
     /// Says what a server is that must not be connected to.
-    fn recognize(&self, introduction: Option<&JsonMap>) -> Option<Loss> {
+    fn recognize(&self, introduction: Option<&JsonMap>) -> Option<Disconnect> {
         let introduction = introduction?;
         if is_own_introduction(introduction, &self.instance) {
-            Some(Loss::Itself(REACHES_ITSELF))
+            Some(Disconnect::Itself(REACHES_ITSELF))
         } else {
             // It has read the same configuration, and starts what this service starts.
-            self.started.then_some(Loss::Itself(STARTS_ITSELF))
+            self.started.then_some(Disconnect::Itself(STARTS_ITSELF))
         }
     }
 }
 
 impl Handler {
-    pub(super) fn new(inbox: Arc<Inbox>, about: About) -> Self {
-        Self { inbox, about }
+    pub(super) fn new(signals: Arc<ServerSignals>, about: About) -> Self {
+        Self { signals, about }
     }
 }
 
@@ -96,7 +96,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        self.inbox.progressed(Progress {
+        self.signals.progressed(Progress {
             progress_token: params.progress_token,
             progress: params.progress,
             total: params.total,
@@ -105,7 +105,7 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.inbox.tools_changed.notify_one();
+        self.signals.tools_changed.notify_one();
     }
 }
 
@@ -114,35 +114,35 @@ pub(super) async fn connect<T, E, A>(
     transport: T,
     handler: Handler,
     limit: Duration,
-) -> Result<RunningService<RoleClient, Handler>, Loss>
+) -> Result<RunningService<RoleClient, Handler>, Disconnect>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let inbox = Arc::clone(&handler.inbox);
+    let signals = Arc::clone(&handler.signals);
     let about = handler.about.clone();
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(limit, handler.serve(transport)) => shaken,
-        loss = inbox.lost() => return Err(loss),
+        loss = signals.lost() => return Err(loss),
     };
-    let failed = |problem: String| inbox.loss().unwrap_or(Loss::Failed(problem));
+    let failed = |problem: String| signals.loss().unwrap_or(Disconnect::Failed(problem));
     let running = match shaken {
         Err(_) => {
-            let why = inbox
+            let why = signals
                 .problem()
                 .map_or_else(String::new, |problem| format!(": {problem}"));
             return Err(failed(format!("{}{why}", timed_out(limit))));
         }
         Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => {
             return Err(failed(
-                inbox.problem().unwrap_or_else(|| "Connection closed".to_owned()),
+                signals.problem().unwrap_or_else(|| "Connection closed".to_owned()),
             ));
         }
         // A service that was started below this one refuses, whatever it was started through.
         Ok(Err(rmcp::service::ClientInitializeError::JsonRpcError(error)))
             if error.data.as_ref().is_some_and(|data| data.get(ITSELF).is_some()) =>
         {
-            return Err(Loss::Itself(STARTS_ITSELF));
+            return Err(Disconnect::Itself(STARTS_ITSELF));
         }
         Ok(Err(error)) => return Err(failed(chain(&error))),
         Ok(Ok(running)) => running,
@@ -154,11 +154,11 @@ where
     }
     let version = info.map(|info| info.protocol_version.clone());
     match version {
-        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(Loss::Failed(cut(&format!(
+        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(Disconnect::Failed(cut(&format!(
             "Server's protocol version is not supported: {version}"
         )))),
         Some(_) | None => {
-            inbox.works();
+            signals.works();
             Ok(running)
         }
     }
@@ -181,7 +181,7 @@ pub(super) struct Described {
 #[derive(Clone)]
 pub(super) struct Link {
     peer: Peer<RoleClient>,
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
 }
 
 /// Why a request has no result. The text is the one that the model reads.
@@ -203,8 +203,8 @@ impl RequestError {
 }
 
 impl Link {
-    pub(super) fn new(peer: Peer<RoleClient>, inbox: Arc<Inbox>) -> Self {
-        Self { peer, inbox }
+    pub(super) fn new(peer: Peer<RoleClient>, signals: Arc<ServerSignals>) -> Self {
+        Self { peer, signals }
     }
 
     /// Says whether the server has tools at all.
@@ -283,14 +283,14 @@ impl Link {
             },
             () = cancelled.cancelled() => return Err(RequestError::Cancelled),
         };
-        let mut following = self.inbox.follow(&handle.progress_token);
+        let mut following = self.signals.follow(&handle.progress_token);
         let last = Instant::now() + MAX_CALL.max(limit);
         let mut deadline = Instant::now() + limit;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut handle.rx => {
-                    let answer = answer.map_err(|_| RequestError::closed(self.inbox.problem()))?;
+                    let answer = answer.map_err(|_| RequestError::closed(self.signals.problem()))?;
                     return answer.map(wire::raw).map_err(|error| self.error(error));
                 }
                 () = cancelled.cancelled() => {
@@ -301,7 +301,7 @@ impl Link {
                     abandon(handle, "Request timed out").await;
                     return Err(timeout());
                 }
-                _ = self.inbox.lost() => return Err(RequestError::closed(self.inbox.problem())),
+                _ = self.signals.lost() => return Err(RequestError::closed(self.signals.problem())),
                 Ok(()) = following.receiver.changed() => {
                     let latest = following.receiver.borrow_and_update().clone();
                     if let (Some(latest), Some(progress)) = (latest, &mut progress) {
@@ -321,7 +321,7 @@ impl Link {
             };
         }
         let is_plain = matches!(error, ServiceError::TransportClosed);
-        let problem = self.inbox.problem();
+        let problem = self.signals.problem();
         RequestError::closed(problem.or_else(|| (!is_plain).then(|| chain(&error))))
     }
 }

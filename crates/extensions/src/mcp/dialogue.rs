@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 
-use super::inbox::Inbox;
+use super::signals::ServerSignals;
 use super::wire::{self, Incoming};
 
 /// The messages of one connection.
 pub(super) struct Dialogue {
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
     /// Whether the answer to `initialize` is due.
     initializes: bool,
 }
 
 impl Dialogue {
-    pub(super) fn new(inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(signals: Arc<ServerSignals>) -> Self {
         Self {
-            inbox,
+            signals,
             initializes: false,
         }
     }
@@ -36,7 +36,7 @@ impl Dialogue {
             JsonRpcMessage::Request(request) => {
                 self.initializes |= matches!(request.request, ClientRequest::InitializeRequest(_));
             }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.inbox.answered(),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.signals.answered(),
             JsonRpcMessage::Notification(_) => {}
         }
     }
@@ -49,14 +49,14 @@ impl Dialogue {
         match wire::decode(text, self.initializes)? {
             Incoming::Message(message) => {
                 match *message {
-                    JsonRpcMessage::Request(_) => self.inbox.asked(),
+                    JsonRpcMessage::Request(_) => self.signals.asked(),
                     JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.initializes = false,
                     JsonRpcMessage::Notification(_) => {}
                 }
                 return Ok(Some(*message));
             }
-            Incoming::Progress(progress) => self.inbox.progressed(progress),
-            Incoming::ToolsChanged => self.inbox.tools_changed.notify_one(),
+            Incoming::Progress(progress) => self.signals.progressed(progress),
+            Incoming::ToolsChanged => self.signals.tools_changed.notify_one(),
             Incoming::Unneeded => {}
         }
         Ok(None)

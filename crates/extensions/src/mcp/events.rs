@@ -10,7 +10,7 @@ use rmcp::model::RequestId;
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use sse_stream::{Sse, SseStream};
 
-use super::inbox::{Inbox, Loss};
+use super::signals::{Disconnect, ServerSignals};
 use super::wire;
 
 /// Bytes of the largest message that is taken.
@@ -34,9 +34,9 @@ enum EventsError {
 pub(super) fn messages(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     id: Option<RequestId>,
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
 ) -> BoxedSseResponse {
-    let lost = Arc::clone(&inbox);
+    let lost = Arc::clone(&signals);
     let events = SseStream::from_bytes_stream(bounded(bytes));
     // Every message costs memory until it is dealt with: a server that is given up is not read further.
     let events = events.take_while(move |_| std::future::ready(lost.loss().is_none()));
@@ -45,7 +45,7 @@ pub(super) fn messages(
             if let Some(data) = event.data.take() {
                 let wrapped = wire::wrap(data);
                 if wrapped.is_request {
-                    inbox.asked();
+                    signals.asked();
                 }
                 event.data = Some(wrapped.text);
             }
@@ -57,7 +57,7 @@ pub(super) fn messages(
                 Ok(Sse::default().data(serde_json::to_string(&failure).unwrap_or_default()))
             }
             None => {
-                inbox.lose(Loss::Failed(too_large()));
+                signals.lose(Disconnect::Failed(too_large()));
                 Err(sse_stream::Error::Body(error))
             }
         },
@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_event_is_a_failure_of_its_request() {
-        let inbox = Arc::<Inbox>::default();
+        let signals = Arc::<ServerSignals>::default();
         let chunk = Bytes::from(vec![b'x'; 1 << 20]);
         let endless = || {
             futures_util::stream::repeat_with({
@@ -166,13 +166,13 @@ mod tests {
                 move || Ok(chunk.clone())
             })
         };
-        let mut events = messages(endless(), Some(RequestId::Number(5)), inbox.clone());
+        let mut events = messages(endless(), Some(RequestId::Number(5)), signals.clone());
         let told = events.next().await.unwrap().unwrap().data.unwrap();
         assert!(told.contains("more than 16 MiB") && told.contains("\"id\":5"), "{told}");
         assert!(events.next().await.is_none());
-        assert_eq!(inbox.loss(), None);
-        let mut events = messages(endless(), None, inbox.clone());
+        assert_eq!(signals.loss(), None);
+        let mut events = messages(endless(), None, signals.clone());
         assert!(events.next().await.unwrap().is_err());
-        assert_eq!(inbox.loss(), Some(Loss::Failed(too_large())));
+        assert_eq!(signals.loss(), Some(Disconnect::Failed(too_large())));
     }
 }

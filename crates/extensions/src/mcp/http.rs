@@ -22,8 +22,8 @@ use rmcp::transport::streamable_http_client::{
 use toolgate_web::Network;
 
 use super::events::{self, MAX_EVENT, too_large};
-use super::inbox::{Inbox, Loss, chain};
 use super::login::{Credentials, LoginError};
+use super::signals::{Disconnect, ServerSignals, chain};
 use super::wire::{self, Incoming};
 
 /// Bytes of an answer that says what is wrong.
@@ -67,7 +67,7 @@ pub(super) struct Endpoint {
     pub(super) headers: Headers,
     /// The stored login, unless the headers have one.
     pub(super) credentials: Option<Arc<Credentials>>,
-    pub(super) inbox: Arc<Inbox>,
+    pub(super) signals: Arc<ServerSignals>,
 }
 
 impl Endpoint {
@@ -144,7 +144,7 @@ impl Endpoint {
                     continue;
                 }
             }
-            self.inbox.lose(Loss::NeedsAuth {
+            self.signals.lose(Disconnect::NeedsAuth {
                 challenge: challenge.clone(),
             });
             return Err(HttpError::AuthRequired(AuthRequiredError::new(challenge)));
@@ -154,19 +154,19 @@ impl Endpoint {
     /// A server that nobody can connect to is gone, and with it what it was asked.
     fn not_sent(&self, error: reqwest::Error) -> HttpError {
         if error.is_connect() {
-            self.inbox.lose(Loss::Failed(chain(&error)));
+            self.signals.lose(Disconnect::Failed(chain(&error)));
         }
         HttpError::Client(error)
     }
 
     fn no_login(&self, error: LoginError) -> HttpError {
         let text = error.to_string();
-        self.inbox.lose(match error {
-            LoginError::Over => Loss::NeedsAuth {
+        self.signals.lose(match error {
+            LoginError::Over => Disconnect::NeedsAuth {
                 challenge: String::new(),
             },
-            LoginError::Unregistered => Loss::NeedsRegistration,
-            LoginError::Failed(_) => Loss::Failed(text.clone()),
+            LoginError::Unregistered => Disconnect::NeedsRegistration,
+            LoginError::Failed(_) => Disconnect::Failed(text.clone()),
         });
         HttpError::UnexpectedServerResponse(text.into())
     }
@@ -196,11 +196,11 @@ impl Http {
         };
         let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         if is_answer {
-            endpoint.inbox.answered();
+            endpoint.signals.answered();
         }
         if initializes && self.is_initialized.swap(true, Ordering::Relaxed) {
             // The server has begun anew, perhaps with other tools.
-            endpoint.inbox.tools_changed.notify_one();
+            endpoint.signals.tools_changed.notify_one();
         }
         let sent = endpoint.send(headers, || {
             let request = endpoint.client.post(&*endpoint.url).header(ACCEPT, BOTH).json(message);
@@ -212,7 +212,7 @@ impl Http {
         let response = tokio::select! {
             response = sent => response?,
             // There may be many of them, and the machinery waits for each.
-            _ = endpoint.inbox.lost(), if is_answer => return Err(HttpError::TransportChannelClosed),
+            _ = endpoint.signals.lost(), if is_answer => return Err(HttpError::TransportChannelClosed),
         };
         let status = response.status();
         if status == StatusCode::NOT_FOUND && session.is_some() {
@@ -230,7 +230,7 @@ impl Http {
         if is_of(&response, "text/event-stream") {
             let events = match initializes {
                 true => events::plain(response.bytes_stream()),
-                false => events::messages(response.bytes_stream(), Some(id), endpoint.inbox.clone()),
+                false => events::messages(response.bytes_stream(), Some(id), endpoint.signals.clone()),
             };
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
@@ -373,8 +373,8 @@ impl StreamableHttpClient for Http {
         let last_event = last_event.as_deref().map(|event| (LAST_EVENT, event));
         let extra: Vec<_> = session.into_iter().chain(last_event).collect();
         let response = self.endpoint.events(&extra, &headers).await?;
-        let inbox = self.endpoint.inbox.clone();
-        Ok(events::messages(response.bytes_stream(), None, inbox))
+        let signals = self.endpoint.signals.clone();
+        Ok(events::messages(response.bytes_stream(), None, signals))
     }
 
     async fn get_stream_with_max_sse_event_size(

@@ -4,9 +4,7 @@
 //! gets no more of the service's variables than all servers do ([`Filter::of_servers`]) and what its
 //! entry says; what it complains of is logged, a bounded part of it.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,23 +13,12 @@ use toolgate_process::stderr_log::{self, LastLine};
 use toolgate_process::{self as process, Exit, Filter, Launch, Stdin, StdioChild};
 use tracing::Instrument as _;
 
-use super::Surroundings;
-use super::inbox::{Inbox, Loss};
+use super::settings::{Env, Local};
+use super::signals::{Disconnect, ServerSignals};
 use super::stdio::Stdio;
 
 /// How long the end of a program whose streams have ended is waited for.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
-
-/// A server that is a program.
-#[derive(Clone, Debug)]
-pub struct Local {
-    /// The program and its arguments, at least the program.
-    pub command: Vec<String>,
-    /// Variables that it gets.
-    pub environment: BTreeMap<String, String>,
-    /// Where it starts, relative to the workspace's folder; none for that folder.
-    pub directory: Option<PathBuf>,
-}
 
 /// Starts a server's program.
 ///
@@ -40,20 +27,20 @@ pub struct Local {
 pub(super) async fn start(
     name: &str,
     local: &Local,
-    around: &Surroundings,
-    inbox: &Arc<Inbox>,
-) -> Result<(StdioChild, Stdio), Loss> {
+    env: &Env,
+    signals: &Arc<ServerSignals>,
+) -> Result<(StdioChild, Stdio), Disconnect> {
     let directory = match &local.directory {
-        Some(directory) => around.directory.join(directory),
-        None => around.directory.clone(),
+        Some(directory) => env.directory.join(directory),
+        None => env.directory.clone(),
     };
     let Some((program, arguments)) = local.command.split_first() else {
         return Err(failed("there is no program"));
     };
-    let found = around.programs.find(OsStr::new(program), &directory);
+    let found = env.programs.find(OsStr::new(program), &directory);
     let program = found.ok_or_else(|| failed(format!("the program {program:?} is not found")))?;
-    if around.nested || process::is_own_program(&program) {
-        return Err(Loss::Itself(STARTS_ITSELF));
+    if env.nested || process::is_own_program(&program) {
+        return Err(Disconnect::Itself(STARTS_ITSELF));
     }
     let launch = Launch {
         call: format!("mcp:{name}"),
@@ -71,21 +58,20 @@ pub(super) async fn start(
         sandbox: None,
     };
     let inherits = Filter::of_servers(&[]);
-    let started = around.programs.spawn_piped_with(launch, Some(inherits)).await;
+    let started = env.programs.spawn_piped_with(launch, Some(inherits)).await;
     let mut process = started.map_err(|error| failed(error.to_string()))?;
     let (Some(input), Some(output), Some(errors)) =
         (process.take_input(), process.take_output(), process.take_errors())
     else {
         return Err(failed("the program has no streams"));
     };
-    around
-        .tasks
+    env.tasks
         .spawn(stderr_log::log(errors, LastLine::default()).in_current_span());
-    Ok((process, Stdio::new(input, output, Arc::clone(inbox))))
+    Ok((process, Stdio::new(input, output, Arc::clone(signals))))
 }
 
-fn failed(problem: impl Into<String>) -> Loss {
-    Loss::Failed(problem.into())
+fn failed(problem: impl Into<String>) -> Disconnect {
+    Disconnect::Failed(problem.into())
 }
 
 /// Returns how a program has ended, if it has.

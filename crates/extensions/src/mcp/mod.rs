@@ -8,7 +8,6 @@ mod client;
 mod dialogue;
 mod events;
 mod http;
-mod inbox;
 mod local;
 mod login;
 mod names;
@@ -16,15 +15,16 @@ mod oauth;
 mod remote;
 mod result;
 mod server;
+mod settings;
+mod signals;
 mod sse;
 mod stdio;
 mod tool;
 mod wire;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -34,63 +34,12 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
-pub use local::Local;
 pub use login::{Login, Logins, OAuthClient};
+pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 
 use self::login::Credentials;
 use self::server::Server;
-
-/// How long connecting and listing may take unless the configuration says otherwise.
-pub const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a call may take unless the configuration says otherwise.
-pub const CALL_LIMIT: Duration = Duration::from_secs(60);
-
-/// A server to be connected to.
-#[derive(Clone)]
-pub struct ServerSettings {
-    /// Its name.
-    pub name: String,
-    /// How it is reached.
-    pub kind: Kind,
-    /// How long connecting and listing may take, each.
-    pub connect: Duration,
-    /// How long a call may take.
-    pub call: Duration,
-}
-
-/// How a server is reached.
-#[derive(Clone)]
-pub enum Kind {
-    /// It is a program.
-    Local(Local),
-    /// By HTTP.
-    Remote(Remote),
-}
-
-/// A server that is reached by HTTP.
-#[derive(Clone)]
-pub struct Remote {
-    /// Its address.
-    pub url: String,
-    /// Headers of every request.
-    pub headers: BTreeMap<String, String>,
-    /// Where the login there is kept. Not looked at if the headers have an authorization.
-    pub logins: Option<Arc<dyn Logins>>,
-}
-
-/// Where the servers of a workspace work.
-#[derive(Clone)]
-struct Surroundings {
-    directory: PathBuf,
-    /// The same as a URL.
-    root: String,
-    programs: Programs,
-    network: Network,
-    tasks: TaskTracker,
-    instance: InstanceId,
-    nested: bool,
-}
+use self::settings::Env;
 
 /// The servers of all workspaces. Dropping it asks them to end.
 pub struct Servers {
@@ -127,7 +76,7 @@ impl Servers {
     pub fn start(&self, directory: PathBuf, settings: ServerSettings, catalog: Arc<Catalog>) {
         catalog.report(Source::Mcp, &settings.name, SourceState::Connecting, "");
         let root = reqwest::Url::from_directory_path(&directory).map(String::from);
-        let around = Surroundings {
+        let env = Env {
             root: root.map_or_else(|()| "file:///".to_owned(), |root| root.trim_end_matches('/').to_owned()),
             directory,
             programs: self.programs.clone(),
@@ -141,7 +90,7 @@ impl Servers {
             Kind::Remote(remote) => self.credentials(&settings.name, remote),
             Kind::Local(_) => None,
         };
-        let server = Server::new(settings, around, catalog, credentials, self.stop.clone());
+        let server = Server::new(settings, env, catalog, credentials, self.stop.clone());
         self.tasks.spawn(server.run().instrument(span));
     }
 

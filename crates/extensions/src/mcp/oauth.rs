@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
 
-use super::inbox::chain;
 use super::login::OAuthClient;
+use super::signals::chain;
 
 /// Bytes of the largest answer that is taken.
 const MAX_ANSWER: usize = 64 << 10;

@@ -12,9 +12,9 @@ use toolgate_web::{Network, Url};
 
 use super::client::{self, About, Handler};
 use super::http::{self, Endpoint};
-use super::inbox::{Inbox, Loss, chain};
 use super::login::Credentials;
 use super::oauth;
+use super::signals::{Disconnect, ServerSignals, chain};
 use super::sse::Sse;
 
 /// A server that is reached by HTTP, and the login there.
@@ -26,39 +26,39 @@ pub(super) struct Place<'s> {
 }
 
 /// A connection, and what the server says over it.
-pub(super) type Connected = (RunningService<RoleClient, Handler>, Arc<Inbox>);
+pub(super) type Connected = (RunningService<RoleClient, Handler>, Arc<ServerSignals>);
 
 /// Connects to a server.
-pub(super) async fn connect(place: Place<'_>, limit: Duration, network: &Network) -> Result<Connected, Loss> {
-    let headers = http::headers(place.headers).map_err(Loss::Failed)?;
+pub(super) async fn connect(place: Place<'_>, limit: Duration, network: &Network) -> Result<Connected, Disconnect> {
+    let headers = http::headers(place.headers).map_err(Disconnect::Failed)?;
     let endpoint = Endpoint {
-        client: client(network, place.url).await.map_err(Loss::Failed)?,
+        client: client(network, place.url).await.map_err(Disconnect::Failed)?,
         network: network.clone(),
         url: place.url.into(),
         credentials: place.credentials.filter(|_| !http::logs_in(&headers)),
         headers,
-        inbox: Arc::default(),
+        signals: Arc::default(),
     };
-    let handler = |endpoint: &Endpoint| Handler::new(Arc::clone(&endpoint.inbox), place.about.clone());
+    let handler = |endpoint: &Endpoint| Handler::new(Arc::clone(&endpoint.signals), place.about.clone());
     let first = match client::connect(endpoint.streamable(), handler(&endpoint), limit).await {
-        Ok(running) => return Ok((running, endpoint.inbox)),
-        Err(Loss::Failed(problem)) => problem,
+        Ok(running) => return Ok((running, endpoint.signals)),
+        Err(Disconnect::Failed(problem)) => problem,
         Err(loss) => return Err(explained(loss, &endpoint, limit).await),
     };
     let endpoint = Endpoint {
-        inbox: Arc::default(),
+        signals: Arc::default(),
         ..endpoint
     };
-    let failed = |second: String| Loss::Failed(format!("streamable HTTP: {first}; SSE: {second}"));
+    let failed = |second: String| Disconnect::Failed(format!("streamable HTTP: {first}; SSE: {second}"));
     let opened = tokio::time::timeout(limit, Sse::open(endpoint.clone())).await;
     let opened = opened.unwrap_or_else(|_| Err(client::timed_out(limit)));
     let connected = match opened {
         Ok(transport) => client::connect(transport, handler(&endpoint), limit).await,
-        Err(problem) => Err(endpoint.inbox.loss().unwrap_or(Loss::Failed(problem))),
+        Err(problem) => Err(endpoint.signals.loss().unwrap_or(Disconnect::Failed(problem))),
     };
     match connected {
-        Ok(running) => Ok((running, endpoint.inbox)),
-        Err(Loss::Failed(second)) => Err(failed(second)),
+        Ok(running) => Ok((running, endpoint.signals)),
+        Err(Disconnect::Failed(second)) => Err(failed(second)),
         Err(loss) => Err(explained(loss, &endpoint, limit).await),
     }
 }
@@ -70,17 +70,20 @@ async fn client(network: &Network, url: &str) -> Result<reqwest::Client, String>
 
 /// Finds out whether anybody can log in at a server that wants it: not before this client is registered, if the server
 /// lets no client register by itself.
-async fn explained(loss: Loss, endpoint: &Endpoint, limit: Duration) -> Loss {
+async fn explained(loss: Disconnect, endpoint: &Endpoint, limit: Duration) -> Disconnect {
     let needs_client = endpoint
         .credentials
         .as_ref()
         .is_some_and(|credentials| !credentials.has_client());
     let refuses = match &loss {
-        Loss::NeedsAuth { challenge } if needs_client => {
+        Disconnect::NeedsAuth { challenge } if needs_client => {
             let refuses = oauth::refuses_registration(&endpoint.url, challenge, &endpoint.network);
             tokio::time::timeout(limit, refuses).await.unwrap_or(false)
         }
-        Loss::NeedsAuth { .. } | Loss::NeedsRegistration | Loss::Failed(_) | Loss::Itself(_) => false,
+        Disconnect::NeedsAuth { .. }
+        | Disconnect::NeedsRegistration
+        | Disconnect::Failed(_)
+        | Disconnect::Itself(_) => false,
     };
-    if refuses { Loss::NeedsRegistration } else { loss }
+    if refuses { Disconnect::NeedsRegistration } else { loss }
 }

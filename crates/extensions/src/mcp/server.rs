@@ -20,12 +20,12 @@ use toolgate_process::{Exit, StdioChild};
 use toolgate_tool::{Catalog, Contribution, Tool};
 
 use super::client::{self, About, Described, Handler, Link, RequestError};
-use super::inbox::{Inbox, Loss};
 use super::local;
 use super::login::Credentials;
 use super::remote;
+use super::settings::{Env, Kind, ServerSettings};
+use super::signals::{Disconnect, ServerSignals};
 use super::tool::McpTool;
-use super::{Kind, ServerSettings, Surroundings};
 
 /// The pause before a server is tried again, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -105,7 +105,7 @@ impl Shared {
 /// A server and where it stands.
 pub(super) struct Server {
     settings: ServerSettings,
-    around: Surroundings,
+    env: Env,
     catalog: Arc<Catalog>,
     shared: Arc<Shared>,
     /// The login there, which stays known from one connection to the next.
@@ -118,14 +118,14 @@ pub(super) struct Server {
 /// A connection, and the program at its other end.
 struct Connection {
     running: RunningService<RoleClient, Handler>,
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
     process: Option<StdioChild>,
 }
 
 impl Server {
     pub(super) fn new(
         settings: ServerSettings,
-        around: Surroundings,
+        env: Env,
         catalog: Arc<Catalog>,
         credentials: Option<Arc<Credentials>>,
         stop: CancellationToken,
@@ -133,7 +133,7 @@ impl Server {
         Self {
             shared: Arc::new(Shared::new(settings.name.clone())),
             settings,
-            around,
+            env,
             catalog,
             credentials,
             stop,
@@ -154,7 +154,7 @@ impl Server {
                     loss
                 }
             };
-            if stop.is_cancelled() || matches!(loss, Loss::Itself(_)) {
+            if stop.is_cancelled() || matches!(loss, Disconnect::Itself(_)) {
                 return;
             }
             if stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
@@ -165,7 +165,7 @@ impl Server {
     }
 
     /// Says that there is no connection, and why. `worked` says that there was one until now.
-    fn tell(&self, loss: &Loss, pause: Duration, worked: bool) {
+    fn tell(&self, loss: &Disconnect, pause: Duration, worked: bool) {
         if self.stop.is_cancelled() {
             return;
         }
@@ -173,14 +173,14 @@ impl Server {
         let problem = text_of(loss);
         let again = format!("{problem} (tried again in {} s)", pause.as_secs());
         let state = match loss {
-            Loss::Itself(_) => {
+            Disconnect::Itself(_) => {
                 tracing::warn!(problem, "the server is left alone");
                 self.shared.set(Way::Closed(Some(problem.to_owned())));
                 return self.catalog.report(Source::Mcp, name, SourceState::Failed, problem);
             }
-            Loss::Failed(_) => SourceState::Failed,
-            Loss::NeedsAuth { .. } => SourceState::NeedsAuth,
-            Loss::NeedsRegistration => SourceState::NeedsClientRegistration,
+            Disconnect::Failed(_) => SourceState::Failed,
+            Disconnect::NeedsAuth { .. } => SourceState::NeedsAuth,
+            Disconnect::NeedsRegistration => SourceState::NeedsClientRegistration,
         };
         tracing::warn!(problem, again_in = ?pause, "the server does not work");
         if worked && self.returns(loss, pause) {
@@ -191,26 +191,26 @@ impl Server {
     }
 
     /// Says whether calls may wait for the next attempt: it comes before they would end.
-    fn returns(&self, loss: &Loss, pause: Duration) -> bool {
-        matches!(loss, Loss::Failed(_)) && pause < self.settings.call
+    fn returns(&self, loss: &Disconnect, pause: Duration) -> bool {
+        matches!(loss, Disconnect::Failed(_)) && pause < self.settings.call
     }
 
-    async fn connect(&self) -> Result<Connection, Loss> {
+    async fn connect(&self) -> Result<Connection, Disconnect> {
         match &self.settings.kind {
             Kind::Local(program) => {
-                let inbox = Arc::<Inbox>::default();
-                let (mut process, transport) = local::start(&self.settings.name, program, &self.around, &inbox).await?;
-                match client::connect(transport, self.handler(&inbox, true), self.settings.connect).await {
+                let signals = Arc::<ServerSignals>::default();
+                let (mut process, transport) = local::start(&self.settings.name, program, &self.env, &signals).await?;
+                match client::connect(transport, self.handler(&signals, true), self.settings.connect).await {
                     Ok(running) => Ok(Connection {
                         running,
-                        inbox,
+                        signals,
                         process: Some(process),
                     }),
                     Err(error) => {
                         // One that starts what it was started by is ended without delay.
                         let exit = match &error {
-                            Loss::Itself(_) => None,
-                            Loss::Failed(_) | Loss::NeedsAuth { .. } | Loss::NeedsRegistration => {
+                            Disconnect::Itself(_) => None,
+                            Disconnect::Failed(_) | Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
                                 local::exit_of(&mut process).await
                             }
                         };
@@ -226,55 +226,55 @@ impl Server {
                     credentials: self.credentials.clone(),
                     about: self.about(false),
                 };
-                let (running, inbox) = remote::connect(place, self.settings.connect, &self.around.network).await?;
+                let (running, signals) = remote::connect(place, self.settings.connect, &self.env.network).await?;
                 Ok(Connection {
                     running,
-                    inbox,
+                    signals,
                     process: None,
                 })
             }
         }
     }
 
-    fn handler(&self, inbox: &Arc<Inbox>, started: bool) -> Handler {
-        Handler::new(Arc::clone(inbox), self.about(started))
+    fn handler(&self, signals: &Arc<ServerSignals>, started: bool) -> Handler {
+        Handler::new(Arc::clone(signals), self.about(started))
     }
 
     fn about(&self, started: bool) -> About {
         About {
-            root: self.around.root.clone(),
-            instance: self.around.instance.clone(),
+            root: self.env.root.clone(),
+            instance: self.env.instance.clone(),
             started,
         }
     }
 
     /// Offers what a server has until the connection ends or the service stops. Returns why it ended. `pause` is the one
     /// before the next attempt.
-    async fn attend(&self, connection: Connection, pause: &mut Duration) -> Loss {
+    async fn attend(&self, connection: Connection, pause: &mut Duration) -> Disconnect {
         let since = Instant::now();
         let Connection {
             running,
-            inbox,
+            signals,
             mut process,
         } = connection;
-        let link = Link::new(running.peer().clone(), Arc::clone(&inbox));
+        let link = Link::new(running.peer().clone(), Arc::clone(&signals));
         let closing = running.cancellation_token();
         let mut closed = std::pin::pin!(running.waiting());
         self.shared.set(Way::Open(link.clone()));
-        let failed = |problem: &str| Loss::Failed(problem.to_owned());
+        let failed = |problem: &str| Disconnect::Failed(problem.to_owned());
         let (loss, is_closed, worked) = tokio::select! {
             () = self.stop.cancelled() => (failed("The service stops"), false, true),
-            loss = inbox.lost() => (loss, false, true),
+            loss = signals.lost() => (loss, false, true),
             _ = &mut closed => (failed("Connection closed"), true, true),
             () = ended(process.as_ref()) => (failed("Connection closed"), false, true),
-            problem = self.keep_listed(&link, &inbox) => (failed(&problem), false, false),
+            problem = self.keep_listed(&link, &signals) => (failed(&problem), false, false),
         };
-        let loss = match (inbox.loss().unwrap_or(loss), inbox.problem()) {
-            (Loss::Failed(_), Some(problem)) => Loss::Failed(problem),
+        let loss = match (signals.loss().unwrap_or(loss), signals.problem()) {
+            (Disconnect::Failed(_), Some(problem)) => Disconnect::Failed(problem),
             (loss, _) => loss,
         };
         // Whatever the machinery still does: nobody waits for it any more.
-        inbox.lose(loss.clone());
+        signals.lose(loss.clone());
         if since.elapsed() > SETTLED {
             *pause = BACKOFF.0;
         }
@@ -302,14 +302,14 @@ impl Server {
 
     /// Lists the tools, and lists them again when the server says that they have changed. Returns why the first list
     /// cannot be had.
-    async fn keep_listed(&self, link: &Link, inbox: &Inbox) -> String {
+    async fn keep_listed(&self, link: &Link, signals: &ServerSignals) -> String {
         let mut last = match self.list(link, None).await {
             Ok(listed) => listed,
             Err(problem) => return problem,
         };
         let mut pause = SETTLE_LIST.0;
         loop {
-            inbox.tools_changed.notified().await;
+            signals.tools_changed.notified().await;
             tokio::time::sleep(pause).await;
             let started = Instant::now();
             match self.list(link, Some(&last)).await {
@@ -367,12 +367,12 @@ impl Server {
     }
 }
 
-fn text_of(loss: &Loss) -> &str {
+fn text_of(loss: &Disconnect) -> &str {
     match loss {
-        Loss::NeedsAuth { .. } => LOG_IN,
-        Loss::NeedsRegistration => REGISTER,
-        Loss::Failed(problem) => problem,
-        Loss::Itself(problem) => problem,
+        Disconnect::NeedsAuth { .. } => LOG_IN,
+        Disconnect::NeedsRegistration => REGISTER,
+        Disconnect::Failed(problem) => problem,
+        Disconnect::Itself(problem) => problem,
     }
 }
 
@@ -385,11 +385,11 @@ async fn ended(process: Option<&StdioChild>) {
     }
 }
 
-fn with_exit(loss: Loss, exit: Option<Exit>) -> Loss {
-    let Loss::Failed(problem) = loss else {
+fn with_exit(loss: Disconnect, exit: Option<Exit>) -> Disconnect {
+    let Disconnect::Failed(problem) = loss else {
         return loss;
     };
-    Loss::Failed(match exit {
+    Disconnect::Failed(match exit {
         Some(Exit::Code(code)) => format!("{problem}: the program ended with code {code}; see the service's log"),
         Some(Exit::Signal(signal)) => format!("{problem}: the program was ended by signal {signal}"),
         None => problem,

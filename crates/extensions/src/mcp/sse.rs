@@ -16,7 +16,7 @@ use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use super::dialogue::Dialogue;
 use super::events;
 use super::http::Endpoint;
-use super::inbox::chain;
+use super::signals::chain;
 
 /// The two directions of a server.
 pub(super) struct Sse {
@@ -43,7 +43,7 @@ impl Sse {
             }
         };
         Ok(Self {
-            dialogue: Dialogue::new(endpoint.inbox.clone()),
+            dialogue: Dialogue::new(endpoint.signals.clone()),
             endpoint,
             messages_to,
             events,
@@ -80,14 +80,14 @@ impl Transport<RoleClient> for Sse {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            if self.endpoint.inbox.loss().is_some() {
+            if self.endpoint.signals.loss().is_some() {
                 return None;
             }
             let event = match self.events.next().await? {
                 Ok(event) => event,
                 Err(error) => {
                     self.endpoint
-                        .inbox
+                        .signals
                         .note(format!("Connection closed: {}", chain(&error)));
                     return None;
                 }

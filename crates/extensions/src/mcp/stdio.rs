@@ -15,7 +15,7 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Mutex;
 
 use super::dialogue::Dialogue;
-use super::inbox::{DOES_NOT_READ, Inbox, Loss, cut};
+use super::signals::{DOES_NOT_READ, Disconnect, ServerSignals, cut};
 use super::wire::{self, KEPT};
 
 /// Bytes of the longest line that is taken.
@@ -41,7 +41,7 @@ pub(super) struct Stdio {
     overlong: Option<Overlong>,
     input: Arc<Mutex<Option<Sender>>>,
     waiting: Arc<Backlog>,
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
     dialogue: Dialogue,
     /// Lines that were no messages.
     strange: u32,
@@ -54,15 +54,15 @@ enum Line {
 }
 
 impl Stdio {
-    pub(super) fn new(input: Sender, output: Receiver, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(input: Sender, output: Receiver, signals: Arc<ServerSignals>) -> Self {
         Self {
             output: BufReader::with_capacity(CHUNK, output),
             line: Vec::new(),
             overlong: None,
             input: Arc::new(Mutex::new(Some(input))),
             waiting: Arc::default(),
-            dialogue: Dialogue::new(Arc::clone(&inbox)),
-            inbox,
+            dialogue: Dialogue::new(Arc::clone(&signals)),
+            signals,
             strange: 0,
         }
     }
@@ -116,7 +116,7 @@ impl Stdio {
             tracing::warn!(line = %cut(&String::from_utf8_lossy(start)), problem, "not a message");
         }
         if self.dialogue.initializes() {
-            self.inbox
+            self.signals
                 .note(format!("The server does not speak the protocol: {problem}"));
         }
     }
@@ -145,7 +145,7 @@ impl Transport<RoleClient> for Stdio {
         let input = Arc::clone(&self.input);
         let waiting = Waiting::new(&self.waiting, text.as_ref().map_or(0, Vec::len));
         if waiting.is_none() {
-            self.inbox.lose(Loss::Failed(DOES_NOT_READ.to_owned()));
+            self.signals.lose(Disconnect::Failed(DOES_NOT_READ.to_owned()));
         }
         async move {
             let waiting = waiting.ok_or_else(|| io::Error::other(DOES_NOT_READ))?;
@@ -162,7 +162,7 @@ impl Transport<RoleClient> for Stdio {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             // Every message costs memory until it is dealt with, and nobody reads the answers.
-            if self.inbox.loss().is_some() {
+            if self.signals.loss().is_some() {
                 return None;
             }
             match self.read_line().await {
@@ -176,14 +176,15 @@ impl Transport<RoleClient> for Stdio {
                     match line.id() {
                         Some(id) => return Some(wire::failure(id, &problem)),
                         None => {
-                            self.inbox.note(problem);
+                            self.signals.note(problem);
                             return None;
                         }
                     }
                 }
                 Ok(Line::End) => return None,
                 Err(error) => {
-                    self.inbox.note(format!("The server's output cannot be read: {error}"));
+                    self.signals
+                        .note(format!("The server's output cannot be read: {error}"));
                     return None;
                 }
             }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
-use toolgate_tool::{CallContext, Offer, Properties, Tool, ToolError};
+use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
 use super::client::{Described, RequestError};
 use super::names::full_name;
@@ -87,16 +87,17 @@ impl Tool for McpTool {
         }
     }
 
-    async fn call(&self, input: Value, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
-        ctx.ask(Ask {
-            permission: self.name.clone(),
-            patterns: vec!["*".to_owned()],
-            always: vec!["*".to_owned()],
-            title: self.name.clone(),
-            metadata: Map::new(),
-            ..Ask::default()
-        })
-        .await?;
+    async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        ctx.permission
+            .ask(Ask {
+                permission: self.name.clone(),
+                patterns: vec!["*".to_owned()],
+                always: vec!["*".to_owned()],
+                title: self.name.clone(),
+                metadata: Map::new(),
+                ..Ask::default()
+            })
+            .await?;
         // The schema is one of an object.
         let Value::Object(arguments) = input else {
             return Err(ToolError::failed("The arguments are not an object."));
@@ -104,14 +105,14 @@ impl Tool for McpTool {
         let started = Instant::now();
         let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
         let limit = self.limit.saturating_sub(started.elapsed());
-        let progress = |progress: Progress| ctx.progress(None, shown(progress));
+        let progress = |progress: Progress| ctx.output.progress(None, progress_metadata(progress));
         let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, progress);
         let raw = called.await.map_err(failed)?;
-        result::convert(&ctx.after_hooks(raw).await?)
+        result::convert(&ctx.hooks.after(raw).await?)
     }
 }
 
-fn shown(progress: Progress) -> Map<String, Value> {
+fn progress_metadata(progress: Progress) -> Map<String, Value> {
     json_map([
         ("progress", json!(progress.progress)),
         ("total", json!(progress.total)),

@@ -15,7 +15,7 @@ use toolgate_contract::host_event::Event;
 use toolgate_contract::host_service_server::HostService;
 use toolgate_contract::*;
 use toolgate_engine::DrainNotice;
-use toolgate_extensions::hosted::{Hello, Host, Next, Reported, Seat};
+use toolgate_extensions::hosted::{self, Hello, Host, Next, Reported};
 use toolgate_model::Timestamp;
 use toolgate_tool::Catalog;
 
@@ -30,7 +30,7 @@ pub(crate) struct HostedTools(pub(crate) Arc<Shared>);
 
 /// A stream of a host that is under way.
 struct Serving {
-    seat: Arc<Seat>,
+    seat: Arc<hosted::HostStream>,
     first: Option<HostEvent>,
     heartbeat: Duration,
     draining: DrainNotice,
@@ -138,7 +138,7 @@ struct Listening {
     requests: Streaming<HostRequest>,
     service: HostedTools,
     caller: Arc<Caller>,
-    seat: Arc<Seat>,
+    seat: Arc<hosted::HostStream>,
 }
 
 impl Listening {

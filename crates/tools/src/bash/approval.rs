@@ -15,7 +15,7 @@ use toolgate_fs::path::{normalize, walk};
 use toolgate_fs::{Workspace, wildcards};
 use toolgate_model::{Ask, AskPart, Consent, json_map};
 use toolgate_shell::{self as shell, Command, Line, PathUse};
-use toolgate_tool::{CallContext, ToolError, blocking};
+use toolgate_tool::{ToolContext, ToolError, blocking};
 
 use super::Input;
 
@@ -73,7 +73,7 @@ pub(super) struct Judged {
 ///
 /// # Errors
 /// The directory cannot be used, a permission is refused, or a path led elsewhere when the answers were there.
-pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved, ToolError> {
+pub(super) async fn approve(input: &Input, ctx: &ToolContext) -> Result<Approved, ToolError> {
     let line = parse(&input.command).await?;
     let places = Arc::new(Places {
         workdir: input.workdir.clone().filter(|written| !written.is_empty()),
@@ -86,13 +86,13 @@ pub(super) async fn approve(input: &Input, ctx: &CallContext) -> Result<Approved
         check_workdir(&before)?;
     }
     if let Some(ask) = for_outside(&input.command, &before) {
-        ctx.ask(ask).await?;
+        ctx.permission.ask(ask).await?;
     }
     check_workdir(&before)?;
     let home = ctx.workspace.home();
     let mut consent = Consent::Standing;
     if let Some(ask) = for_commands(&input.command, &input.description, &line, &before, home) {
-        consent = ctx.ask(ask).await?;
+        consent = ctx.permission.ask(ask).await?;
     }
     let after = look(&places, ctx).await?;
     if after.outside != before.outside || after.workdir != before.workdir {
@@ -203,7 +203,7 @@ fn asked_paths(line: &Line) -> Vec<PathUse> {
     asked
 }
 
-async fn look(places: &Arc<Places>, ctx: &CallContext) -> Result<Found, ToolError> {
+async fn look(places: &Arc<Places>, ctx: &ToolContext) -> Result<Found, ToolError> {
     // Handing it to a thread that may wait, and back, takes ten times as long as looking.
     if places.are_at_hand(&ctx.workspace) {
         return Ok(find(places, &ctx.workspace));

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{self as process, Stdin};
-use toolgate_tool::{About, CallContext, ChildCall, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, ChildCall, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 use super::report::Report;
 use super::{Limit, Shell, check_command, follow};
@@ -64,15 +64,15 @@ impl TypedTool for Background {
         include_str!("background.md").to_owned()
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let ended = self.run_to_its_end(input, ctx).await;
-        ctx.end_input();
+        ctx.stdin.end();
         ended
     }
 }
 
 impl Background {
-    async fn run_to_its_end(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run_to_its_end(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let limit = input.timeout.map_or(Ok(Limit::NONE), Limit::given)?;
         check_command(&input.command)?;
         let input = super::Input {
@@ -83,12 +83,12 @@ impl Background {
             background: None,
         };
         let mut prepared = self.shell.prepare(&input, Stdin::Pipe, ctx).await?;
-        let path = ctx.open_output().await?;
+        let path = ctx.output.open().await?;
         let mut running = prepared.start().await?;
         let program_input = running.take_input();
         let facts = json_map([("outputPath", json!(path)), ("pid", json!(running.pid()))]);
-        ctx.progress(None, facts.clone()).await;
-        ctx.launched(facts);
+        ctx.output.progress(None, facts.clone()).await;
+        ctx.children.report_launched(facts);
         let mut report = Report::new(input.description, ctx);
         let ending = tokio::select! {
             ending = follow(running, &mut report, limit, ctx) => ending?,
@@ -100,11 +100,11 @@ impl Background {
 }
 
 /// Hands the program what clients send, until it reads no more or nothing follows.
-async fn feed(input: Option<process::Input>, ctx: &CallContext) -> Infallible {
+async fn feed(input: Option<process::Input>, ctx: &ToolContext) -> Infallible {
     if let Some(input) = input {
         loop {
             let piece = tokio::select! {
-                piece = ctx.next_input() => piece,
+                piece = ctx.stdin.next() => piece,
                 () = input.abandoned() => break,
             };
             // None: the end of the input, which the program sees when the pipe is dropped.
@@ -114,12 +114,12 @@ async fn feed(input: Option<process::Input>, ctx: &CallContext) -> Infallible {
             }
         }
     }
-    ctx.end_input();
+    ctx.stdin.end();
     pending().await
 }
 
 /// Starts a command line as a call of its own, and returns what the model should know when it runs.
-pub(super) async fn start(input: super::Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+pub(super) async fn start(input: super::Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let mut arguments = json_map([
         ("command", json!(input.command)),
         ("description", json!(input.description)),
@@ -128,7 +128,8 @@ pub(super) async fn start(input: super::Input, ctx: &CallContext) -> Result<Tool
     arguments.extend(input.timeout.map(|timeout| ("timeout".to_owned(), json!(timeout))));
     arguments.extend(input.workdir.map(|workdir| ("workdir".to_owned(), json!(workdir))));
     let child = ctx
-        .start_child(ChildCall {
+        .children
+        .start(ChildCall {
             tool: Background::ABOUT.name.to_owned(),
             input: Value::Object(arguments),
             is_step: false,

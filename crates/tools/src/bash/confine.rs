@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolgate_model::{Ask, Consent, JsonMap, json_map};
 use toolgate_process::sandbox::{Confinement, Demand, Mode, Sandbox, Stopped};
-use toolgate_tool::{CallContext, Refusal, ToolError, blocking};
+use toolgate_tool::{Refusal, ToolContext, ToolError, blocking};
 
 use super::approval::Judged;
 use refusals::{Refused, find};
@@ -73,16 +73,16 @@ impl Confine {
     }
 
     /// Begins the confinement of one call's command, which starts in `workdir` and may write what was `approved`.
-    fn confine(&self, workdir: &Path, approved: &[PathBuf], judged: &Judged, ctx: &CallContext) -> Option<Active> {
+    fn confine(&self, workdir: &Path, approved: &[PathBuf], judged: &Judged, ctx: &ToolContext) -> Option<Active> {
         let Confining { mode, network } = *self.agents.get(&ctx.origin.agent).unwrap_or(&self.general);
-        let walls = judged.consent == Consent::Standing && ctx.has_walls();
+        let walls = judged.consent == Consent::Standing && ctx.permission.has_walls();
         if mode.is_none() && !walls {
             return None;
         }
         let has_network = match (mode, network) {
             (_, NetworkUse::Allow) => true,
             (Some(_), NetworkUse::Ask) | (_, NetworkUse::Deny) => false,
-            (None, NetworkUse::Ask) => judged.uses_network || ctx.allows("network", &judged.command),
+            (None, NetworkUse::Ask) => judged.uses_network || ctx.permission.allows("network", &judged.command),
         };
         // What counts as inside for the rules: the whole checkout.
         let workspace = ctx.workspace.worktree().to_path_buf();
@@ -137,7 +137,7 @@ impl Confined {
         workdir: &Path,
         approved: &[PathBuf],
         judged: &Judged,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Self {
         Self(confine.and_then(|confine| confine.confine(workdir, approved, judged, ctx)))
     }
@@ -164,7 +164,7 @@ impl Confined {
         &mut self,
         command: &str,
         printed: &str,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Option<String>, ToolError> {
         let Some(active) = &mut self.0 else { return Ok(None) };
         let Some(current) = active.current.clone() else {
@@ -280,7 +280,7 @@ impl Active {
         &mut self,
         command: &str,
         paths: Vec<PathBuf>,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Option<String>, ToolError> {
         let names = joined(&paths);
         let workspace = self.demand.workspace.canonicalize().unwrap_or_default();
@@ -308,7 +308,7 @@ impl Active {
         &mut self,
         command: &str,
         paths: Vec<PathBuf>,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Option<String>, ToolError> {
         let names = joined(&paths);
         let patterns = paths.iter().map(|path| {
@@ -335,7 +335,7 @@ impl Active {
         kind: &str,
         paths: &[PathBuf],
         ask: Ask,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<bool, ToolError> {
         self.asked.extend(paths.iter().cloned());
         let answer = self.put(ask, ctx).await?;
@@ -352,7 +352,7 @@ impl Active {
         &mut self,
         command: &str,
         found: Refused,
-        ctx: &CallContext,
+        ctx: &ToolContext,
     ) -> Result<Option<String>, ToolError> {
         let shown: Vec<String> = found
             .folders
@@ -381,7 +381,7 @@ impl Active {
     }
 
     /// The pattern is the command line: an approval for good is for that very command and no other.
-    async fn ask_network(&mut self, command: &str, ctx: &CallContext) -> Result<Option<String>, ToolError> {
+    async fn ask_network(&mut self, command: &str, ctx: &ToolContext) -> Result<Option<String>, ToolError> {
         if self.demand.network || self.refused.iter().any(|refused| refused["kind"] == "network") {
             return Ok(None);
         }
@@ -408,11 +408,11 @@ impl Active {
         Ok(Some("the network".to_owned()))
     }
 
-    async fn put(&self, ask: Ask, ctx: &CallContext) -> Result<&'static str, ToolError> {
+    async fn put(&self, ask: Ask, ctx: &ToolContext) -> Result<&'static str, ToolError> {
         if self.again >= MAX_AGAIN {
             return Ok("not asked: the command ran too often");
         }
-        match ctx.ask(ask).await {
+        match ctx.permission.ask(ask).await {
             Ok(_) => Ok("allowed"),
             Err(Refusal::Denied { .. }) => Ok("denied by a rule"),
             Err(Refusal::Rejected | Refusal::Corrected { .. } | Refusal::Dismissed { .. }) => {

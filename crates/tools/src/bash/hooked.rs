@@ -9,7 +9,7 @@ use serde_json::json;
 use toolgate_model::{Ask, AskPart, json_map};
 use toolgate_shell as shell;
 use toolgate_shell::words;
-use toolgate_tool::{CallContext, Refusal};
+use toolgate_tool::{Refusal, ToolContext};
 
 use super::Input;
 
@@ -17,26 +17,27 @@ use super::Input;
 pub(super) async fn approve(
     environment: &BTreeMap<String, String>,
     input: &Input,
-    ctx: &CallContext,
+    ctx: &ToolContext,
 ) -> Result<(), Refusal> {
     let parts: Vec<AskPart> = environment.iter().filter_map(unclear).collect();
     if parts.is_empty() {
         return Ok(());
     }
     let texts: Vec<String> = parts.iter().map(|part| part.text.clone()).collect();
-    ctx.ask(Ask {
-        permission: "bash".to_owned(),
-        title: format!("A hook sets for this command: {}", texts.join(" ")),
-        metadata: json_map([
-            ("command", json!(input.command)),
-            ("description", json!(input.description)),
-            ("variables", json!(texts)),
-        ]),
-        patterns: texts,
-        parts,
-        ..Ask::default()
-    })
-    .await?;
+    ctx.permission
+        .ask(Ask {
+            permission: "bash".to_owned(),
+            title: format!("A hook sets for this command: {}", texts.join(" ")),
+            metadata: json_map([
+                ("command", json!(input.command)),
+                ("description", json!(input.description)),
+                ("variables", json!(texts)),
+            ]),
+            patterns: texts,
+            parts,
+            ..Ask::default()
+        })
+        .await?;
     Ok(())
 }
 

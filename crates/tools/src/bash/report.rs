@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{Cause, Ending, Exit, Output};
-use toolgate_tool::{CallContext, ToolError};
+use toolgate_tool::{ToolContext, ToolError};
 
 use super::Limit;
 use super::confine::Confined;
@@ -17,7 +17,7 @@ pub(super) const CANCELLED_DRAIN: Duration = Duration::from_millis(100);
 
 /// What becomes of the output.
 pub(super) struct Report<'a> {
-    ctx: &'a CallContext,
+    ctx: &'a ToolContext,
     description: String,
     preview: Preview,
     has_output: bool,
@@ -26,7 +26,7 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(description: String, ctx: &'a CallContext) -> Self {
+    pub(super) fn new(description: String, ctx: &'a ToolContext) -> Self {
         Self {
             ctx,
             description,
@@ -65,7 +65,7 @@ impl<'a> Report<'a> {
                 chunk = output.next(), if storing.is_none() => {
                     let Some(chunk) = chunk else { return Ok(()) };
                     self.note(&chunk);
-                    storing = Some(Box::pin(ctx.output(chunk)));
+                    storing = Some(Box::pin(ctx.output.write(chunk)));
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish().await,
             }
@@ -79,7 +79,7 @@ impl<'a> Report<'a> {
 
     async fn append(&mut self, chunk: Bytes) -> Result<(), ToolError> {
         self.note(&chunk);
-        self.ctx.output(chunk).await
+        self.ctx.output.write(chunk).await
     }
 
     pub(super) async fn publish(&mut self) {
@@ -87,7 +87,7 @@ impl<'a> Report<'a> {
             ("output", Value::String(self.preview.publish(Instant::now()))),
             ("description", json!(self.description)),
         ]);
-        self.ctx.progress(None, patch).await;
+        self.ctx.output.progress(None, patch).await;
     }
 
     /// Ends the output and makes the result; `left` processes go on in the background.
@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
     ) -> Result<ToolOutput, ToolError> {
         if ending.survivors > 0 {
             let text = format!("{} processes of the command could not be ended", ending.survivors);
-            self.ctx.warn("survivors", text).await;
+            self.ctx.output.warn("survivors", text).await;
         }
         let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
         match ending.cause {
@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
             Cause::TimedOut => self.append(block).await?,
             Cause::Cancelled => {
                 // The metadata keep what the command printed (`docs/spec/bash.md` §9 B12).
-                let appended = tokio::time::timeout(CANCELLED_DRAIN, self.ctx.output(block));
+                let appended = tokio::time::timeout(CANCELLED_DRAIN, self.ctx.output.write(block));
                 // The call is over in any case; the metadata below says what the readers may have missed.
                 let _ = appended.await;
                 self.publish().await;

@@ -1,137 +1,51 @@
-//! The tool, run with a real shell and a port of its own.
+//! The tool, run with a real shell and a person who is played.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
-use toolgate_fs::changes::PlannedChange;
-use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Origin, OutputText, Question, SessionId};
+use toolgate_model::{Ask, JsonMap, Model, OutputText};
 use toolgate_permission::Refusal;
 use toolgate_process::{Environment, Settings};
-use toolgate_tool::{CallPort, Tool};
+use toolgate_tool::Tool;
+use toolgate_tool::testing::Fakes;
 
 use super::report::Preview;
 use super::*;
 
-type Meanwhile = Box<dyn Fn(&Ask) + Send + Sync>;
-
-/// Takes down what the tool asks and says.
-#[derive(Default)]
-struct Port {
-    refuses: bool,
-    /// What happens while a person is asked.
-    meanwhile: Option<Meanwhile>,
-    seen: Mutex<Seen>,
-    appeared: tokio::sync::Notify,
-}
-
-#[derive(Default)]
-struct Seen {
-    asks: Vec<Ask>,
-    progress: Vec<JsonMap>,
-    output: Vec<u8>,
-}
-
-#[async_trait]
-impl CallPort for Port {
-    async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
-        self.meanwhile.iter().for_each(|happen| happen(&ask));
-        self.seen.lock().unwrap().asks.push(ask);
-        if self.refuses {
-            Err(Refusal::Rejected)
-        } else {
-            Ok(Consent::Standing)
-        }
-    }
-
-    async fn ask_questions(&self, _questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
-        panic!("this tool asks no questions")
-    }
-
-    async fn progress(&self, _title: Option<String>, patch: JsonMap) {
-        self.seen.lock().unwrap().progress.push(patch);
-    }
-
-    async fn output(&self, bytes: Bytes) -> Result<(), ToolError> {
-        self.seen.lock().unwrap().output.extend_from_slice(&bytes);
-        self.appeared.notify_one();
-        Ok(())
-    }
-
-    async fn warn(&self, _kind: &str, _text: String) {}
-
-    async fn fact(&self, _key: &str) -> Option<Value> {
-        None
-    }
-
-    fn remember(&self, _key: &str, _value: Value) {}
-
-    fn file_edited(&self, _path: &Path) {}
-
-    async fn record_changes(&self, _changes: Vec<PlannedChange>) -> Result<(), ToolError> {
-        panic!("this tool changes no files")
-    }
-
-    async fn changes_of(&self, _call: &CallId) -> Result<Vec<FileChange>, ToolError> {
-        panic!("this tool reverts nothing")
-    }
-
-    async fn blob(&self, _sha256: &str) -> Result<Option<Bytes>, ToolError> {
-        panic!("this tool reverts nothing")
-    }
-}
-
 struct Fixture {
     tool: Bash,
-    port: Arc<Port>,
-    ctx: CallContext,
+    fakes: Fakes,
+    ctx: ToolContext,
     folder: tempfile::TempDir,
 }
 
 impl Fixture {
     fn new() -> Self {
-        Self::with(Port::default())
-    }
-
-    fn with(port: Port) -> Self {
+        let fakes = Fakes::default();
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("work/src")).unwrap();
         std::fs::write(folder.path().join("work/file"), "x").unwrap();
         let environment: Environment = BTreeMap::from([("PATH".into(), "/usr/bin:/bin".into())]);
         let programs = Programs::new(&environment, Settings::default()).unwrap();
-        let port = Arc::new(port);
-        let origin = Origin {
-            workspace: "main".to_owned(),
-            session: SessionId::from("ses"),
-            message_id: String::new(),
-            agent: "build".to_owned(),
-            model: Model::default(),
-            client: String::new(),
-            parent: None,
-            requester: String::new(),
-            on_behalf_of: Vec::new(),
-            clients: Vec::new(),
-            extra: JsonMap::new(),
-        };
         let workspace = Workspace::open("main", &folder.path().join("work"), None).unwrap();
-        let ctx = CallContext::new(
-            CallId::generate(),
-            Arc::new(origin),
-            Arc::new(workspace),
-            CancellationToken::new(),
-            Arc::clone(&port) as Arc<dyn CallPort>,
-        );
+        let ctx = fakes.context(Arc::new(workspace), CancellationToken::new());
         Self {
             tool: Bash::new(Shell::new(programs, None), Duration::from_secs(120), (2000, 51_200)),
-            port,
+            fakes,
             ctx,
             folder,
         }
+    }
+
+    /// Makes one where the person refuses everything.
+    fn refusing() -> Self {
+        let fixture = Self::new();
+        *fixture.fakes.permission.refused.lock().unwrap() = Some("*".to_owned());
+        fixture
     }
 
     async fn call(&self, mut input: Value) -> Result<ToolOutput, ToolError> {
@@ -139,8 +53,24 @@ impl Fixture {
         self.tool.call(input, &self.ctx).await
     }
 
+    fn asks(&self) -> Vec<Ask> {
+        self.fakes.permission.asks.lock().unwrap().clone()
+    }
+
+    fn progress(&self) -> Vec<JsonMap> {
+        self.fakes.output.progress.lock().unwrap().clone()
+    }
+
     fn output(&self) -> String {
-        String::from_utf8_lossy(&self.port.seen.lock().unwrap().output).into_owned()
+        String::from_utf8_lossy(&self.fakes.output.written.lock().unwrap()).into_owned()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.fakes.has_only_asked_for_permissions());
+        }
     }
 }
 
@@ -154,16 +84,17 @@ async fn runs_a_command() {
         json!({"output": "hi\n", "exit": 3, "description": "Says hi", "sandbox": {"mode": "off"}})
     );
     assert_eq!(fixture.output(), "hi\n");
-    let seen = fixture.port.seen.lock().unwrap();
+    let asks = fixture.asks();
+    let progress = fixture.progress();
     assert_eq!(
-        Value::Object(seen.progress[0].clone()),
+        Value::Object(progress[0].clone()),
         json!({"output": "", "description": "Says hi"})
     );
-    assert_eq!(seen.asks.len(), 1);
-    assert_eq!(seen.asks[0].permission, "bash");
-    assert_eq!(seen.asks[0].patterns, ["echo hi", "exit 3"]);
-    assert_eq!(seen.asks[0].always, ["echo *", "exit *"]);
-    let parts: Vec<&str> = seen.asks[0].parts.iter().map(|part| &*part.text).collect();
+    assert_eq!(asks.len(), 1);
+    assert_eq!(asks[0].permission, "bash");
+    assert_eq!(asks[0].patterns, ["echo hi", "exit 3"]);
+    assert_eq!(asks[0].always, ["echo *", "exit *"]);
+    let parts: Vec<&str> = asks[0].parts.iter().map(|part| &*part.text).collect();
     assert_eq!(parts, ["echo hi", "exit 3"]);
 }
 
@@ -180,8 +111,8 @@ async fn asks_by_commands() {
     let check = async |command: &str, patterns: &[&str], always: &[&str], unclear: usize| {
         let fixture = Fixture::new();
         fixture.call(json!({"command": command})).await.unwrap();
-        let seen = fixture.port.seen.lock().unwrap();
-        let asks: Vec<&Ask> = seen.asks.iter().filter(|ask| ask.permission == "bash").collect();
+        let asks = fixture.asks();
+        let asks: Vec<&Ask> = asks.iter().filter(|ask| ask.permission == "bash").collect();
         assert_eq!(asks.len(), usize::from(!patterns.is_empty()), "{command:?}");
         for ask in asks {
             assert_eq!(ask.patterns, patterns, "{command:?}");
@@ -205,22 +136,19 @@ async fn asks_by_commands() {
 #[tokio::test]
 async fn asks_once_for_all_outside_directories() {
     let check = async |command: &str, workdir: &str, expected: &[&str]| {
-        let fixture = Fixture::with(Port {
-            refuses: true,
-            ..Port::default()
-        });
+        let fixture = Fixture::refusing();
         let root = fixture.folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("out/deep")).unwrap();
         std::os::unix::fs::symlink("../out", root.join("work/link")).unwrap();
         let command = command.replace("OUT", &root.join("out").to_string_lossy());
         let result = fixture.call(json!({"command": command, "workdir": workdir})).await;
         assert!(result.is_err(), "{command}");
-        let seen = fixture.port.seen.lock().unwrap();
+        let asks = fixture.asks();
         let expected: Vec<String> = expected
             .iter()
             .map(|folder| format!("{}/{folder}", root.display()))
             .collect();
-        let outside = seen.asks.iter().find(|ask| ask.permission == "external_directory");
+        let outside = asks.iter().find(|ask| ask.permission == "external_directory");
         assert_eq!(
             outside.map(|ask| ask.patterns.clone()).unwrap_or_default(),
             expected,
@@ -262,15 +190,13 @@ async fn a_path_that_moves_while_a_person_is_asked_stops_the_call() {
     let check = async |input: Value| {
         let work = Arc::new(Mutex::new(None::<std::path::PathBuf>));
         let (known, target) = (Arc::clone(&work), elsewhere.clone());
-        let fixture = Fixture::with(Port {
-            meanwhile: Some(Box::new(move |ask| {
-                let work = known.lock().unwrap().clone().unwrap();
-                if ask.permission == "bash" && std::fs::remove_dir(work.join("target")).is_ok() {
-                    std::os::unix::fs::symlink(&target, work.join("target")).unwrap();
-                }
-            })),
-            ..Port::default()
-        });
+        let fixture = Fixture::new();
+        *fixture.fakes.permission.on_ask.lock().unwrap() = Some(Box::new(move |ask| {
+            let work = known.lock().unwrap().clone().unwrap();
+            if ask.permission == "bash" && std::fs::remove_dir(work.join("target")).is_ok() {
+                std::os::unix::fs::symlink(&target, work.join("target")).unwrap();
+            }
+        }));
         let root = fixture.ctx.workspace.directory().to_path_buf();
         std::fs::create_dir(root.join("target")).unwrap();
         *work.lock().unwrap() = Some(root);
@@ -285,14 +211,11 @@ async fn a_path_that_moves_while_a_person_is_asked_stops_the_call() {
 
 #[tokio::test]
 async fn a_refused_command_does_not_run() {
-    let fixture = Fixture::with(Port {
-        refuses: true,
-        ..Port::default()
-    });
+    let fixture = Fixture::refusing();
     let result = fixture.call(json!({"command": "touch made"})).await;
     assert!(matches!(result, Err(ToolError::Refused(Refusal::Rejected))));
     assert!(!fixture.folder.path().join("work/made").exists());
-    assert!(fixture.port.seen.lock().unwrap().progress.is_empty());
+    assert!(fixture.fakes.output.progress.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -301,7 +224,7 @@ async fn refuses_bad_arguments_before_asking() {
         let fixture = Fixture::new();
         let text = fixture.call(input.clone()).await.unwrap_err().to_string();
         assert!(text.contains(expected), "{input}: {text}");
-        assert!(fixture.port.seen.lock().unwrap().asks.is_empty(), "{input}");
+        assert!(fixture.fakes.permission.asks.lock().unwrap().is_empty(), "{input}");
     };
     check(
         json!({"command": "a", "timeout": -5}),
@@ -336,7 +259,7 @@ async fn works_in_the_given_directory() {
         (json!("src"), root.join("src")),
         (json!(root.join("src/../src")), root.join("src")),
     ] {
-        fixture.port.seen.lock().unwrap().output.clear();
+        fixture.fakes.output.written.lock().unwrap().clear();
         fixture
             .call(json!({"command": "pwd", "workdir": workdir}))
             .await
@@ -349,8 +272,8 @@ async fn works_in_the_given_directory() {
 async fn asks_for_an_outside_directory_first() {
     let fixture = Fixture::new();
     fixture.call(json!({"command": "pwd", "workdir": ".."})).await.unwrap();
-    let seen = fixture.port.seen.lock().unwrap();
-    let asked: Vec<&str> = seen.asks.iter().map(|ask| &*ask.permission).collect();
+    let asks = fixture.asks();
+    let asked: Vec<&str> = asks.iter().map(|ask| &*ask.permission).collect();
     assert_eq!(asked, ["external_directory", "bash"]);
 }
 
@@ -382,15 +305,15 @@ async fn closed_pipes_do_not_end_a_command() {
 async fn a_cancelled_command_keeps_its_output() {
     let fixture = Fixture::new();
     let cancel = async {
-        fixture.port.appeared.notified().await;
+        fixture.fakes.output.appeared.notified().await;
         fixture.ctx.cancelled.cancel();
     };
     let (result, ()) = tokio::join!(fixture.call(json!({"command": "echo start; sleep 1000"})), cancel);
     assert!(matches!(result, Err(ToolError::Cancelled)));
     let expected = "start\n\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>";
     assert_eq!(fixture.output(), expected);
-    let seen = fixture.port.seen.lock().unwrap();
-    assert_eq!(seen.progress.last().unwrap()["output"], "start\n");
+    let progress = fixture.progress();
+    assert_eq!(progress.last().unwrap()["output"], "start\n");
 }
 
 #[tokio::test]
@@ -402,7 +325,7 @@ async fn a_flood_is_stored_whole_and_seldom_announced() {
     let shown = result.metadata["output"].as_str().unwrap();
     assert_eq!(shown.len(), 30_000 + "\n\n...".len());
     assert!(shown.ends_with("\n\n..."));
-    assert!(fixture.port.seen.lock().unwrap().progress.len() <= 3);
+    assert!(fixture.fakes.output.progress.lock().unwrap().len() <= 3);
 }
 
 #[test]

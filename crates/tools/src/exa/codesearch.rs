@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Number, json};
 use toolgate_model::{Ask, Effect, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 use super::{Query, Service, object, output};
 
@@ -62,20 +62,21 @@ impl TypedTool for CodeSearch {
         self.0.is_offered(offer)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let Input { query, tokens_num } = input;
         let arguments = object([
             ("query", Some(json!(query))),
             ("tokensNum", Some(json!(tokens_num.unwrap_or_else(|| TOKENS.into())))),
         ]);
         let title = format!("Code search: {query}");
-        ctx.ask(Ask {
-            always: vec!["*".to_owned()],
-            title: title.clone(),
-            metadata: arguments.clone(),
-            ..Ask::new(NAME, vec![query])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec!["*".to_owned()],
+                title: title.clone(),
+                metadata: arguments.clone(),
+                ..Ask::new(NAME, vec![query])
+            })
+            .await?;
         let query = Query {
             name: "Code search",
             tool: "get_code_context_exa",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, json};
 use toolgate_fs::marks::iso8601;
 use toolgate_model::{Ask, Effect, ToolOutput};
-use toolgate_tool::{About, CallContext, Offer, Properties, ToolError, TypedTool};
+use toolgate_tool::{About, Offer, Properties, ToolContext, ToolError, TypedTool};
 
 use super::{Query, Service, object, output};
 
@@ -91,7 +91,7 @@ impl TypedTool for WebSearch {
         self.0.is_offered(offer)
     }
 
-    async fn run(&self, input: Input, ctx: &CallContext) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let Input {
             query,
             num_results,
@@ -101,19 +101,20 @@ impl TypedTool for WebSearch {
         } = input;
         let context = context_max_characters.map(|characters| json!(characters));
         let title = format!("Web search: {query}");
-        ctx.ask(Ask {
-            always: vec!["*".to_owned()],
-            title: title.clone(),
-            metadata: object([
-                ("query", Some(json!(query))),
-                ("numResults", num_results.as_ref().map(|results| json!(results))),
-                ("livecrawl", livecrawl.map(|crawl| json!(crawl))),
-                ("type", kind.map(|kind| json!(kind))),
-                ("contextMaxCharacters", context.clone()),
-            ]),
-            ..Ask::new(NAME, vec![query.clone()])
-        })
-        .await?;
+        ctx.permission
+            .ask(Ask {
+                always: vec!["*".to_owned()],
+                title: title.clone(),
+                metadata: object([
+                    ("query", Some(json!(query))),
+                    ("numResults", num_results.as_ref().map(|results| json!(results))),
+                    ("livecrawl", livecrawl.map(|crawl| json!(crawl))),
+                    ("type", kind.map(|kind| json!(kind))),
+                    ("contextMaxCharacters", context.clone()),
+                ]),
+                ..Ask::new(NAME, vec![query.clone()])
+            })
+            .await?;
         let results = num_results.filter(|results| results.as_f64() != Some(0.0));
         let query = Query {
             name: "Search",

@@ -67,7 +67,7 @@ impl Fixture {
             replacements.push(Replacement { file, old, new });
         }
         let planned = replacements.iter().map(Replacement::planned_change).collect();
-        ctx.record_changes(planned).await.unwrap();
+        ctx.changes.record(planned).await.unwrap();
         replace_all(replacements).await.unwrap();
         ctx.call
     }
@@ -284,7 +284,7 @@ async fn what_was_recorded_but_not_done_is_no_change() {
         planned("b.txt", version("one"), version("two")),
         planned("c.txt", None, version("new")),
     ];
-    ctx.record_changes(changes).await.unwrap();
+    ctx.changes.record(changes).await.unwrap();
     // The service died after the first of them.
     it.bench.write("a.txt", "two");
     let output = it.revert(&ctx.call, false).await.unwrap();

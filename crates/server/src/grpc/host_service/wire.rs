@@ -11,7 +11,7 @@ use tonic::Status;
 use toolgate_contract as proto;
 use toolgate_contract::host_event::Event;
 use toolgate_contract::{self, *};
-use toolgate_extensions::hosted::{GRACE, Hello, HostResult, LentTool, Report, Told, Welcome, Work};
+use toolgate_extensions::hosted::{self, GRACE, Hello, HostMessage, HostResult, HostedTool, Report, Welcome};
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap};
 
 use crate::grpc::auth::Caller;
@@ -67,7 +67,7 @@ pub(super) fn hello(caller: &Caller, workspace: &str, hello: HostHello) -> Resul
     })
 }
 
-fn lent_tool(tool: proto::LentTool) -> Result<LentTool, Status> {
+fn lent_tool(tool: proto::LentTool) -> Result<HostedTool, Status> {
     let effect = |effect: i32| match ToolEffect::try_from(effect) {
         Ok(ToolEffect::Reads) => Ok(Effect::Reads),
         Ok(ToolEffect::Writes) => Ok(Effect::Writes),
@@ -83,7 +83,7 @@ fn lent_tool(tool: proto::LentTool) -> Result<LentTool, Status> {
         // What is not JSON is no schema: the tool is refused, the others are not.
         text => serde_json::from_str(text).unwrap_or(Value::Null),
     };
-    Ok(LentTool {
+    Ok(HostedTool {
         name: convert::name("hello.tools.name", tool.name)?,
         description: tool.description,
         input_schema,
@@ -214,11 +214,11 @@ pub(super) fn welcome(welcome: Welcome, workspace: String) -> HostEvent {
     }))
 }
 
-pub(super) fn event(told: Told) -> HostEvent {
+pub(super) fn event(told: HostMessage) -> HostEvent {
     message(match told {
-        Told::Invoke { id, work, resent } => invoke(id, &work, resent),
-        Told::Cancel { id } => Event::Cancel(HostCancel { invocation_id: id }),
-        Told::AskResult { id, ask, result } => Event::AskResult(HostAskResult {
+        HostMessage::Invoke { id, work, resent } => invoke(id, &work, resent),
+        HostMessage::Cancel { id } => Event::Cancel(HostCancel { invocation_id: id }),
+        HostMessage::AskResult { id, ask, result } => Event::AskResult(HostAskResult {
             invocation_id: id,
             ask_id: ask,
             allowed: result.is_ok(),
@@ -227,9 +227,9 @@ pub(super) fn event(told: Told) -> HostEvent {
     })
 }
 
-fn invoke(invocation_id: String, work: &Arc<Work>, resent: bool) -> Event {
+fn invoke(invocation_id: String, work: &Arc<hosted::HostRequest>, resent: bool) -> Event {
     match &**work {
-        Work::Tool {
+        hosted::HostRequest::Tool {
             call,
             origin,
             tool,
@@ -242,14 +242,14 @@ fn invoke(invocation_id: String, work: &Arc<Work>, resent: bool) -> Event {
             input_json: input.to_string(),
             resent,
         }),
-        Work::Hook { point, input, output } => Event::Hook(HostHook {
+        hosted::HostRequest::Hook { point, input, output } => Event::Hook(HostHook {
             invocation_id,
             point: point.as_str().to_owned(),
             input_json: input.to_string(),
             output_json: output.to_string(),
             resent,
         }),
-        Work::Subagent { call, origin, run } => Event::RunSubagent(HostRunSubagent {
+        hosted::HostRequest::Subagent { call, origin, run } => Event::RunSubagent(HostRunSubagent {
             invocation_id,
             call_id: call.to_string(),
             context: Some((**origin).clone().into_proto()),

@@ -20,7 +20,7 @@ pub(super) const DOES_NOT_READ: &str = "The server does not read what it is sent
 
 /// Why there is no connection, or none any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(super) enum Disconnect {
     /// The server wants a login that there is none of, or not any more.
     NeedsAuth {
         /// What it said when it refused.
@@ -36,20 +36,20 @@ pub(super) enum Loss {
 
 /// What a server and its transport say.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct ServerSignals {
     /// Who waits for the progress of which request. Never held across an await.
     progress: Mutex<HashMap<ProgressToken, watch::Sender<Option<Progress>>>>,
     /// The list of tools has changed.
     pub(super) tools_changed: Notify,
     /// What is wrong with the transport. Never held across an await.
     problem: Mutex<Option<String>>,
-    loss: OnceLock<Loss>,
+    loss: OnceLock<Disconnect>,
     is_lost: CancellationToken,
     /// Requests of the server that are not answered yet.
     asked: AtomicUsize,
 }
 
-impl Inbox {
+impl ServerSignals {
     /// Takes in how far a request has come; the latest counts.
     pub(super) fn progressed(&self, mut progress: Progress) {
         progress.message = progress.message.map(|message| cut(&message));
@@ -76,32 +76,32 @@ impl Inbox {
     }
 
     /// Gives the connection up; the first reason counts.
-    pub(super) fn lose(&self, loss: Loss) {
+    pub(super) fn lose(&self, loss: Disconnect) {
         match &loss {
-            Loss::Failed(problem) => self.note(problem.clone()),
-            Loss::NeedsAuth { .. } | Loss::NeedsRegistration => self.note("The server wants a login"),
-            Loss::Itself(problem) => self.note(*problem),
+            Disconnect::Failed(problem) => self.note(problem.clone()),
+            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => self.note("The server wants a login"),
+            Disconnect::Itself(problem) => self.note(*problem),
         }
         let _ = self.loss.set(loss);
         self.is_lost.cancel();
     }
 
     /// Waits until the connection is given up, and returns why.
-    pub(super) async fn lost(&self) -> Loss {
+    pub(super) async fn lost(&self) -> Disconnect {
         self.is_lost.cancelled().await;
         self.loss()
-            .unwrap_or_else(|| Loss::Failed("Connection closed".to_owned()))
+            .unwrap_or_else(|| Disconnect::Failed("Connection closed".to_owned()))
     }
 
     /// Returns why the connection is given up, if it is.
-    pub(super) fn loss(&self) -> Option<Loss> {
+    pub(super) fn loss(&self) -> Option<Disconnect> {
         self.loss.get().cloned()
     }
 
     /// Counts a request of the server. One that asks without end, and does not take the answers, is given up.
     pub(super) fn asked(&self) {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MAX_ASKED {
-            self.lose(Loss::Failed(DOES_NOT_READ.to_owned()));
+            self.lose(Disconnect::Failed(DOES_NOT_READ.to_owned()));
         }
     }
 
@@ -117,7 +117,7 @@ impl Inbox {
         let mut waiting = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(token.clone(), sender);
         Following {
-            inbox: Arc::clone(self),
+            signals: Arc::clone(self),
             token: token.clone(),
             receiver,
         }
@@ -126,14 +126,14 @@ impl Inbox {
 
 /// Follows the progress of one request until it is dropped.
 pub(super) struct Following {
-    inbox: Arc<Inbox>,
+    signals: Arc<ServerSignals>,
     token: ProgressToken,
     pub(super) receiver: watch::Receiver<Option<Progress>>,
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut waiting = self.inbox.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.signals.progress.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.remove(&self.token);
     }
 }
@@ -199,10 +199,10 @@ mod tests {
         assert_eq!(cut("a\nb\u{1b}c"), "a b c");
         assert_eq!(cut(&"é".repeat(500)), "é".repeat(500));
         assert_eq!(cut(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
-        let inbox = Arc::<Inbox>::default();
+        let signals = Arc::<ServerSignals>::default();
         let token = ProgressToken(rmcp::model::NumberOrString::Number(1));
-        let following = inbox.follow(&token);
-        inbox.progressed(Progress {
+        let following = signals.follow(&token);
+        signals.progressed(Progress {
             progress_token: token,
             progress: 1.0,
             total: None,
@@ -214,16 +214,16 @@ mod tests {
 
     #[test]
     fn a_server_that_asks_without_end_is_lost() {
-        let inbox = Inbox::default();
+        let signals = ServerSignals::default();
         for _ in 0..10 * MAX_ASKED {
-            inbox.asked();
-            inbox.answered();
+            signals.asked();
+            signals.answered();
         }
-        assert_eq!(inbox.loss(), None);
+        assert_eq!(signals.loss(), None);
         for _ in 0..=MAX_ASKED {
-            inbox.asked();
+            signals.asked();
         }
-        assert_eq!(inbox.loss(), Some(Loss::Failed(DOES_NOT_READ.to_owned())));
-        assert_eq!(inbox.problem().as_deref(), Some(DOES_NOT_READ));
+        assert_eq!(signals.loss(), Some(Disconnect::Failed(DOES_NOT_READ.to_owned())));
+        assert_eq!(signals.problem().as_deref(), Some(DOES_NOT_READ));
     }
 }
