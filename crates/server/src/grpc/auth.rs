@@ -169,9 +169,9 @@ impl Authenticator {
         Err(status::unauthenticated(
             "NO_CREDENTIALS",
             if certificates.is_some() {
-                "no rule says whose this client certificate is: send `authorization: Bearer TOKEN`, or ask the operator"
+                "no rule names the owner of this client certificate: send `authorization: Bearer TOKEN`, or ask the operator"
             } else {
-                "say who you are: send `authorization: Bearer TOKEN`, or connect with a client certificate"
+                "authenticate: send `authorization: Bearer TOKEN`, or connect with a client certificate"
             },
         ))
     }
@@ -201,7 +201,7 @@ impl Authenticator {
         let rights = people.map(|id| self.rights_of(id, &call.workspace)).reduce(Scopes::and);
         let scopes = rights.unwrap_or_default().and(Scopes::new(&PROCESS_SCOPES));
         if scopes.is_empty() {
-            let text = "this connection comes from a process of a call whose maker may do nothing any more";
+            let text = "this connection comes from a process of a call whose caller has no rights any more";
             return Err(status::unauthenticated("NOT_TRACED", text));
         }
         let principal = Principal::new(PrincipalKind::Call, call.id.as_str());
@@ -267,7 +267,7 @@ impl Authenticator {
         loop {
             let now = *changes.borrow_and_update();
             if now != checked && !self.still_holds(caller) {
-                return status::unauthenticated("CREDENTIALS_REVOKED", "the token was taken back or changed");
+                return status::unauthenticated("CREDENTIALS_REVOKED", "the token was revoked or changed");
             }
             checked = now;
             let expiry = async {

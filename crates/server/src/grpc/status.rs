@@ -141,7 +141,7 @@ pub(crate) fn expired() -> Status {
 /// A request came to a service past the gate.
 pub(crate) fn no_caller() -> Status {
     tracing::error!("a request came to a service past the gate");
-    unauthenticated("NO_CREDENTIALS", "who calls is not known")
+    unauthenticated("NO_CREDENTIALS", "the caller is unknown")
 }
 
 /// The caller has not the scope that an RPC needs.

@@ -151,14 +151,14 @@ impl ToolService for Tools {
             None if request.page_token.is_empty() => 0,
             Some((of, first)) if of == etag => first
                 .parse()
-                .map_err(|_| bad_field("page_token", "not a token of this service"))?,
+                .map_err(|_| bad_field("page_token", "this service did not issue this token"))?,
             Some(_) => {
                 return Err(bad_field(
                     "page_token",
                     "the list has changed since; begin again without a token",
                 ));
             }
-            None => return Err(bad_field("page_token", "not a token of this service")),
+            None => return Err(bad_field("page_token", "this service did not issue this token")),
         };
         let next = size.saturating_add(first);
         let next_page_token = if next < definitions.len() {

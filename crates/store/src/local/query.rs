@@ -144,7 +144,7 @@ fn parse_token(text: &str) -> Result<i64, StoreError> {
     // Made again: signs and capitals parse as well, but were never given out.
     number
         .filter(|number| token(*number) == text)
-        .ok_or_else(|| StoreError::BadPage("it is not one that was given out".to_owned()))
+        .ok_or_else(|| StoreError::BadPage("this service did not issue this token".to_owned()))
 }
 
 #[cfg(test)]

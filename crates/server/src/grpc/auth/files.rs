@@ -141,7 +141,7 @@ impl<T> Reloading<T> {
             Err(error) => {
                 drop(state);
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, files = ?files(), "a changed file is of no use; what was read before stays in force");
+                tracing::error!(error, files = ?files(), "a changed file cannot be used; what was read before stays in force");
                 false
             }
         }
