@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
-    BackgroundProcess, CallId, CallRecord, EndReason, InstanceId, Origin, ServiceEvent, ServiceEventKind, SessionKey,
-    Timestamp, Todo, ToolCall,
+    BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
+    SessionKey, Timestamp, Todo, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
 use toolgate_store::audit::Fact;
-use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
+use toolgate_store::{Audit, CallFilter, Journal, Outputs, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Telemetry;
 
 use crate::admission::Admission;
@@ -109,14 +109,32 @@ impl Engine {
         &self.parts.calls.instance
     }
 
-    /// Returns the broker of permission prompts.
-    pub fn broker(&self) -> &Arc<Broker> {
+    /// Returns the prompts that wait for people, and standing approvals.
+    pub fn prompts(&self) -> &Arc<Broker> {
         &self.parts.prompts
     }
 
-    /// Returns the store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.parts.store
+    /// Returns the stored outputs of calls.
+    pub fn outputs(&self) -> Arc<dyn Outputs> {
+        self.parts.store.clone()
+    }
+
+    /// Returns what happened in the service, as clients follow it.
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        self.parts.store.clone()
+    }
+
+    /// Returns the audit records.
+    pub fn audit(&self) -> Arc<dyn Audit> {
+        self.parts.store.clone()
+    }
+
+    /// Returns the changes of files that a call recorded.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn changes(&self, id: &CallId) -> Result<Vec<FileChange>, StoreError> {
+        self.parts.store.changes(id).await
     }
 
     /// Returns how many calls run or wait.

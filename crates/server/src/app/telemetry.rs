@@ -74,7 +74,7 @@ impl Watched for Watch {
         Snapshot {
             running: count(running),
             queued: count(queued),
-            prompts_open: count(self.engine.broker().open_prompts()),
+            prompts_open: count(self.engine.prompts().open_prompts()),
             free_bytes: self.store.free_bytes().await,
             draining: self.engine.is_draining(),
         }

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use toolgate_contract::audit_service_server::AuditService;
 use toolgate_contract::*;
 use toolgate_model::Timestamp;
-use toolgate_store::{AuditEnd, AuditLine, Store};
+use toolgate_store::{Audit, AuditEnd, AuditLine};
 
 use super::Shared;
 use super::auth::Caller;
@@ -23,7 +23,7 @@ pub(crate) struct Audits(pub(crate) Arc<Shared>);
 
 /// Reads records up to an end that is fixed.
 struct Reader {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Audit>,
     end: AuditEnd,
     next: u64,
     count: u64,
@@ -98,7 +98,7 @@ impl AuditService for Audits {
         let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
         let request = request.into_inner();
-        let store = self.0.engine.store().clone();
+        let store = self.0.engine.audit();
         let end = store.audit_end().await.map_err(status::store)?;
         let from = unsigned("from_sequence", request.from_sequence)?;
         let next = match request.from_time {
@@ -142,7 +142,7 @@ impl AuditService for Audits {
     ) -> Result<Response<GetAuditHeadResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
-        let end = self.0.engine.store().audit_end().await.map_err(status::store)?;
+        let end = self.0.engine.audit().audit_end().await.map_err(status::store)?;
         Ok(Response::new(GetAuditHeadResponse { head: Some(head(&end)) }))
     }
 }

@@ -44,7 +44,7 @@ impl InfoService for Info {
             .first()
             .map(|place| place.now().truncation)
             .unwrap_or_default();
-        let (traffic, prompts) = (self.0.traffic.limits(), engine.broker().policy());
+        let (traffic, prompts) = (self.0.traffic.limits(), engine.prompts().policy());
         let wide = |count: u32| int32(count as usize);
         let limits = Limits {
             max_running_calls: int32(allowed.running.max_running),

@@ -57,7 +57,7 @@ struct Watcher {
 
 impl Watcher {
     async fn open(shared: &Shared, interest: Subscription) -> Self {
-        let broker = shared.engine.broker();
+        let broker = shared.engine.prompts();
         let listener = broker.listen(interest.clone()).await;
         let opened = ChannelOpened {
             instance_id: broker.instance().to_string(),
@@ -231,7 +231,7 @@ impl PermissionService for Permissions {
         let prompts = self
             .0
             .engine
-            .broker()
+            .prompts()
             .list(&filter, limit + 1)
             .await
             .map_err(status::store)?;
@@ -248,7 +248,7 @@ impl PermissionService for Permissions {
     async fn get_prompt(&self, request: Request<GetPromptRequest>) -> Result<Response<GetPromptResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = prompt_id(request.into_inner().prompt_id)?;
-        let prompt = self.0.engine.broker().get(&id).await.map_err(status::store)?;
+        let prompt = self.0.engine.prompts().get(&id).await.map_err(status::store)?;
         let prompt = prompt.filter(|prompt| caller.sees(&prompt.workspace));
         let prompt = prompt.ok_or_else(|| status::not_found("prompt", id.as_str()))?;
         Ok(Response::new(GetPromptResponse {
@@ -303,7 +303,7 @@ impl PermissionService for Permissions {
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let workspace = non_empty(request.into_inner().workspace);
-        let mut grants = self.0.engine.broker().grants(workspace.as_deref());
+        let mut grants = self.0.engine.prompts().grants(workspace.as_deref());
         grants.retain(|grant| caller.sees(&grant.workspace));
         Ok(Response::new(ListGrantsResponse {
             grants: grants.into_iter().map(Grant::from_core).collect(),
@@ -316,7 +316,7 @@ impl PermissionService for Permissions {
     ) -> Result<Response<RevokeGrantResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
-        let standing = self.0.engine.broker().grants(None);
+        let standing = self.0.engine.prompts().grants(None);
         if standing
             .iter()
             .any(|grant| grant.id == id && !caller.sees(&grant.workspace))
@@ -324,7 +324,7 @@ impl PermissionService for Permissions {
             return Err(status::not_found("grant", id.as_str()));
         }
         let by = caller.principal().id();
-        let revoked = self.0.engine.broker().revoke(&id, &by).await;
+        let revoked = self.0.engine.prompts().revoke(&id, &by).await;
         let grant = revoked.map_err(status::store)?;
         let grant = grant.ok_or_else(|| status::not_found("grant", id.as_str()))?;
         Ok(Response::new(RevokeGrantResponse {
@@ -363,7 +363,7 @@ impl PermissionService for Permissions {
             let grant = (action == Action::Ask)
                 .then(|| {
                     engine
-                        .broker()
+                        .prompts()
                         .grant_for(workspace, &rights, &request.permission, &pattern)
                 })
                 .flatten();

@@ -59,7 +59,7 @@ impl EventReader {
                 }
                 continue;
             }
-            let store = self.shared.engine.store();
+            let store = self.shared.engine.journal();
             self.batch = store.since(self.after, BATCH).await.map_err(status::store)?.into();
             if !self.batch.is_empty() {
                 continue;
@@ -194,13 +194,13 @@ impl SessionService for Sessions {
             ..Default::default()
         };
         let prompts = engine
-            .broker()
+            .prompts()
             .list(&filter, OPEN_PROMPTS)
             .await
             .map_err(status::store)?;
         let in_use = |grant: &call::Grant| calls.iter().any(|call| call.origin.workspace == grant.workspace);
         let grants = engine
-            .broker()
+            .prompts()
             .grants(None)
             .into_iter()
             .filter(in_use)
@@ -244,7 +244,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
-        let last = self.0.engine.store().last();
+        let last = self.0.engine.journal().last();
         let newest = *last.borrow();
         let after = match request.after_sequence {
             None => newest,

@@ -191,7 +191,7 @@ impl ToolService for Tools {
         let request = request.into_inner();
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
-        let broker = self.0.engine.broker().clone();
+        let broker = self.0.engine.prompts().clone();
         let wrap = |event| ExecuteToolResponse { event: Some(event) };
         Ok(Response::new(stream_events(
             id, cursor, broker, attached, deadline, wrap,
@@ -263,7 +263,7 @@ impl ToolService for Tools {
         Ok(Response::new(stream_events(
             id,
             cursor,
-            engine.broker().clone(),
+            engine.prompts().clone(),
             None,
             deadline,
             wrap,
@@ -365,7 +365,7 @@ impl ToolService for Tools {
         let workspace = self.record(&reverted).await?.origin.workspace;
         let call = WireCall::from(request);
         let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
-        let broker = self.0.engine.broker().clone();
+        let broker = self.0.engine.prompts().clone();
         let wrap = |event| RevertCallResponse { event: Some(event) };
         Ok(Response::new(stream_events(
             id, cursor, broker, attached, deadline, wrap,
@@ -387,14 +387,14 @@ impl Tools {
         if prompt.is_empty() {
             return Ok(String::new());
         }
-        let found = self.0.engine.broker().get(&PromptId::from(prompt)).await;
+        let found = self.0.engine.prompts().get(&PromptId::from(prompt)).await;
         let found = found.map_err(status::store)?;
         Ok(found.as_ref().map(convert::waits_for).unwrap_or_default())
     }
 
     async fn find(&self, id: &CallId) -> Result<Call, Status> {
         let record = self.record(id).await?;
-        let changes = self.0.engine.store().changes(id).await.map_err(status::store)?;
+        let changes = self.0.engine.changes(id).await.map_err(status::store)?;
         Ok(Call {
             changes: changes.into_iter().map(FileChange::from_core).collect(),
             background_processes: self.left_by(id).await,

@@ -52,7 +52,7 @@ pub(super) fn shows_forms(client: &ClientCapabilities) -> bool {
 
 /// Says whether the user of a client may answer prompts of its calls: whoever asks does not answer, unless that is allowed.
 pub(super) fn user_may_answer(shared: &Shared, seen: &Seen, workspace: &str) -> bool {
-    let approvals = shared.engine.broker().approvals();
+    let approvals = shared.engine.prompts().approvals();
     let principal = seen.caller.principal().id();
     seen.caller.may(Scope::PromptsReply) && approvals.allows_self(workspace, &principal)
 }
@@ -181,7 +181,7 @@ impl<'s> Following<'s> {
                     forms: true,
                     clients: Vec::new(),
                 };
-                Some(engine.broker().listen(interest).await)
+                Some(engine.prompts().listen(interest).await)
             }
         };
         let notes = Notes::new(context.meta.get_progress_token(), context.peer.clone());
@@ -313,7 +313,7 @@ impl<'s> Following<'s> {
     }
 
     fn may_answer(&self, prompt: &Prompt) -> bool {
-        let approvals = self.shared.engine.broker().approvals();
+        let approvals = self.shared.engine.prompts().approvals();
         approvals.may_answer(prompt, &self.seen.caller.principal().id())
     }
 
@@ -334,7 +334,7 @@ impl<'s> Following<'s> {
         };
         let Some(reply) = reply else {
             // Withdrawn because it was decided elsewhere, it is open no more, and this does nothing.
-            self.shared.engine.broker().dismiss(&prompt.id);
+            self.shared.engine.prompts().dismiss(&prompt.id);
             return self.notes.say(waits("the client gave no answer")).await;
         };
         let given = self.given(prompt, reply);

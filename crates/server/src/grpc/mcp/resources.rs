@@ -104,7 +104,7 @@ pub(super) async fn list(
         size: PAGE_SIZE,
         after: cursor,
     };
-    let page = engine.store().list_outputs(&filter, &page).await.map_err(store)?;
+    let page = engine.outputs().list_outputs(&filter, &page).await.map_err(store)?;
     let mut listed = Vec::new();
     for info in &page.items {
         if may_read(engine, seen, client, info).await? {
@@ -161,7 +161,7 @@ pub(super) async fn read(
 ) -> Result<ReadResourceResult, ErrorData> {
     let missing = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
     let wanted = Wanted::parse(uri).ok_or_else(missing)?;
-    let outputs = engine.store().as_ref();
+    let outputs = &*engine.outputs();
     let info = outputs.look(&wanted.id).await.map_err(store)?;
     let info = info.ok_or_else(missing)?;
     if !may_read(engine, seen, client, &info).await? {

@@ -29,7 +29,7 @@ impl Approver {
     /// Hands a reply in, unless it is to a prompt that the caller may not see.
     pub(super) async fn reply(&self, engine: &Engine, given: ApproverReply) -> Result<ReplyOutcome, Status> {
         if self.caller.is_limited() {
-            let prompt = engine.broker().get(&given.prompt).await.map_err(status::store)?;
+            let prompt = engine.prompts().get(&given.prompt).await.map_err(status::store)?;
             if !prompt.is_some_and(|prompt| self.caller.sees(&prompt.workspace)) {
                 return Ok(ReplyOutcome::Unknown);
             }
