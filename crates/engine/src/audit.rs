@@ -1,4 +1,4 @@
-//! What the audit gets that is no change of anything stored: decisions without a prompt, refusals at the door.
+//! What the audit records besides changes in the store: decisions without a prompt, and refused requests.
 //!
 //! *Invariant:* nothing here decides; it tells what was decided, and by which rules and grants.
 

@@ -4,29 +4,29 @@ use std::future::{Future, pending};
 
 use tokio_util::sync::CancellationToken;
 
-/// What one reader knows of the service's stopping. It is told with a heartbeat.
+/// Whether one reader knows that the service is stopping. A heartbeat says so.
 #[derive(Clone, Debug)]
 pub struct DrainNotice {
     draining: CancellationToken,
-    is_told: bool,
+    is_informed: bool,
 }
 
 impl DrainNotice {
     pub(crate) fn new(draining: &CancellationToken) -> Self {
         Self {
             draining: draining.clone(),
-            is_told: false,
+            is_informed: false,
         }
     }
 
-    /// Says whether the service is stopping and the reader does not know.
+    /// Returns whether the service is stopping and the reader does not know.
     pub fn is_due(&self) -> bool {
-        !self.is_told && self.draining.is_cancelled()
+        !self.is_informed && self.draining.is_cancelled()
     }
 
     /// Returns when the service begins to stop; never if the reader knows.
     pub fn due(&self) -> impl Future<Output = ()> + Send + use<> {
-        let draining = (!self.is_told).then(|| self.draining.clone());
+        let draining = (!self.is_informed).then(|| self.draining.clone());
         async move {
             match draining {
                 Some(draining) => draining.cancelled_owned().await,
@@ -35,9 +35,9 @@ impl DrainNotice {
         }
     }
 
-    /// Returns what the reader is told now: whether the service is stopping.
+    /// Returns whether the service is stopping; from now on the reader knows.
     pub fn tell(&mut self) -> bool {
-        self.is_told = self.draining.is_cancelled();
-        self.is_told
+        self.is_informed = self.draining.is_cancelled();
+        self.is_informed
     }
 }

@@ -11,7 +11,7 @@ use toolgate_model::{CallRecord, CallState};
 
 use crate::lock::lock;
 
-/// How a call stands for the next run of the service.
+/// Whether the next run of the service could go on with a call.
 #[derive(Default)]
 pub(crate) struct Handover {
     state: Mutex<State>,
@@ -22,7 +22,7 @@ pub(crate) struct Handover {
 struct State {
     /// Questions that are waited for, or will be when they are stored.
     waits: usize,
-    /// It was taken up at a question of the run before, and has not come to it again.
+    /// The run before left it at a question, and it has not asked that again yet.
     comes_again: bool,
     /// It has done something, or nobody could come back to it.
     stays_here: bool,
@@ -78,7 +78,7 @@ impl Handover {
         }
     }
 
-    /// Says whether the call is left.
+    /// Returns whether the call is left.
     pub(crate) fn is_left(&self) -> bool {
         self.left.is_cancelled()
     }
@@ -104,8 +104,8 @@ impl Handover {
     }
 }
 
-/// Says whether all that a call does is to wait for a person. Of one that another call or a subagent made, whoever made it
-/// is lost with the service, so nobody would know what it does now.
+/// Returns whether all that a call does is to wait for a person. The maker of a call that another
+/// call or a subagent made is lost with the service, so there would be nobody for its result.
 pub(crate) fn only_waits(record: &CallRecord) -> bool {
     record.state == CallState::Waiting && !record.made_by_call && !record.in_task
 }

@@ -15,7 +15,7 @@ use toolgate_tool::InputProblem;
 /// travels inside prompts and events.
 const MAX_DEPTH: usize = 24;
 
-/// How much of what is wrong with an input is told: a long list may have something wrong with every item.
+/// How many problems of an input are reported: every item of a long list may have one.
 const MAX_PROBLEMS: usize = 200;
 
 /// The input that runs: its canonical text (RFC 8785), the value read back from that text with its keys in the order in

@@ -8,7 +8,7 @@
 //!
 //! - `engine`: the public verbs. `parts`: the parts that an engine owns.
 //! - `admission`: from a request to a recorded call (`arguments`, `reserve`, `started`), or why not (`refusal`).
-//! - `calls`: the calls that run here or wait. `live`: one of them; `clock`, `stdin` and `handover` belong to it.
+//! - `calls`: the calls that run here or wait. `live`: one of them, with its `clock`, `stdin` and `handover`.
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
 //! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`).
 //! - `port`: what a running tool can ask of the engine.

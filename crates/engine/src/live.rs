@@ -135,7 +135,7 @@ impl LiveCall {
         self.progress.subscribe()
     }
 
-    /// Says whether somebody reads the log, beside whoever asks.
+    /// Returns whether the log has a reader besides the one that asks.
     pub(crate) fn is_watched(&self) -> bool {
         self.progress.receiver_count() > 1
     }
@@ -159,7 +159,7 @@ impl LiveCall {
         self.publish(record, logged.collect());
     }
 
-    /// Lets whoever waits for it know that what the call starts is under way.
+    /// Wakes those who wait for what the call starts to be under way.
     pub(crate) fn launch(&self, facts: JsonMap) {
         lock(&self.launched).get_or_insert(facts);
         self.progress.send_modify(|progress| progress.launched = true);
@@ -199,7 +199,7 @@ impl LiveCall {
             .send_modify(|progress| (progress.ended, progress.left) = (true, true));
     }
 
-    /// Says whether a stream is attached whose loss would mean something.
+    /// Returns whether a stream is attached whose loss would mean something.
     pub(crate) fn is_attached(&self) -> bool {
         self.owners.load(Ordering::Acquire) > 0
     }

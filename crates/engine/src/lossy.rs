@@ -40,7 +40,7 @@ pub(crate) fn label(replaced: usize) -> Value {
     json!({ "replaced": replaced })
 }
 
-/// Returns what a person is told.
+/// Returns the warning for a person.
 pub(crate) fn warning(replaced: &Value, path: &str) -> String {
     format!(
         "the output has bytes that are not UTF-8: in the text for the model {replaced} replacement characters stand for \

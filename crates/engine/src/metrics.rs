@@ -1,4 +1,4 @@
-//! What telemetry is told of calls.
+//! What is counted and traced of calls.
 //!
 //! *Invariant:* words and numbers only; nothing here decides, waits or fails.
 

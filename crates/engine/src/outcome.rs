@@ -8,10 +8,10 @@ use toolgate_model::{Decision, EndReason, Ending, GrantId, Outcome, PromptId, Pr
 use toolgate_permission::Refusal;
 use toolgate_store::StoreError;
 
-/// What an ended call tells the model when somebody stopped it.
+/// What the model reads of a call that somebody stopped.
 const ABORTED: &str = "Tool execution aborted";
 
-/// What it tells when the service is at fault.
+/// What the model reads when the service is at fault.
 const INTERNAL: &str = "internal error";
 
 /// Why a call may go on.

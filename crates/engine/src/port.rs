@@ -228,7 +228,7 @@ impl Port {
         }))
     }
 
-    /// Says whether the contents are kept; if they are too large, that is told now, and stands in the result.
+    /// Returns whether the contents are kept; if they are too large, that is told now, and stands in the result.
     async fn fits_undo(&self, planned: &[PlannedChange]) -> bool {
         let versions = planned.iter().flat_map(|change| [&change.before, &change.after]);
         let total = versions

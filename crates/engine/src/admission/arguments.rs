@@ -16,7 +16,7 @@ use crate::catalogs::WorkspaceRuntime;
 use crate::input::{self, Frozen};
 use crate::live::LiveCall;
 
-/// What is looked at of a larger input is done where it holds up nobody else.
+/// Bytes of an input from which parsing and checking it moves to a thread for blocking work.
 const LARGE_INPUT: usize = 64 * 1024;
 
 /// A request that was understood, as far as it can be.
@@ -51,7 +51,7 @@ pub(crate) async fn off_runtime<T: Send + 'static>(
     })
 }
 
-/// Parses the arguments of a call; the error tells the model why they cannot be.
+/// Parses the arguments of a call; the error is the text for the model.
 pub(crate) fn parsed(input: &RawInput, tool: &str) -> Result<Value, String> {
     input::parse(input).map_err(|(text, parser)| {
         format!("Invalid input for tool {tool}: JSON parsing failed: Text: {text}.\nError message: {parser}")

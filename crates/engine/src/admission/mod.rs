@@ -343,7 +343,7 @@ fn unfit(problem: &str) -> String {
     format!("A hook for `tool.execute.before` left arguments that cannot be used: {problem}.")
 }
 
-/// Returns what a start comes to whose id a recorded call has: that call, if it is the same.
+/// Attaches to the recorded call that has the id of a new request, if the request is the same.
 fn taken(stored: &CallRecord, request_digest: &str) -> Result<Admitted, AdmitError> {
     if stored.request_digest != request_digest {
         return Err(AdmitError::IdTaken(stored.id.clone()));

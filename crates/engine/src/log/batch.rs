@@ -23,7 +23,7 @@ const OUTPUT_SOON: Duration = Duration::from_millis(3);
 /// make HTTP/2 peers close the connection.
 const OUTPUT_EVERY: Duration = Duration::from_millis(25);
 
-/// As [`OUTPUT_SOON`], for what fills an event by itself: nobody reads a flood as it comes, and each announcement is a
+/// As [`OUTPUT_SOON`], for what fills an event by itself: nobody reads so much output as it comes, and each announcement is a
 /// transaction.
 const FLOOD_SOON: Duration = Duration::from_millis(8);
 

@@ -170,7 +170,7 @@ impl Cursor {
         })
     }
 
-    /// Says whether the call was not understood ([`CallRecord::is_invalid`]).
+    /// Returns whether the call was not understood ([`CallRecord::is_invalid`]).
     pub fn is_invalid(&self) -> bool {
         match (&self.live, &self.stored) {
             (Some((live, _)), _) => live.record().is_invalid(),
@@ -193,7 +193,7 @@ impl Cursor {
                 None if self.must_be_told() => return Ok(self.take_gap().or_else(|| self.heartbeat())),
                 None => match self.advance(deadline).await? {
                     Some(recorded) => recorded,
-                    // What was left out so far comes first, so that a heartbeat never speaks of events not told of.
+                    // What was left out so far comes first, so that a heartbeat never names an event that was not delivered.
                     None => return Ok(self.take_gap().or_else(|| self.heartbeat())),
                 },
             };
@@ -215,7 +215,7 @@ impl Cursor {
         }
     }
 
-    /// Says whether the reader is still to be told that the service is stopping: whoever reads a log that has its end
+    /// Returns whether the reader is still to be told that the service is stopping: whoever reads a log that has its end
     /// already need not know.
     fn must_be_told(&self) -> bool {
         self.draining.is_due() && !self.is_over()
@@ -297,13 +297,13 @@ impl Cursor {
         }
     }
 
-    /// Says whether this is the last of what an ended call has heard of after its end.
+    /// Returns whether this is the last of what an ended call has heard of after its end.
     fn is_last_of_all(&self, recorded: &LoggedEvent) -> bool {
         let is_metadata = matches!(recorded.event.kind, EventKind::Metadata { .. });
         is_metadata && self.is_over() && !self.stored_further()
     }
 
-    /// Waits for more; false when `deadline` comes first, or there is something else to tell.
+    /// Waits for more events; false when `deadline` comes first, or the service begins to stop.
     async fn wait(&mut self, deadline: Instant) -> Result<bool, WatchError> {
         let notice_is_due = self.draining.due();
         tokio::select! {
@@ -344,7 +344,7 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Says whether the mode leaves this event out, and notes it in the gap then.
+    /// Returns whether the mode leaves this event out, and notes it in the gap then.
     fn leaves_out(&mut self, recorded: &LoggedEvent) -> bool {
         let EventKind::Output { offset, length, .. } = recorded.event.kind else {
             return false;
@@ -362,7 +362,7 @@ impl Cursor {
         skip
     }
 
-    /// Notes an event in the gap that is told of before the next one.
+    /// Adds an event to the gap that is delivered before the next event.
     fn leave_out(&mut self, recorded: &LoggedEvent) {
         let length = recorded.output_bytes();
         let sequence = recorded.event.sequence;

@@ -1,4 +1,4 @@
-//! What a call set off and hears of only after its end: it is added to the call's log as metadata, and announced.
+//! Results that arrive after a call's end: they are added to its log as metadata, and announced.
 //!
 //! *Invariant:* the end of a call waits for nothing here, and stays its one end. Bounded in calls, in time and in events;
 //! a service that stops drops what has not come.

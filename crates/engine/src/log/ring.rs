@@ -19,10 +19,10 @@ use crate::lock::lock;
 const EVENTS: usize = 64;
 const BYTES: u64 = 128 * 1024;
 
-/// The same while somebody watches: two batches of the log writer, so that who keeps up need not read them back.
+/// The same while somebody watches: two batches of the log writer, so that a reader that keeps up need not read from the store.
 const WATCHED_BYTES: u64 = 2 * OUTPUT_BATCH as u64;
 
-/// As much as this is kept of all calls together before each keeps as if nobody watched.
+/// The most that all calls keep together; beyond that each keeps as little as if nobody watched.
 const ALL_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How far the fastest reader may be behind before the output waits for it: half of what is kept.

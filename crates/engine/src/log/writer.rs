@@ -45,7 +45,7 @@ const END_RETRY: Duration = Duration::from_millis(200);
 /// How far apart the attempts are when the end has been shown all the same.
 const LATER: Duration = Duration::from_secs(5);
 
-/// What the writer is told.
+/// What the other tasks of a call ask of its log writer.
 pub(crate) enum Command {
     /// The tool starts; answered with whether that is durable: what is recorded as not started has done nothing.
     Running { stored: oneshot::Sender<bool> },

@@ -23,25 +23,25 @@ pub struct ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Says whether a principal may approve what it asks for itself.
+    /// Returns whether a principal may approve what it asks for itself.
     pub fn allows_self(&self, workspace: &str, principal: &str) -> bool {
         let trusted = principal.is_empty() || principal.starts_with("unix:");
         let said = self.self_approval_in.get(workspace).copied().or(self.self_approval);
         said.unwrap_or(trusted)
     }
 
-    /// Says whether the reply of a principal counts for a prompt.
+    /// Returns whether the reply of a principal counts for a prompt.
     pub fn may_answer(&self, prompt: &Prompt, principal: &str) -> bool {
         !prompt.is_requested_by(principal) || self.allows_self(&prompt.workspace, principal)
     }
 
-    /// Says whether a permission takes two approvals.
+    /// Returns whether a permission takes two approvals.
     pub fn takes_two(&self, permission: &str) -> bool {
         let mut names = self.second_approver.iter();
         names.any(|name| name == "*" || name == permission)
     }
 
-    /// Says whether a grant holds for a call: not if somebody gave it to themselves.
+    /// Returns whether a grant holds for a call: not if somebody gave it to themselves.
     pub fn holds_for(&self, grant: &Grant, rights: &Rights) -> bool {
         let own = |approver: &&String| rights.requesters.contains(approver);
         let mut own = grant.approvers.iter().filter(own);

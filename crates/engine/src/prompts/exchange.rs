@@ -1,4 +1,4 @@
-//! What is exchanged with the broker: policies, rights, replies, and what listeners are told.
+//! What is exchanged with the broker: policies, replies, and changes for listeners.
 //!
 //! *Invariant:* plain data.
 
@@ -36,7 +36,7 @@ impl Default for PromptPolicy {
     }
 }
 
-/// A change that listeners are told of.
+/// A change of a prompt, for listeners.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A prompt is open.
@@ -72,7 +72,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Says whether the listener wants to see this prompt.
+    /// Returns whether the listener wants to see this prompt.
     pub fn covers(&self, prompt: &Prompt) -> bool {
         self.workspace.as_ref().is_none_or(|name| *name == prompt.workspace)
             && (self.workspaces.is_empty() || self.workspaces.contains(&prompt.workspace))

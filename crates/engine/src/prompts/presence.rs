@@ -77,12 +77,12 @@ impl Presence {
         self.here.iter().filter(sees).count()
     }
 
-    /// Says whether a prompt was dismissed and nobody else sees it.
+    /// Returns whether a prompt was dismissed and nobody else sees it.
     pub(super) fn is_dismissed(&self, prompt: &Prompt) -> bool {
         self.dismissed.contains_key(&prompt.id) && self.count(prompt) == 0
     }
 
-    /// Says whether one who sees this prompt is there, or was within this time.
+    /// Returns whether one who sees this prompt is there, or was within this time.
     pub(super) fn was_here(&self, prompt: &Prompt, within: Duration, now: Instant) -> bool {
         let is_recent = |(interest, left): &(Subscription, Instant)| {
             interest.covers(prompt) && now.saturating_duration_since(*left) < within

@@ -51,7 +51,7 @@ impl Broker {
                     let grants = standing.ids(&used);
                     match self.use_grants(&grants).await {
                         Ok(true) => return Ok(Verdict::Allowed { grants }),
-                        // A grant less: judged anew, this comes to an end.
+                        // One grant is gone. Each round has one fewer, so the loop ends.
                         Ok(false) => {}
                         Err(error) => {
                             tracing::error!(

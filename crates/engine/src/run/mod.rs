@@ -197,7 +197,7 @@ impl Run {
             self.redact(output);
         }
         let (done, finished) = oneshot::channel();
-        // The writer outlives its feeders; should it be gone, there is nobody to tell the end either.
+        // The writer outlives those who send to it. If it is gone all the same, nothing can be recorded any more.
         let _ = log.send(Command::Finish { done }).await;
         let finished = finished.await.unwrap_or_default();
         port.withdraw_earlier("the call has ended").await;
@@ -379,7 +379,7 @@ impl Run {
         }
     }
 
-    /// Says whether the tool has handed its result to the hooks itself.
+    /// Returns whether the tool has handed its result to the hooks itself.
     pub(super) fn hooks_are_done(&self) -> bool {
         self.entry.tool.properties().runs_after_hooks
     }

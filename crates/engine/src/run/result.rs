@@ -19,10 +19,10 @@ use crate::log::writer::Finished;
 use crate::lossy::{self, Decoded};
 use crate::outcome::{internal, stopped};
 
-/// What it tells when its turn had not come.
+/// What is added when its turn had not come.
 const NOT_DONE: &str = "; it was still waiting for its turn, and nothing was done";
 
-/// What it tells of a question that ends with the service.
+/// What is added when a question ends with the service.
 const NOT_KEPT: &str =
     ", and this call cannot go on waiting for an answer when the service is back; call it again then";
 
@@ -82,7 +82,7 @@ impl Run {
                 metadata.insert("started".to_owned(), json!(false));
                 failed(self.stopped_and(NOT_DONE), metadata)
             }
-            // What is left has no end here; were it to come to one, it would be this.
+            // A call that is left gets no end here; this is only for completeness.
             Returned::Dropped | Returned::Left => failed(self.stopped(), metadata),
             Returned::Panicked => {
                 tracing::error!("the tool panicked");
@@ -228,7 +228,7 @@ impl Run {
         self.stopped_and(if is_drained { NOT_KEPT } else { "" })
     }
 
-    /// The end of a call that somebody stopped, and what is to be said of that beside.
+    /// The end of a call that was stopped, with a text added.
     fn stopped_and(&self, more: &str) -> Outcome {
         let mut outcome = self.stopped();
         if let Outcome::Failed { error, .. } = &mut outcome {
@@ -378,7 +378,7 @@ impl Run {
     }
 }
 
-/// Makes the end of a call whose output did not find room: what did is kept, and the model is told where.
+/// Makes the end of a call whose output was too large: what was stored is kept, and the model reads where.
 fn failed_by_quota(
     mut error: String,
     stored: Option<&OutputInfo>,

@@ -49,7 +49,7 @@ impl Totals {
         }
     }
 
-    /// Says whether an output of this size is shown whole.
+    /// Returns whether an output of this size is shown whole.
     pub fn fit(&self, limits: &Limits) -> bool {
         self.bytes <= limits.max_bytes as u64 && self.lines <= limits.max_lines as u64
     }

@@ -1,8 +1,8 @@
 //! Which calls run and which wait for their turn: the pure part.
 //!
 //! A call that runs holds a *slot*. A slot that comes free goes to the principal that has the fewest calls running, among
-//! its sessions to the one that has the fewest, and there to the call that came first. Of equals each has a turn before
-//! one has two, and whoever comes anew is the last in the ring, so that nobody waits for ever.
+//! its sessions to the one that has the fewest, and there to the call that came first. Among equals, turns go
+//! round robin, and a newcomer is last in the round, so that nobody waits for ever.
 //!
 //! Calls that other calls wait for would wait for their own makers: a batch would hold the last slot and its parts would
 //! want it. Hence a call lends its slot to one call below it at a time, when that finds none of its own. In a tree of
@@ -82,7 +82,7 @@ impl RunLimits {
     }
 }
 
-/// Where a call counts.
+/// Whose limits a call counts towards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SlotOwner {
     pub(crate) workspace: Name,
@@ -90,7 +90,7 @@ pub(crate) struct SlotOwner {
     pub(crate) principal: Name,
 }
 
-/// A call that comes.
+/// A call that asks for a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotRequest {
     pub(crate) owner: SlotOwner,
@@ -102,7 +102,7 @@ pub(crate) struct SlotRequest {
     pub(crate) is_expected: bool,
 }
 
-/// What became of a call that came.
+/// Whether a new call runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueuePosition {
     Runs,
@@ -169,7 +169,7 @@ impl Queue {
         self.waiting
     }
 
-    /// Says whether nothing is remembered of anybody.
+    /// Returns whether nothing is remembered of anybody.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         (self.waiting, self.waiting_bytes) == (0, 0) && self.entries.is_empty() && self.order.is_empty()
@@ -298,7 +298,7 @@ impl Queue {
         });
     }
 
-    /// Gives a slot back that nobody uses any more.
+    /// Gives back a slot that is no longer used.
     fn release(&mut self, ticket: Ticket, started: &mut Vec<Ticket>) {
         let mut ends = Some(ticket);
         while let Some(entry) = ends.take().and_then(|ticket| self.entries.remove(&ticket)) {

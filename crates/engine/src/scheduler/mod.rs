@@ -101,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// Says whether a call waits for its turn.
+    /// Returns whether a call waits for its turn.
     pub(crate) fn is_waiting(&self, ticket: Ticket) -> bool {
         lock(&self.0).wake.contains_key(&ticket)
     }

@@ -189,7 +189,7 @@ impl Drop for StoppingBelow<'_> {
 }
 
 /// Returns when the tool of a call that is stopped has had its grace. It begins when the calls have ended that it waits
-/// for: each of them has a grace of its own, and whoever is told of this one's end may count on theirs.
+/// for: each of them has a grace of its own, and when this one's end is seen, theirs have been stored.
 pub(crate) async fn grace_is_over(call: &LiveCall) {
     let mut below = call.stopping_below.subscribe();
     let most = STOP_GRACE * u32::try_from(MAX_DEPTH).unwrap_or(u32::MAX);

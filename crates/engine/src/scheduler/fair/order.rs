@@ -95,7 +95,7 @@ impl Order {
         }
     }
 
-    /// Says whether nothing is remembered of anybody.
+    /// Returns whether nothing is remembered of anybody.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.running == 0 && self.workspaces.is_empty() && self.principals.is_empty() && self.sessions.is_empty()
