@@ -17,7 +17,7 @@ use toolgate_model::{Ask, AskPart, Consent, json_map};
 use toolgate_shell::{self as shell, Command, Line, PathUse};
 use toolgate_tool::{ToolContext, ToolError, blocking};
 
-use super::Input;
+use super::input::Input;
 
 /// A line that is parsed on the spot; a longer one may take a while.
 const SHORT_LINE: usize = 512;

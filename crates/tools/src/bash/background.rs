@@ -16,8 +16,9 @@ use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{self as process, Stdin};
 use toolgate_tool::{About, ChildCall, Offer, Properties, ToolContext, ToolError, TypedTool};
 
+use super::input::{Input as BashInput, Limit, check_command};
 use super::report::Report;
-use super::{Limit, Shell, check_command, follow};
+use super::shell::{Shell, follow};
 
 /// The `background` tool.
 pub struct Background {
@@ -75,7 +76,7 @@ impl Background {
     async fn run_to_its_end(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let limit = input.timeout.map_or(Ok(Limit::NONE), Limit::given)?;
         check_command(&input.command)?;
-        let input = super::Input {
+        let input = BashInput {
             command: input.command,
             timeout: input.timeout,
             workdir: input.workdir,
@@ -119,7 +120,7 @@ async fn feed(input: Option<process::Input>, ctx: &ToolContext) -> Infallible {
 }
 
 /// Starts a command line as a call of its own, and returns what the model should know when it runs.
-pub(super) async fn start(input: super::Input, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
+pub(super) async fn start(input: BashInput, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let mut arguments = json_map([
         ("command", json!(input.command)),
         ("description", json!(input.description)),

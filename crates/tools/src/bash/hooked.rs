@@ -11,7 +11,7 @@ use toolgate_shell as shell;
 use toolgate_shell::words;
 use toolgate_tool::{Refusal, ToolContext};
 
-use super::Input;
+use super::input::Input;
 
 /// Asks for the variables that decide what runs.
 pub(super) async fn approve(

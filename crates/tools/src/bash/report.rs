@@ -9,8 +9,8 @@ use toolgate_model::{OutputText, ToolOutput, json_map};
 use toolgate_process::{Cause, Ending, Exit, Output};
 use toolgate_tool::{ToolContext, ToolError};
 
-use super::Limit;
 use super::confine::Confined;
+use super::input::Limit;
 
 /// How long a cancelled call goes on handing over what was printed before.
 pub(super) const CANCELLED_DRAIN: Duration = Duration::from_millis(100);

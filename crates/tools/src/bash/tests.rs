@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_model::{Ask, JsonMap, Model, OutputText};
 use toolgate_permission::Refusal;
-use toolgate_process::{Environment, Settings};
+use toolgate_process::{Environment, Programs, Settings};
 use toolgate_tool::Tool;
 use toolgate_tool::testing::Fakes;
 
+use super::input::MAX_COMMAND_BYTES;
 use super::report::Preview;
 use super::*;
 
