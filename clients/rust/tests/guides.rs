@@ -68,7 +68,10 @@ impl Server {
         command.args(["serve", "--no-tcp", "--socket"]).arg(&socket);
         command.arg("--data-dir").arg(folder.join("data"));
         command.args(["--workspace", &format!("default={}", work.display())]);
-        command.env("HOME", &folder).env("XDG_CONFIG_HOME", &folder);
+        command
+            .env("HOME", &folder)
+            .env("XDG_CONFIG_HOME", &folder)
+            .env_remove("TOOLGATE_BIN");
         let child = command.stdout(Stdio::null()).spawn().unwrap();
         let server = Self { folder, child };
         let begin = Instant::now();
