@@ -1,5 +1,7 @@
 //! What the engine does for a running call: the other side of the handles of a `ToolContext`.
 
+mod undo;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,12 +12,10 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
-use toolgate_fs::changes::{PlannedChange, Version};
-use toolgate_fs::marks;
+use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
-    Ask, CallId, CallRecord, Consent, Decision, FileChange, FileVersion, InputEdit, InstanceId, JsonMap, Model, Prompt,
-    PromptId, PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp,
-    Todo, json_map,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, InstanceId, JsonMap, Model, Prompt, PromptId,
+    PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -206,65 +206,6 @@ impl Port {
             recorded &= self.end_wait(&opened.prompt, why).await;
         }
         recorded
-    }
-
-    /// Keeps a content, or only its hash, and returns what a change says of it.
-    async fn keep(&self, version: Option<Version>, whole: bool) -> Result<Option<FileVersion>, StoreError> {
-        let Some(Version { bytes, mode }) = version else {
-            return Ok(None);
-        };
-        let length = bytes.len() as u64;
-        let sha256 = if whole {
-            self.store.put_blob(bytes).await?
-        } else {
-            let hashing = tokio::task::spawn_blocking(move || marks::sha256(&bytes));
-            // Interrupted only when the service ends; no content has an empty hash.
-            hashing.await.unwrap_or_default()
-        };
-        Ok(Some(FileVersion {
-            sha256,
-            bytes: length,
-            mode,
-        }))
-    }
-
-    /// Returns whether the contents are kept; if they are too large, that is told now, and stands in the result.
-    async fn fits_undo(&self, planned: &[PlannedChange]) -> bool {
-        let versions = planned.iter().flat_map(|change| [&change.before, &change.after]);
-        let total = versions
-            .flatten()
-            .fold(0_u64, |total, version| total.saturating_add(version.bytes.len() as u64));
-        if total <= self.max_undo_bytes {
-            return true;
-        }
-        if planned.iter().all(|change| change.before.is_none()) {
-            // Files that it only created are known by their hashes when they are to be deleted again.
-            return false;
-        }
-        let text = format!(
-            "This call cannot be reverted: its files have {total} bytes before and after, and limits.max_undo_bytes is {}.",
-            self.max_undo_bytes
-        );
-        self.warn("undo", text.clone()).await;
-        self.progress(None, json_map([("undo", json!(text))])).await;
-        false
-    }
-
-    async fn keep_all(&self, planned: Vec<PlannedChange>) -> Result<(), StoreError> {
-        let whole = self.fits_undo(&planned).await;
-        let mut changes = Vec::with_capacity(planned.len());
-        for change in planned.into_iter().filter(|change| change.before != change.after) {
-            changes.push(FileChange {
-                path: change.path,
-                shown: change.shown,
-                before: self.keep(change.before, whole).await?,
-                after: self.keep(change.after, whole).await?,
-            });
-        }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.store.record_changes(&self.record.id, changes).await
     }
 
     /// Finds out whether the call may go on.

@@ -92,11 +92,11 @@ impl Repair {
             match fate(&key, value) {
                 Fate::Stays => {}
                 Fate::Becomes(new) => {
-                    self.name(format!("{place} ({}) is read as {}", shown(value), shown(&new)));
+                    self.name(format!("{place} ({}) is read as {}", excerpt(value), excerpt(&new)));
                     *value = new;
                 }
                 Fate::Goes => {
-                    self.name(format!("{place} ({}) is left out", shown(value)));
+                    self.name(format!("{place} ({}) is left out", excerpt(value)));
                     node.shift_remove(&key);
                 }
             }
@@ -136,7 +136,7 @@ impl Repair {
             Value::String(_) | Value::Null | Value::Number(_) | Value::Array(_) => {
                 let known = value.as_str().and_then(type_of);
                 let new = known.map_or_else(|| json!({}), |name| json!({ "type": name }));
-                self.name(format!("{path} ({}) is read as {new}", shown(value)));
+                self.name(format!("{path} ({}) is read as {new}", excerpt(value)));
                 *value = new;
             }
         }
@@ -376,7 +376,7 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// Shows a value in a few characters.
-fn shown(value: &Value) -> String {
+fn excerpt(value: &Value) -> String {
     const MOST: usize = 40;
     let text = value.to_string();
     match text.char_indices().nth(MOST) {

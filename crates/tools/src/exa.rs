@@ -175,10 +175,10 @@ async fn beginning(reply: &mut Reply) -> Result<String, RequestError> {
             break;
         }
     }
-    Ok(shown(bytes))
+    Ok(excerpt(bytes))
 }
 
-fn shown(mut bytes: Vec<u8>) -> String {
+fn excerpt(mut bytes: Vec<u8>) -> String {
     let is_cut = bytes.len() > MOST_SHOWN;
     bytes.truncate(MOST_SHOWN);
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
@@ -229,10 +229,10 @@ impl Answer {
 
     fn end(mut self) -> Result<Option<String>, Failure> {
         let whole = self.bytes.trim_ascii();
-        let of_whole = whole.starts_with(b"{").then(|| Message::of(whole));
+        let of_whole = whole.starts_with(b"{").then(|| Message::parse(whole));
         // What only looks like a document is no answer, and what begins with a brace may still have lines of data.
         let of_whole = of_whole.filter(|message| *message != Message::Malformed);
-        let text = of_whole.and_then(|message| self.note(message));
+        let text = of_whole.and_then(|message| self.take_in(message));
         match text.or_else(|| self.of_line(self.line..self.bytes.len())) {
             Some(text) => Ok(Some(text)),
             None if self.refusal.is_some() => Err(Failure::Refused(self.refusal.unwrap_or_default())),
@@ -244,11 +244,11 @@ impl Answer {
     /// Returns the text of a line, if it is one of data.
     fn of_line(&mut self, range: std::ops::Range<usize>) -> Option<String> {
         let data = self.bytes[range].strip_prefix(b"data: ")?.trim_ascii();
-        let message = data.starts_with(b"{").then(|| Message::of(data))?;
-        self.note(message)
+        let message = data.starts_with(b"{").then(|| Message::parse(data))?;
+        self.take_in(message)
     }
 
-    fn note(&mut self, message: Message) -> Option<String> {
+    fn take_in(&mut self, message: Message) -> Option<String> {
         match message {
             Message::Text(text) => return Some(text),
             Message::Refusal(text) => self.refusal = Some(text),
@@ -269,7 +269,7 @@ enum Message {
 }
 
 impl Message {
-    fn of(document: &[u8]) -> Self {
+    fn parse(document: &[u8]) -> Self {
         let Ok(document) = serde_json::from_slice::<Value>(document) else {
             return Self::Malformed;
         };

@@ -241,12 +241,12 @@ fn failed(url: &Url, error: &RequestError) -> ToolError {
         | RequestError::Client(_)
         | RequestError::Unreachable { .. }
         | RequestError::Broken { .. }
-        | RequestError::BadRedirect { .. } => format!("Cannot fetch {}: {error}", shown(url)),
+        | RequestError::BadRedirect { .. } => format!("Cannot fetch {}: {error}", without_login(url)),
     })
 }
 
 /// Returns a URL without what logs in.
-fn shown(url: &Url) -> Url {
+fn without_login(url: &Url) -> Url {
     let mut url = url.clone();
     // Neither fails for a URL with a host.
     let _ = url.set_username("");
@@ -285,7 +285,7 @@ impl TypedTool for WebFetch {
             .ask(Ask {
                 always: vec!["*".to_owned()],
                 title: match &url {
-                    Ok(url) => format!("Fetch {}", shown(url)),
+                    Ok(url) => format!("Fetch {}", without_login(url)),
                     // The pattern shows it as it is; where a login would stand in it nobody can say.
                     Err(_) => "Fetch what is not a URL".to_owned(),
                 },

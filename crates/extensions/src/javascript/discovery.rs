@@ -109,7 +109,7 @@ pub(super) fn look(workspace: &Workspace, directories: &[PathBuf], plugins: &[Va
                     Some("js" | "ts") => found.scripts.push(script(workspace, kind, path, Value::Null)),
                     Some("json" | "toml") if kind == Kind::Tools => found.manifests.push(ManifestFile {
                         stamp: manifest_stamp(&path),
-                        shown: shown(workspace, &path),
+                        shown: name_in(workspace, &path),
                         path,
                     }),
                     Some(_) | None => {}
@@ -144,14 +144,14 @@ fn last_of_each(scripts: Vec<Script>) -> Vec<Script> {
 fn script(workspace: &Workspace, kind: Kind, path: PathBuf, options: Value) -> Script {
     Script {
         kind,
-        shown: shown(workspace, &path),
+        shown: name_in(workspace, &path),
         stamp: stamp_of(&path),
         path,
         options,
     }
 }
 
-fn shown(workspace: &Workspace, path: &Path) -> String {
+fn name_in(workspace: &Workspace, path: &Path) -> String {
     let path = path.strip_prefix(workspace.directory()).unwrap_or(path);
     path.to_string_lossy().into_owned()
 }

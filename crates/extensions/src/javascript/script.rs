@@ -268,7 +268,7 @@ pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &ToolContext) -> 
             patterns: vec!["*".to_owned()],
             always: vec!["*".to_owned()],
             title: name.to_owned(),
-            metadata: shown(input),
+            metadata: arguments_shown(input),
             ..Ask::default()
         })
         .await
@@ -276,7 +276,7 @@ pub(super) async fn ask_to_run(name: &str, input: &Value, ctx: &ToolContext) -> 
 }
 
 /// What a person sees of the arguments; all of a large input stands in the call's record only.
-fn shown(input: &Value) -> JsonMap {
+fn arguments_shown(input: &Value) -> JsonMap {
     let bytes = input.to_string().len();
     if bytes > MAX_SHOWN {
         return json_map([("input_bytes", json!(bytes))]);

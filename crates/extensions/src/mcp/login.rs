@@ -135,7 +135,7 @@ impl Credentials {
     /// Says whether a client is known to this server.
     pub(super) fn has_client(&self) -> bool {
         let is_stored = |kept: &Login| kept.client.is_some();
-        self.logins.client().is_some() || self.known().kept.as_ref().is_some_and(is_stored)
+        self.logins.client().is_some() || self.state().kept.as_ref().is_some_and(is_stored)
     }
 
     /// Returns the token of the moment; none if there is no login.
@@ -144,7 +144,7 @@ impl Credentials {
     /// There is one, and it is over.
     pub(super) async fn token(self: &Arc<Self>, network: &Network) -> Result<Option<String>, LoginError> {
         let (used, is_looked_up) = {
-            let known = self.known();
+            let known = self.state();
             (known.used.clone(), known.is_looked_up)
         };
         match used {
@@ -189,7 +189,7 @@ impl Credentials {
         let Some(refresh) = login.refresh.clone() else {
             return Err(LoginError::Over);
         };
-        let over = self.known().over.clone().filter(|(over, _)| *over == refresh);
+        let over = self.state().over.clone().filter(|(over, _)| *over == refresh);
         if let Some((_, why)) = over {
             return Err(why.into());
         }
@@ -200,7 +200,7 @@ impl Credentials {
             Ok(tokens) => tokens,
             Err(why) => {
                 if !matches!(why, TokenError::Failed(_)) {
-                    self.known().over = Some((refresh, why.clone()));
+                    self.state().over = Some((refresh, why.clone()));
                 }
                 return Err(why.into());
             }
@@ -220,7 +220,7 @@ impl Credentials {
     async fn look(&self) -> Option<Login> {
         let logins = Arc::clone(&self.logins);
         let kept = tokio::task::spawn_blocking(move || logins.load()).await.unwrap_or(None);
-        let mut known = self.known();
+        let mut known = self.state();
         known.is_looked_up = true;
         if known.kept != kept || kept.is_none() {
             known.kept.clone_from(&kept);
@@ -231,14 +231,14 @@ impl Credentials {
 
     async fn keep(&self, old: Login, new: Login) {
         tracing::info!("the login at the server was renewed");
-        self.known().used = Some(new.clone());
+        self.state().used = Some(new.clone());
         let logins = Arc::clone(&self.logins);
         let kept = tokio::task::spawn_blocking(move || {
             let kept = logins.keep(&old, &new);
             (kept, logins.load())
         });
         match kept.await {
-            Ok((Ok(()), kept)) => self.known().kept = kept,
+            Ok((Ok(()), kept)) => self.state().kept = kept,
             Ok((Err(error), _)) => {
                 tracing::warn!(%error, "a renewed login cannot be kept: it is good until the service ends")
             }
@@ -246,7 +246,7 @@ impl Credentials {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn state(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

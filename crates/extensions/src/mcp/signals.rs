@@ -60,7 +60,7 @@ impl ServerSignals {
     }
 
     /// Notes what is wrong with the transport, should the connection end; the first reason counts.
-    pub(super) fn note(&self, problem: impl Into<String>) {
+    pub(super) fn report_problem(&self, problem: impl Into<String>) {
         let mut known = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert(problem.into());
     }
@@ -78,9 +78,11 @@ impl ServerSignals {
     /// Gives the connection up; the first reason counts.
     pub(super) fn lose(&self, loss: Disconnect) {
         match &loss {
-            Disconnect::Failed(problem) => self.note(problem.clone()),
-            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => self.note("The server wants a login"),
-            Disconnect::Itself(problem) => self.note(*problem),
+            Disconnect::Failed(problem) => self.report_problem(problem.clone()),
+            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
+                self.report_problem("The server wants a login")
+            }
+            Disconnect::Itself(problem) => self.report_problem(*problem),
         }
         let _ = self.loss.set(loss);
         self.is_lost.cancel();

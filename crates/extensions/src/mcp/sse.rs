@@ -88,7 +88,7 @@ impl Transport<RoleClient> for Sse {
                 Err(error) => {
                     self.endpoint
                         .signals
-                        .note(format!("Connection closed: {}", chain(&error)));
+                        .report_problem(format!("Connection closed: {}", chain(&error)));
                     return None;
                 }
             };

@@ -117,7 +117,7 @@ impl Stdio {
         }
         if self.dialogue.initializes() {
             self.signals
-                .note(format!("The server does not speak the protocol: {problem}"));
+                .report_problem(format!("The server does not speak the protocol: {problem}"));
         }
     }
 }
@@ -176,7 +176,7 @@ impl Transport<RoleClient> for Stdio {
                     match line.id() {
                         Some(id) => return Some(wire::failure(id, &problem)),
                         None => {
-                            self.signals.note(problem);
+                            self.signals.report_problem(problem);
                             return None;
                         }
                     }
@@ -184,7 +184,7 @@ impl Transport<RoleClient> for Stdio {
                 Ok(Line::End) => return None,
                 Err(error) => {
                     self.signals
-                        .note(format!("The server's output cannot be read: {error}"));
+                        .report_problem(format!("The server's output cannot be read: {error}"));
                     return None;
                 }
             }

@@ -24,7 +24,7 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// Says why a schema cannot be used to check arguments, if it unfolds too far.
 pub fn unfolds_too_far(schema: &Value) -> Option<String> {
-    let size = Unfolding::of(schema).size;
+    let size = Unfolding::new(schema).size;
     if size.checks > MOST {
         return Some(format!("it unfolds to more than {MOST} schemas"));
     }
@@ -54,7 +54,7 @@ struct Unfolding<'s> {
 }
 
 impl<'s> Unfolding<'s> {
-    fn of(root: &'s Value) -> Self {
+    fn new(root: &'s Value) -> Self {
         let mut unfolding = Self {
             root,
             named: names_in(root),

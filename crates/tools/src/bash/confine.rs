@@ -99,7 +99,7 @@ impl Confine {
             network,
             directory: workdir.to_path_buf(),
             caches: if walls {
-                caches::of(&judged.programs, ctx.workspace.home())
+                caches::caches_of(&judged.programs, ctx.workspace.home())
             } else {
                 Vec::new()
             },
@@ -218,7 +218,7 @@ impl Confined {
     }
 
     /// Returns what the model should know of refusals that stand.
-    pub(super) fn note(&self) -> Option<String> {
+    pub(super) fn hint(&self) -> Option<String> {
         let active = self.0.as_ref()?;
         let unasked = active.unasked();
         let refused = active.refused.iter().chain(&unasked);

@@ -64,7 +64,7 @@ impl<'a> Report<'a> {
                 }
                 chunk = output.next(), if storing.is_none() => {
                     let Some(chunk) = chunk else { return Ok(()) };
-                    self.note(&chunk);
+                    self.append_preview(&chunk);
                     storing = Some(Box::pin(ctx.output.write(chunk)));
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.publish().await,
@@ -72,13 +72,13 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn note(&mut self, chunk: &[u8]) {
+    fn append_preview(&mut self, chunk: &[u8]) {
         self.has_output = true;
         self.preview.push(chunk);
     }
 
     async fn append(&mut self, chunk: Bytes) -> Result<(), ToolError> {
-        self.note(&chunk);
+        self.append_preview(&chunk);
         self.ctx.output.write(chunk).await
     }
 
@@ -105,7 +105,7 @@ impl<'a> Report<'a> {
         let block = Bytes::from(closing_block(&ending, limit, self.ctx.cancelled.is_cancelled()));
         match ending.cause {
             Cause::Ended => {
-                if let Some(note) = confined.note() {
+                if let Some(note) = confined.hint() {
                     self.append(Bytes::from(note)).await?;
                 }
             }
@@ -129,7 +129,7 @@ impl<'a> Report<'a> {
             OutputText::default()
         };
         let mut metadata = json_map([
-            ("output", Value::String(self.preview.shown())),
+            ("output", Value::String(self.preview.text())),
             ("exit", exit),
             ("description", json!(self.description)),
             ("sandbox", confined.metadata()),
@@ -241,10 +241,10 @@ impl Preview {
             bytes: self.text.len(),
             is_cut: self.is_cut,
         });
-        self.shown()
+        self.text()
     }
 
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let end = if self.is_cut { "\n\n..." } else { "" };
         format!("{}{end}", self.text)
     }

@@ -29,7 +29,7 @@ pub(super) struct Cache {
 }
 
 /// Returns what these programs would make.
-pub(super) fn of(programs: &[String], home: Option<&Path>) -> Vec<Cache> {
+pub(super) fn caches_of(programs: &[String], home: Option<&Path>) -> Vec<Cache> {
     let Some(home) = home else { return Vec::new() };
     let is_run = |names: &str| {
         names
