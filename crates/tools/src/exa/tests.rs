@@ -98,11 +98,11 @@ fn a_service_that_says_why_it_has_no_answer_has_found_nothing() {
 
 #[test]
 fn a_refusal_is_shown_as_it_is_or_says_that_it_is_cut() {
-    assert_eq!(shown(b"  boom\n".to_vec()), "  boom\n");
+    assert_eq!(excerpt(b"  boom\n".to_vec()), "  boom\n");
     let long = |bytes: usize| "x".repeat(bytes);
-    assert_eq!(shown(long(MOST_SHOWN).into_bytes()), long(MOST_SHOWN));
+    assert_eq!(excerpt(long(MOST_SHOWN).into_bytes()), long(MOST_SHOWN));
     let cut = format!("{}… (cut after 16384 bytes)", long(MOST_SHOWN));
-    assert_eq!(shown(long(MOST_SHOWN + 1).into_bytes()), cut);
+    assert_eq!(excerpt(long(MOST_SHOWN + 1).into_bytes()), cut);
 }
 
 #[test]
