@@ -13,9 +13,10 @@ use toolgate_fs::files::{LockedFile, Snapshot};
 use toolgate_fs::marks::ReadMark;
 use toolgate_fs::{ResolvedPath, Workspace};
 use toolgate_model::{Ask, CallId, Origin, SessionId};
+use toolgate_permission::Refusal;
 
 use super::handles::*;
-use super::{Refusal, ToolError, ask_by_name, guarded_part};
+use super::{ToolError, ask_by_name, guarded_part};
 
 /// What a running call may reach: who asks, where, the cancellation, and the engine's services. Nothing in it
 /// outlives the call.

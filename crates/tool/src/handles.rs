@@ -12,8 +12,9 @@ use futures_util::stream::BoxStream;
 use serde_json::Value;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{Ask, CallId, Consent, FileChange, JsonMap, Model, Question, Todo};
+use toolgate_permission::Refusal;
 
-use super::{Child, ChildCall, Delegated, Refusal, ToolError};
+use super::{Child, ChildCall, Delegated, ToolError};
 
 /// Metadata that becomes known after the end of a call: patches in which absent keys stay and null clears.
 pub type LateMetadata = BoxStream<'static, JsonMap>;

@@ -90,7 +90,7 @@ impl Modules {
         for (module, others) in &reached {
             if others.contains(*module) {
                 let circle = others.iter().filter(|other| reached[other].contains(*module));
-                circles.insert(circle.map(|module| name(module)).collect());
+                circles.insert(circle.map(name).collect());
             }
         }
         circles.into_iter().collect()

@@ -260,7 +260,7 @@ pub(super) fn places(
     let places: anyhow::Result<Vec<Opened>> = config.workspaces.iter().map(&mut place).collect();
     let (places, others): (Vec<_>, Vec<_>) = places?.into_iter().unzip();
     if let Some(problem) = problem.filter(|_| usable == 0) {
-        return Err(problem.into());
+        return Err(problem);
     }
     let (mut fetches, watched): (Vec<_>, Vec<_>) = others.into_iter().unzip();
     // Nobody waits for nothing.
