@@ -149,6 +149,7 @@ pub(super) struct Connection {
     /// Where the server is, as it would be named on the command line.
     pub(super) url: String,
     /// How to say to it who calls.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP goes beside the client"))]
     pub(super) credentials: CredentialArgs,
     service: Option<PrivateService>,
 }

@@ -13,18 +13,20 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::{RoleClient, RoleServer};
 use serde_json::json;
+use toolgate_client::{Credentials, Error};
+use toolgate_server::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 
 use super::connection::Connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::service::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 use super::terminal::Terminal;
 use super::tools::Viewpoint;
 
@@ -84,7 +86,8 @@ impl McpArgs {
             Some(_) => "http://localhost",
             None => connection.url.trim_end_matches('/'),
         };
-        let client = connection.credentials.http_client(socket, base.starts_with("https:"))?;
+        let credentials = connection.credentials.to_credentials();
+        let client = http_client(&credentials, socket, base.starts_with("https:"))?;
         let config =
             StreamableHttpClientTransportConfig::with_uri(format!("{base}/mcp{}", self.query(&connection.workspace)))
                 .max_sse_event_size(MAX_RESULT);
@@ -112,6 +115,48 @@ impl McpArgs {
             format!("?{}", set.join("&"))
         }
     }
+}
+
+/// Makes a client of plain HTTP with the credentials of the command. With a socket, that is where it connects whatever the
+/// address says.
+fn http_client(
+    credentials: &Credentials,
+    socket: Option<&Path>,
+    is_encrypted: bool,
+) -> Result<reqwest::Client, Failure> {
+    let wrong = |error: reqwest::Error| {
+        let mut last: &dyn std::error::Error = &error;
+        while let Some(cause) = last.source() {
+            last = cause;
+        }
+        Failure::from(Error::Certificates(last.to_string()))
+    };
+    let mut headers = HeaderMap::new();
+    let wrong_token = || Failure::Usage("the token cannot be sent".to_owned());
+    if let Some(token) = credentials.bearer()?.token().map_err(|_| wrong_token())? {
+        let mut value = HeaderValue::from_bytes(token.authorization()).map_err(|_| wrong_token())?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    // A redirect would take the token elsewhere, and a proxy has no business between a client and its own machine.
+    let mut builder = reqwest::Client::builder()
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .pool_max_idle_per_host(0);
+    if let Some(socket) = socket {
+        builder = builder.unix_socket(socket);
+    }
+    if is_encrypted {
+        let authorities = credentials.trusted_authorities()?;
+        let authorities = reqwest::Certificate::from_pem_bundle(&authorities).map_err(wrong)?;
+        builder = builder.tls_certs_only(authorities);
+        if let Some((cert, key)) = credentials.client_identity()? {
+            let both = [key, b"\n".to_vec(), cert].concat();
+            builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(wrong)?);
+        }
+    }
+    builder.build().map_err(wrong)
 }
 
 /// Refuses to serve a Toolgate that has started this one, in an answer that it can show and on standard error.

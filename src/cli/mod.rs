@@ -31,6 +31,10 @@ mod interrupts;
 mod json;
 mod keyboard;
 mod log;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "mcp_absent.rs"]
 mod mcp;
 mod output;
 mod prompt;

@@ -18,7 +18,6 @@ use toolgate_server::app::{App, Emergency, Running, Temporary, output_folder, wo
 
 use super::exit::Failure;
 use super::instances::{self, Instance, Registration};
-pub(super) use toolgate_server::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 
 /// The file of the running program, even where it has been replaced meanwhile.
 pub(super) const OWN_PROGRAM: &str = "/proc/self/exe";

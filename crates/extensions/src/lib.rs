@@ -6,5 +6,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
 pub mod hosted;
+#[cfg(feature = "javascript")]
 pub mod javascript;
+#[cfg(feature = "mcp")]
 pub mod mcp;

@@ -7,9 +7,17 @@
 
 #![allow(clippy::disallowed_methods)] // removes the service's own socket
 
+#[cfg(feature = "javascript")]
+mod extensions;
+#[cfg(not(feature = "javascript"))]
+#[path = "app/extensions_absent.rs"]
 mod extensions;
 pub mod hangup;
 mod languages;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "app/mcp_absent.rs"]
 mod mcp;
 mod peers;
 mod places;
@@ -27,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -38,8 +46,6 @@ use toolgate_config::{Config, Environment, Flags, ToolsConfig};
 use toolgate_engine::prompts::broker::{ApprovalPolicy, Broker, PromptPolicy};
 use toolgate_engine::{self as engine, Engine, EngineDeps, LeftRunning, Limits, RunLimits, WorkspaceRuntime};
 use toolgate_extensions::hosted::Hosts;
-use toolgate_extensions::javascript::Extensions;
-use toolgate_extensions::mcp::Servers;
 use toolgate_fs::atomic;
 use toolgate_lsp::{self as lsp, ServerPool};
 use toolgate_model::{BackgroundProcess, CallId, InstanceId, Timestamp};
@@ -53,12 +59,14 @@ use toolgate_tool::Tool;
 use toolgate_tools::skills::remote::FirstFetch;
 use toolgate_web::Network;
 
+use self::extensions::Extensions;
+use self::mcp::Servers;
 use self::places::{Common, Sources, places};
 use self::rules::Watched;
 use self::upkeep::{OutputSweep, fetch_skills, flush_refusals, log_head, sweep};
 use crate::grpc::auth::{Authenticator, Tls, keep_fresh};
 use crate::grpc::limits::{Traffic, TrafficLimits};
-use crate::grpc::{self, Listener, ServeError, Services, Shared};
+use crate::grpc::{self, Listener, ServeError, Services, Shared, console};
 pub use toolgate_model::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 pub use toolgate_process::{Temporary, unshield};
 pub use toolgate_store::local::{AuditFile, output_folder, workspace_folder};
@@ -126,6 +134,9 @@ impl App {
     /// # Errors
     /// The data directory, a workspace or its configuration cannot be used; the text names it.
     pub async fn build(config: &Config, environment: &Environment, watchdog: Option<PathBuf>) -> anyhow::Result<Self> {
+        if config.console && !console::IS_BUILT {
+            bail!("console: this build of Toolgate has no console (it lacks the Cargo feature \"console\")");
+        }
         let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
         let authenticator = authenticator(&config.auth).await?;
         let tls = tls(config.listen.tls.as_ref()).await?;

@@ -2,21 +2,24 @@
 //!
 //! *Invariant:* a collector that is slow or gone is said in the log, once, and makes nothing wait.
 
+#[cfg(not(feature = "otel"))]
+#[path = "collector/absent.rs"]
+mod otlp;
+#[cfg(feature = "otel")]
+mod otlp;
+
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
-use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _,
-};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::resource::TelemetryResourceDetector;
-use opentelemetry_sdk::trace::SpanData;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
 /// How long the end of the service waits until the last of it is sent.
 pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,7 +31,7 @@ pub struct CollectorError {
     /// Where to.
     pub endpoint: String,
     /// Why.
-    pub source: ExporterBuildError,
+    pub source: Box<dyn Error + Send + Sync>,
 }
 
 /// Where telemetry of one kind goes.
@@ -43,31 +46,21 @@ pub struct Collector {
 
 impl Collector {
     /// Makes what sends traces. Connects when there is something to send. To be called within a runtime.
-    pub(super) fn traces(&self) -> Result<Complaining<SpanExporter>, CollectorError> {
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(&self.endpoint);
-        let exporter = exporter.with_tls_config(tls()).build();
-        Ok(Complaining::new("traces", exporter.map_err(|error| self.error(error))?))
+    pub(super) fn traces(&self) -> Result<impl SpanExporter + 'static, CollectorError> {
+        let exporter = otlp::spans(&self.endpoint).map(|exporter| Complaining::new("traces", exporter));
+        exporter.map_err(|error| self.error(error))
     }
 
     /// Makes what sends metrics, likewise.
-    pub(super) fn metrics(&self) -> Result<Complaining<MetricExporter>, CollectorError> {
-        let exporter = MetricExporter::builder().with_tonic().with_endpoint(&self.endpoint);
-        let exporter = exporter.with_tls_config(tls()).build();
-        Ok(Complaining::new(
-            "metrics",
-            exporter.map_err(|error| self.error(error))?,
-        ))
+    pub(super) fn metrics(&self) -> Result<impl PushMetricExporter, CollectorError> {
+        let exporter = otlp::metrics(&self.endpoint).map(|exporter| Complaining::new("metrics", exporter));
+        exporter.map_err(|error| self.error(error))
     }
 
-    fn error(&self, source: ExporterBuildError) -> CollectorError {
-        let endpoint = self.endpoint.clone();
+    fn error(&self, source: impl Error + Send + Sync + 'static) -> CollectorError {
+        let (endpoint, source) = (self.endpoint.clone(), Box::new(source));
         CollectorError { endpoint, source }
     }
-}
-
-/// For `https` only: what this machine trusts.
-fn tls() -> ClientTlsConfig {
-    ClientTlsConfig::new().with_native_roots()
 }
 
 /// Returns what is said of the service.
@@ -81,7 +74,7 @@ pub(super) fn resource(attributes: &[(String, String)]) -> Resource {
 
 /// Says in the log when sending begins to fail, and when it works again.
 #[derive(Debug)]
-pub(super) struct Complaining<E> {
+struct Complaining<E> {
     what: &'static str,
     exporter: E,
     fails: AtomicBool,
@@ -106,7 +99,7 @@ impl<E> Complaining<E> {
     }
 }
 
-impl opentelemetry_sdk::trace::SpanExporter for Complaining<SpanExporter> {
+impl<E: SpanExporter> SpanExporter for Complaining<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let sent = self.exporter.export(batch).await;
         self.log_change(&sent);
@@ -126,7 +119,7 @@ impl opentelemetry_sdk::trace::SpanExporter for Complaining<SpanExporter> {
     }
 }
 
-impl PushMetricExporter for Complaining<MetricExporter> {
+impl<E: PushMetricExporter> PushMetricExporter for Complaining<E> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let sent = self.exporter.export(metrics).await;
         self.log_change(&sent);

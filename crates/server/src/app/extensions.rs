@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use toolgate_config::{Config, ToolsConfig};
 use toolgate_engine::WorkspaceRuntime;
+pub(super) use toolgate_extensions::javascript::Extensions;
 use toolgate_extensions::javascript::Settings;
 use toolgate_process::Programs;
 

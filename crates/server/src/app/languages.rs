@@ -11,6 +11,9 @@ use toolgate_lsp::{LanguageServers, ServerPool, Settings, Surveyed};
 
 use crate::grpc::{LanguageServerFacts, Languages};
 
+/// Whether this build starts language servers.
+pub(super) const IS_BUILT: bool = cfg!(feature = "lsp");
+
 /// Returns the servers of a workspace; none is started.
 pub(super) fn servers(
     fleet: &ServerPool,
@@ -22,7 +25,11 @@ pub(super) fn servers(
     fleet.workspace(Settings {
         workspace: workspace.clone(),
         trusted,
-        servers: tools.language_servers(trusted),
+        servers: if IS_BUILT {
+            tools.language_servers(trusted)
+        } else {
+            Vec::new()
+        },
         virtual_env: environment.get("VIRTUAL_ENV").map(PathBuf::from),
     })
 }

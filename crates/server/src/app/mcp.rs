@@ -7,8 +7,9 @@ use std::time::Duration;
 use toolgate_config::logins::{LoginFile, StoredClient, StoredLogin};
 use toolgate_config::mcp::{McpKind, McpServerConfig};
 use toolgate_engine::WorkspaceRuntime;
+pub(super) use toolgate_extensions::mcp::Servers;
 use toolgate_extensions::mcp::{
-    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings, Servers,
+    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings,
 };
 use toolgate_model::{Source, SourceState};
 
@@ -16,18 +17,17 @@ const UNTRUSTED: &str = "The server is named by the project, and this workspace 
                          `trust = true` for the workspace in toolgate.toml, or start the service with `--trust` or \
                          TOOLGATE_TRUST=1.";
 
-/// What the configuration of one workspace says of servers.
-pub(super) struct Named {
-    pub(super) servers: Vec<McpServerConfig>,
-    pub(super) call_limit: Option<Duration>,
-}
-
-/// Begins to connect to the servers of a workspace; waits for none.
-pub(super) fn start(servers: &Servers, place: &WorkspaceRuntime, named: Named, logins: Option<&Arc<LoginFile>>) {
+/// Begins to connect to the servers that the configuration of a workspace names; waits for none.
+pub(super) fn start(
+    servers: &Servers,
+    place: &WorkspaceRuntime,
+    (named, call_limit): (Vec<McpServerConfig>, Option<Duration>),
+    logins: Option<&Arc<LoginFile>>,
+) {
     let catalog = &place.tools;
-    let names = named.servers.iter().map(|server| server.name.clone());
+    let names = named.iter().map(|server| server.name.clone());
     catalog.arrange(Source::Mcp, names);
-    for server in named.servers {
+    for server in named {
         let kind = match server.kind {
             McpKind::Disabled => {
                 catalog.report(Source::Mcp, &server.name, SourceState::Disabled, "");
@@ -70,7 +70,7 @@ pub(super) fn start(servers: &Servers, place: &WorkspaceRuntime, named: Named, l
             name: server.name,
             kind,
             connect: server.timeout.unwrap_or(CONNECT_LIMIT),
-            call: server.timeout.or(named.call_limit).unwrap_or(CALL_LIMIT),
+            call: server.timeout.or(call_limit).unwrap_or(CALL_LIMIT),
         };
         servers.start(place.workspace.directory().to_path_buf(), settings, catalog.clone());
     }

@@ -13,7 +13,6 @@ use toolgate_config::service::ApiKey;
 use toolgate_config::{Config, Environment, Flags, Seen, ToolsConfig};
 use toolgate_engine::{Current, WorkspaceRuntime, record_tool_changes, truncate};
 use toolgate_extensions::hosted::Hosts;
-use toolgate_extensions::mcp::Servers;
 use toolgate_fs::Workspace;
 use toolgate_fs::files::Files;
 use toolgate_lsp::{EditDiagnostics, LanguageServers, ServerPool};
@@ -136,7 +135,7 @@ fn builtin(
         Arc::new(Background::new(shell.clone())),
         Arc::new(ApplyPatch::new(files.clone(), feedback)),
     ];
-    if flags.lsp {
+    if flags.lsp && languages::IS_BUILT {
         tools.push(Arc::new(AskServers::new(servers)));
     }
     if config.experimental.batch_tool {
@@ -152,7 +151,7 @@ fn builtin(
 /// Where tools come from that are not built in.
 pub(super) struct Sources<'a> {
     pub(super) hosts: &'a Arc<Hosts>,
-    pub(super) mcp: &'a Servers,
+    pub(super) mcp: &'a mcp::Servers,
     pub(super) languages: &'a ServerPool,
     pub(super) watch: &'a dyn Fn(&WorkspaceRuntime, &ToolsConfig),
 }
@@ -230,10 +229,7 @@ pub(super) fn places(
         );
         let announce = record_tool_changes(&workspace.name, store.clone());
         let catalog = Catalog::new(announce, Arc::new(Invalid), builtin)?;
-        let named = mcp::Named {
-            servers: tools.mcp_servers(workspace.trust),
-            call_limit: tools.experimental.mcp_timeout,
-        };
+        let named = (tools.mcp_servers(workspace.trust), tools.experimental.mcp_timeout);
         let place = WorkspaceRuntime {
             workspace: opened.clone(),
             tools: Arc::new(catalog),

@@ -11,6 +11,10 @@ mod certificates;
 mod error;
 mod files;
 mod host;
+#[cfg(feature = "jwt")]
+mod jwt;
+#[cfg(not(feature = "jwt"))]
+#[path = "auth/jwt_absent.rs"]
 mod jwt;
 mod layer;
 mod scopes;
@@ -21,7 +25,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jsonwebtoken::Algorithm;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +32,7 @@ use tonic::Status;
 use tonic::codegen::http::header::AUTHORIZATION;
 use tonic::codegen::http::{HeaderMap, Request};
 use tonic::transport::server::TlsConnectInfo;
-use toolgate_config::service::{AuthConfig, JwtConfig};
+use toolgate_config::service::AuthConfig;
 use toolgate_contract::Scope;
 use toolgate_model::{Principal, PrincipalKind};
 
@@ -38,8 +41,10 @@ use self::caller::{Reach, Scopes, Secret};
 use self::certificates::Certificates;
 pub use self::error::AuthError;
 use self::files::{Readers, Reloading, Source};
-use self::jwt::{Keys, Rejected};
-pub(crate) use self::layer::{Gate, GateLayer};
+use self::jwt::Jwt;
+#[cfg(feature = "mcp")]
+pub(crate) use self::layer::Gate;
+pub(crate) use self::layer::GateLayer;
 use self::scopes::{Need, Needs};
 pub(crate) use self::tls::incoming;
 pub use self::tls::{HANDSHAKE_TIMEOUT, Tls};
@@ -52,12 +57,6 @@ const PROCESS_SCOPES: [Scope; 3] = [Scope::CallsExecute, Scope::CallsRead, Scope
 
 /// How often the files are looked at.
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
-
-struct Jwt {
-    settings: JwtConfig,
-    algorithms: Vec<Algorithm>,
-    keys: Reloading<Keys>,
-}
 
 /// Knows who may call.
 pub struct Authenticator {
@@ -240,15 +239,7 @@ impl Authenticator {
         let known = known.as_ref().and_then(|tokens| tokens.find(&token.0)).cloned();
         let caller = match (known, &self.jwt) {
             (Some(caller), _) => caller,
-            (None, Some(jwt)) if jwt::looks_like_one(&token.0) => {
-                let checked = jwt::check(&token.0, &jwt.keys.current(), &jwt.algorithms, &jwt.settings);
-                checked.map_err(|why| match why {
-                    Rejected::Expired => status::expired(),
-                    Rejected::Bad(problem) => {
-                        status::unauthenticated("BAD_CREDENTIALS", format!("the token is not accepted: {problem}"))
-                    }
-                })?
-            }
+            (None, Some(jwt)) if jwt.is_for(&token.0) => jwt.check(&token.0)?,
             (None, Some(_) | None) => {
                 return Err(status::unauthenticated("BAD_CREDENTIALS", "the token is not known"));
             }
@@ -297,29 +288,10 @@ impl Authenticator {
     /// Reads the files again. Blocking.
     fn refresh(&self) {
         let tokens = self.tokens.as_ref().is_some_and(Reloading::refresh);
-        let keys = self.jwt.as_ref().is_some_and(|jwt| jwt.keys.refresh());
+        let keys = self.jwt.as_ref().is_some_and(Jwt::refresh);
         if tokens || keys {
             self.generation.send_modify(|generation| *generation += 1);
         }
-    }
-}
-
-impl Jwt {
-    fn load(settings: JwtConfig) -> Result<Self, AuthError> {
-        let algorithms = jwt::algorithms(&settings.algorithms).map_err(AuthError::Algorithms)?;
-        let path = settings.jwks_file.clone();
-        let source = Source {
-            path: path.clone(),
-            readers: Readers::Anybody,
-        };
-        let keys = Reloading::load(vec![source], move |contents| {
-            Keys::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
-        })?;
-        Ok(Self {
-            settings,
-            algorithms,
-            keys,
-        })
     }
 }
 

@@ -7,7 +7,6 @@
 //! server but its own.
 
 use std::future::{Ready, ready};
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,18 +14,14 @@ use futures_util::future::Either;
 use sha2::{Digest as _, Sha256};
 use tonic::body::Body;
 use tonic::codegen::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tower::{Layer, Service};
 
-use super::arrival::Arrival;
-
 /// Where the page is.
 pub(crate) const PATH: &str = "/console/";
-
-const HTML: &str = "text/html; charset=utf-8";
 
 /// What the page may do: run its own script, look as its own sheet says, and call where it came from. Nothing may frame it,
 /// so that no other page gets a person to press its buttons.
@@ -37,9 +32,16 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
+/// Whether this build has the page.
+pub(crate) const IS_BUILT: bool = cfg!(feature = "console");
+
+#[cfg(not(feature = "console"))]
+const FILES: [(&str, &str, &str); 0] = [];
+
 /// The files, by their names below [`PATH`].
+#[cfg(feature = "console")]
 const FILES: [(&str, &str, &str); 4] = [
-    ("", HTML, include_str!("console/index.html")),
+    ("", "text/html; charset=utf-8", include_str!("console/index.html")),
     (
         "app.js",
         "text/javascript; charset=utf-8",
@@ -197,78 +199,9 @@ fn is_among(headers: &HeaderMap, etag: &HeaderValue) -> bool {
     })
 }
 
-/// Says whether an origin is that of the service itself: of the scheme, name and port that this request came to.
-///
-/// The name must be an address or `localhost`. Any other name may belong to somebody who made it lead here: a page of that
-/// name would count as of the same origin. Such names, as a proxy or a certificate may need them, are for `listen.origins`.
-pub(crate) fn is_own_origin<B>(origin: &HeaderValue, request: &Request<B>) -> bool {
-    let is_tls = request.extensions().get::<Arrival>().is_some_and(Arrival::is_encrypted);
-    let scheme = if is_tls { "https://" } else { "http://" };
-    let header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let authority = request.uri().authority().map(|authority| authority.as_str());
-    let (Ok(origin), Some(authority)) = (origin.to_str(), authority.or_else(header)) else {
-        return false;
-    };
-    origin
-        .strip_prefix(scheme)
-        .is_some_and(|page| page.eq_ignore_ascii_case(authority) && is_certain(authority))
-}
-
-/// Says whether a host, with or without a port, can lead to one machine only, whoever asks which.
-fn is_certain(authority: &str) -> bool {
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() => (None, port.strip_prefix(':')),
-            Some(_) | None => return false,
-        },
-        None => match authority.split_once(':') {
-            Some((host, port)) => (Some(host), Some(port)),
-            None => (Some(authority), None),
-        },
-    };
-    port.is_none_or(|port| port.parse::<u16>().is_ok())
-        && host.is_none_or(|host| host.eq_ignore_ascii_case("localhost") || host.parse::<Ipv4Addr>().is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn request(host: &str) -> Request<()> {
-        Request::builder().header(HOST, host).body(()).unwrap()
-    }
-
-    #[test]
-    fn only_the_page_itself_is_of_its_origin() {
-        let check = |origin: &str, host: &str, expected: bool| {
-            let value = HeaderValue::from_str(origin).unwrap();
-            assert_eq!(is_own_origin(&value, &request(host)), expected, "{origin} to {host}");
-        };
-        check("http://127.0.0.1:50551", "127.0.0.1:50551", true);
-        check("http://localhost:50551", "localhost:50551", true);
-        check("http://LOCALHOST:50551", "localhost:50551", true);
-        check("http://[::1]:50551", "[::1]:50551", true);
-        check("http://10.1.2.3", "10.1.2.3", true);
-        // Another program of this machine, another name of it, another scheme.
-        check("http://127.0.0.1:3000", "127.0.0.1:50551", false);
-        check("http://localhost:50551", "127.0.0.1:50551", false);
-        check("https://127.0.0.1:50551", "127.0.0.1:50551", false);
-        // A name that was made to lead here.
-        check("http://evil.example:50551", "evil.example:50551", false);
-        check("http://127.0.0.1.evil.example", "127.0.0.1.evil.example", false);
-        check("http://localhost.evil.example", "localhost.evil.example", false);
-        for nonsense in [
-            "null",
-            "",
-            "http://",
-            "http://[::1",
-            "http://[evil]:1",
-            "http://127.0.0.1:1:2",
-        ] {
-            let host = nonsense.strip_prefix("http://").unwrap_or_default();
-            check(nonsense, host, false);
-        }
-    }
 
     #[test]
     fn a_version_is_recognised() {

@@ -29,12 +29,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use tonic::codegen::http::{HeaderValue, Method, Request, Response, StatusCode};
+use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use tonic_types::StatusExt as _;
 use tower::{Layer, Service};
 
 use self::context::McpContext;
-use self::endpoint::text_of;
 pub(crate) use self::endpoint::{PATH, SESSION};
 use self::handler::Handler;
 use self::sessions::{Sessions, Stream};
@@ -262,4 +261,9 @@ fn plain(code: StatusCode, text: &str) -> Response<Body> {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
+}
+
+/// Returns a header, if it is text.
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
 }

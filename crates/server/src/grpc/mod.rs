@@ -7,15 +7,20 @@ mod audit_service;
 pub mod auth;
 mod authority;
 mod coalesce;
-mod console;
+pub(crate) mod console;
 mod convert;
 mod delegate;
 mod events;
 mod host_service;
 mod info_service;
 pub mod limits;
+#[cfg(feature = "mcp")]
+mod mcp;
+#[cfg(not(feature = "mcp"))]
+#[path = "mcp_absent.rs"]
 mod mcp;
 mod measure;
+mod origins;
 mod output_service;
 mod permission_service;
 mod session_service;
@@ -31,8 +36,8 @@ use futures_util::TryStreamExt as _;
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
-use tonic::codegen::http::header::{HeaderName, ORIGIN};
-use tonic::codegen::http::{Method, Request, Response, StatusCode};
+use tonic::codegen::http::Method;
+use tonic::codegen::http::header::HeaderName;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -47,16 +52,17 @@ use toolgate_contract::permission_service_server::PermissionServiceServer;
 use toolgate_contract::session_service_server::SessionServiceServer;
 use toolgate_contract::tool_service_server::ToolServiceServer;
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
-use tower_http::validate_request::{ValidateRequest, ValidateRequestHeaderLayer};
+use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::arrival::{Tracer, Untraced, traced};
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
 use self::coalesce::CoalescingWriter;
-use self::console::{ConsoleLayer, is_own_origin};
+use self::console::ConsoleLayer;
 use self::limits::Traffic;
 use self::mcp::McpLayer;
 use self::measure::MeasureLayer;
+use self::origins::OnlyOrigins;
 pub use self::shared::{HEARTBEAT, LanguageServerFacts, Languages, SandboxFacts, Shared};
 
 /// Flow-control windows: over a distance one window travels per round trip.
@@ -214,30 +220,6 @@ fn cors(origins: &[String]) -> CorsLayer {
         // Listed by name, since the star does not stand for `authorization`.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(grpc.into_iter().chain([mcp::SESSION]).collect::<Vec<_>>())
-}
-
-/// Refuses requests of web pages from other origins than those listed. CORS alone would not do: a page whose name is made to
-/// lead to this machine counts as of the same origin, and browsers ask nobody then. Programs send no origin, or that of the
-/// service that they call.
-#[derive(Clone)]
-struct OnlyOrigins(Arc<[String]>);
-
-impl<B> ValidateRequest<B> for OnlyOrigins {
-    type ResponseBody = tonic::body::Body;
-
-    fn validate(&mut self, request: &mut Request<B>) -> Result<(), Response<Self::ResponseBody>> {
-        let Some(origin) = request.headers().get(ORIGIN) else {
-            return Ok(());
-        };
-        let is_listed = self.0.iter().any(|allowed| origin == allowed.as_str());
-        if is_listed || is_own_origin(origin, request) {
-            return Ok(());
-        }
-        let text = "this web page may not call: its origin is not among listen.origins\n";
-        let mut response = Response::new(tonic::body::Body::new(text.to_owned()));
-        *response.status_mut() = StatusCode::FORBIDDEN;
-        Err(response)
-    }
 }
 
 fn routes(

@@ -61,6 +61,7 @@ impl Scopes {
     }
 
     /// Reads names of scopes among which those of others may be.
+    #[cfg(feature = "jwt")]
     pub(super) fn among<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         names
             .into_iter()

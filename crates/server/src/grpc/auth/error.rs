@@ -33,6 +33,9 @@ pub enum AuthError {
     /// The settings for signed tokens cannot be used.
     #[error("auth.jwt.algorithms: {0}")]
     Algorithms(String),
+    /// The program was built without the feature `jwt`.
+    #[error("auth.jwt: this build of Toolgate accepts no signed tokens (it lacks the Cargo feature \"jwt\")")]
+    NotBuilt,
     /// The scopes of the group of the Unix socket cannot be used.
     #[error("auth.unix.scopes: {0}")]
     Group(String),

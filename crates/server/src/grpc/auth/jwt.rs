@@ -14,18 +14,74 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgo
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use tonic::Status;
 use toolgate_config::service::JwtConfig;
 use toolgate_model::{Principal, PrincipalKind};
 
 use super::caller::{Caller, Reach, Scopes};
 use super::error::AuthError;
-use super::files::wrong;
+use super::files::{Readers, Reloading, Source, wrong};
+use crate::grpc::status;
 
 /// A stream lasts no longer than this, whatever its token says.
 const MAX_STREAM_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// What accepts signed tokens.
+pub(super) struct Jwt {
+    settings: JwtConfig,
+    algorithms: Vec<Algorithm>,
+    keys: Reloading<Keys>,
+}
+
+impl Jwt {
+    /// Reads the file of public keys. Blocking.
+    ///
+    /// # Errors
+    /// The file cannot be read or understood, or a setting means nothing.
+    pub(super) fn load(settings: JwtConfig) -> Result<Self, AuthError> {
+        let algorithms = algorithms(&settings.algorithms).map_err(AuthError::Algorithms)?;
+        let path = settings.jwks_file.clone();
+        let source = Source {
+            path: path.clone(),
+            readers: Readers::Anybody,
+        };
+        let keys = Reloading::load(vec![source], move |contents| {
+            Keys::parse(&path, contents.first().map(Vec::as_slice).unwrap_or_default())
+        })?;
+        Ok(Self {
+            settings,
+            algorithms,
+            keys,
+        })
+    }
+
+    /// Returns whether a text has the form of a signed token.
+    pub(super) fn is_for(&self, token: &str) -> bool {
+        token.split('.').count() == 3 && header(token).is_some()
+    }
+
+    /// Checks a token and returns whose it is.
+    ///
+    /// # Errors
+    /// It is not accepted; the text says why, for its owner.
+    pub(super) fn check(&self, token: &str) -> Result<Caller, Status> {
+        let checked = check(token, &self.keys.current(), &self.algorithms, &self.settings);
+        checked.map_err(|why| match why {
+            Rejected::Expired => status::expired(),
+            Rejected::Bad(problem) => {
+                status::unauthenticated("BAD_CREDENTIALS", format!("the token is not accepted: {problem}"))
+            }
+        })
+    }
+
+    /// Reads the file again; returns whether it has changed. Blocking.
+    pub(super) fn refresh(&self) -> bool {
+        self.keys.refresh()
+    }
+}
+
 /// The public keys of a file.
-pub(super) struct Keys(Vec<Key>);
+struct Keys(Vec<Key>);
 
 struct Key {
     id: Option<String>,
@@ -36,7 +92,7 @@ struct Key {
 
 impl Keys {
     /// Reads the content of a file.
-    pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Self, AuthError> {
+    fn parse(path: &Path, content: &[u8]) -> Result<Self, AuthError> {
         let set: Value = serde_json::from_slice(content).map_err(|_| wrong(path, "it is not JSON"))?;
         let set: JwkSet = serde_json::from_value(set).map_err(|_| wrong(path, "it is no JSON Web Key Set"))?;
         let keys: Vec<Key> = set.keys.iter().filter_map(public_key).collect();
@@ -95,7 +151,7 @@ fn is_named(algorithm: Algorithm, name: KeyAlgorithm) -> bool {
 ///
 /// # Errors
 /// One is not known, or works with a shared secret.
-pub(super) fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, String> {
+fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, String> {
     let read = |name: &String| match name.parse::<Algorithm>() {
         Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => Err(format!(
             "{name} works with a shared secret; only public keys are accepted"
@@ -108,22 +164,13 @@ pub(super) fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, String> {
     names.iter().map(read).collect()
 }
 
-/// Says whether a text has the form of a signed token.
-pub(super) fn looks_like_one(token: &str) -> bool {
-    token.split('.').count() == 3 && header(token).is_some()
-}
-
 fn header(token: &str) -> Option<Map<String, Value>> {
     let first = token.split('.').next()?;
     let json = URL_SAFE_NO_PAD.decode(first).ok()?;
     serde_json::from_slice(&json).ok()
 }
 
-/// Checks a token and returns whose it is.
-///
-/// # Errors
-/// It is not accepted; the text says why, for its owner.
-pub(super) fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) -> Result<Caller, Rejected> {
+fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &JwtConfig) -> Result<Caller, Rejected> {
     let header = header(token).ok_or(Rejected::Bad("it is no signed token"))?;
     // Extensions that must be understood, and none is.
     if header.contains_key("crit") {
@@ -160,7 +207,7 @@ pub(super) fn check(token: &str, keys: &Keys, allowed: &[Algorithm], settings: &
 
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rejected {
+enum Rejected {
     /// It was good once.
     Expired,
     /// Something about it.

@@ -74,6 +74,7 @@ pub(crate) struct Gate<S> {
 
 impl<S> Gate<S> {
     /// Returns what is behind it.
+    #[cfg(feature = "mcp")]
     pub(crate) fn inner(&self) -> &S {
         &self.inner
     }

@@ -19,8 +19,8 @@ use toolgate_engine::digest_of;
 use toolgate_model::{Definition, ITSELF, Source, introduction};
 
 use super::context::{McpContext, Seen};
-use super::endpoint::{SESSION, text_of};
 use super::sessions::Sessions;
+use super::{SESSION, text_of};
 use super::{call, content, resources};
 use crate::grpc::Shared;
 use crate::grpc::auth::Caller;
