@@ -11,7 +11,7 @@ export CARGO_TARGET_DIR="$target"
 export PATH="$target/tools/bin:$PATH"
 export CARGO_TERM_COLOR="${CARGO_TERM_COLOR:-auto}"
 languages=(python typescript go java rust)
-suites=" format clippy buf-lint buf-format buf-breaking unit it readme conformance documentation"
+suites=" format clippy buf-lint buf-format buf-breaking unit features it readme conformance documentation"
 suites+="${languages[*]/#/ client-}${languages[*]/#/ conformance-} clients agents console chart image "
 wanted=" $* "
 summary=()
@@ -71,6 +71,18 @@ in_proto() { (cd proto && "$@"); }
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" \
         cargo doc --locked --workspace --no-deps --document-private-items --quiet
+}
+
+# What a build may leave out: the program and its unit tests with nothing of it, and the program with each part alone.
+features() {
+    local parts=(-p toolgate -p toolgate-server -p toolgate-extensions -p toolgate-telemetry --lib --bins) name names
+    cargo test --locked --quiet "${parts[@]}" --no-default-features || return 1
+    mapfile -t names < <(sed -n 's/^default = \["\(.*\)"\]$/\1/p' Cargo.toml | sed 's/", "/\n/g')
+    ((${#names[@]} == 6)) || return 1
+    for name in "${names[@]}"; do
+        printf 'only %s\n' "$name"
+        cargo clippy --locked --quiet "${parts[@]}" --no-default-features --features "$name" -- -D warnings || return 1
+    done
 }
 
 # The example agents, each on a terminal of its own.
@@ -134,6 +146,7 @@ else
     done
 fi
 suite unit cargo test --locked --quiet --workspace --lib --bins
+suite features features
 skipped=(--skip readme:: --skip clients::)
 if [[ -n "${missing[mcp-npm]:-}" ]]; then
     skipped+=(--skip servers_of_npm --skip a_real_server)

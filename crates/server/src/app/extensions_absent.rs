@@ -8,12 +8,15 @@ use toolgate_engine::WorkspaceRuntime;
 use toolgate_process::Programs;
 use toolgate_tool::Catalog;
 
+/// What none is made from.
+pub(super) struct Settings(());
+
 /// No custom tools and plugins.
 #[derive(Default)]
 pub(super) struct Extensions(());
 
 impl Extensions {
-    pub(super) fn watch(&self, _settings: (), _catalog: Arc<Catalog>) {}
+    pub(super) fn watch(&self, _settings: Settings, _catalog: Arc<Catalog>) {}
 
     pub(super) async fn close(&self) {}
 }
@@ -24,11 +27,12 @@ pub(super) fn settings(
     tools: &ToolsConfig,
     _programs: &Programs,
     _data_dir: &Path,
-) {
+) -> Settings {
     if tools.code("plugin", true).is_some() || !tools.code_directories(true).is_empty() {
         tracing::warn!(
             workspace = place.workspace.name(),
             "this build of Toolgate runs no custom tools and plugins (it lacks the Cargo feature \"javascript\")"
         );
     }
+    Settings(())
 }
