@@ -146,7 +146,7 @@ test("thousands of calls and an output of 200 MB do not stop the page", async ({
   // The service counts lines and makes a digest first, for which a build without optimisation takes its time.
   await expect(output).toContainText("xxxx", { timeout: 120_000 });
   await page.getByRole("checkbox", { name: /Stay at the end/ }).check();
-  await expect(output).toContainText("the very end");
+  await expect(output).toContainText("the very end", { timeout: 120_000 });
   await page.getByLabel("Search the output").fill("very end$");
   await page.keyboard.press("Enter");
   await page.getByRole("option", { name: /the very end/ }).click();

@@ -42,7 +42,7 @@ func (at paths) checkQueries(report *report) {
 	report.check("the alerts can be read", when(len(alerts.Groups) == 0, errors.New("there are none"), err))
 	_, problems := rulefmt.Parse(text, false, model.UTF8Validation, language, slog.Default())
 	report.check("Prometheus takes the alerts, and what they say", errors.Join(problems...))
-	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operations.md"))
+	guide, err := os.ReadFile(filepath.Join(at.tests, "..", "..", "docs", "operate", "operations.md"))
 	report.check("the guide can be read", err)
 	for _, group := range alerts.Groups {
 		for _, rule := range group.Rules {
