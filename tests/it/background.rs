@@ -578,7 +578,7 @@ fn its_time_limit_is_its_own() {
 fn calls_that_make_calls_keep_to_the_limits() {
     test(async {
         let server = Server::with(Setup::default().env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "1")).await;
-        // Whoever makes a call lends it its own place.
+        // Whoever makes a call needs no slot for it.
         let maker = server.run("bash", input("true")).await;
         assert!(completed(&maker).output.contains("started in the background"));
 

@@ -334,7 +334,7 @@ fn what_waits_in_a_lost_batch_is_lost() {
 #[test]
 fn a_full_service_runs_the_parts_in_turn() {
     test(async {
-        // Two slots: the batch's own, which serves its parts one after another, and one more.
+        // Two parts at a time, as many as calls may run at all.
         let setup = setup(json!({})).env("TOOLGATE_LIMITS_MAX_RUNNING_CALLS", "2");
         let server = Server::with(setup.env("TOOLGATE_LIMITS_MAX_QUEUED_CALLS", "0")).await;
         let meets = |n: usize| {

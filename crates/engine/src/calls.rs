@@ -19,7 +19,7 @@ use crate::handover::AtQuestion;
 use crate::live::LiveCall;
 use crate::lock::lock;
 use crate::log::ring::Ring;
-use crate::scheduler::{Above, RunLimits, Scheduler, Turn};
+use crate::scheduler::{Parent, RunLimits, Scheduler, Turn};
 
 /// The calls of one engine.
 pub(crate) struct Calls {
@@ -134,14 +134,16 @@ impl Calls {
                 return Err(AdmitError::TaskEnded(parent.id.clone()));
             }
         }
-        let above = parent.and_then(|parent| calls.get(&parent.id));
-        let above = match above {
-            Some(above) if record.made_by_call => Above::Made(above.ticket),
-            Some(above) if above.awaits_clients.load(Ordering::Acquire) => Above::Waits(above.ticket),
-            Some(_) | None => Above::Nobody,
-        };
-        let turn = self.scheduler.enter(&record.origin, bytes, above);
-        let turn = turn.map_err(|full| AdmitError::too_many(full.limit, self.limits.most(full.limit)))?;
+        let parent = parent.and_then(|parent| calls.get(&parent.id));
+        let parent = parent.and_then(|parent| {
+            let is_parent = record.made_by_call || parent.awaits_clients.load(Ordering::Acquire);
+            is_parent.then_some(Parent {
+                ticket: parent.ticket,
+                is_maker: record.made_by_call,
+            })
+        });
+        let turn = self.scheduler.enter(&record.origin, bytes, parent);
+        let turn = turn.map_err(|full| AdmitError::too_many(full.limit, self.limits.value(full.limit)))?;
         let live = self.make_live(record, &turn, ring);
         calls.insert(record.id.clone(), live.clone());
         Ok(Some((live, turn)))

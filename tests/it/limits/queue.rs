@@ -255,7 +255,7 @@ fn below(parent: &str, session: &str, request: ExecuteToolRequest) -> ExecuteToo
 }
 
 #[test]
-fn a_task_and_a_lent_tool_lend_their_slot_to_what_is_done_in_their_name() {
+fn calls_in_the_name_of_a_task_or_a_hosted_tool_take_no_slot() {
     test(async {
         let server = Server::with(limited([("max_running_calls", "1")])).await;
         let hello = HostHello {
@@ -271,7 +271,7 @@ fn a_task_and_a_lent_tool_lend_their_slot_to_what_is_done_in_their_name() {
         let first = kept("first", below("task", &run_of.session_id, first));
         let mut first = server.tools().execute_tool(first).await.unwrap().into_inner();
         next_such(&mut first, is_output).await;
-        // It is one slot: the next waits, and so does a call of somebody else.
+        // As many run as may run at all: the next waits, and so does a call of somebody else.
         queue(&server, "second", below("task", &run_of.session_id, second)).await;
         queue(&server, "stranger", bash("echo stranger")).await;
         let go = server.work().join("go");

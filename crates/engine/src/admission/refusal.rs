@@ -77,6 +77,7 @@ impl AdmitError {
             Limit::Workspace => format!("{limit} calls are running in this workspace"),
             Limit::Session => format!("{limit} calls of this session are running"),
             Limit::Principal => format!("{limit} calls of this principal are running"),
+            Limit::Call => format!("{limit} calls below one call are running"),
             Limit::Queued => format!("{limit} calls are waiting for their turn"),
             Limit::QueuedBytes => format!("the inputs of the calls that wait for their turn have {limit} bytes"),
         };

@@ -4,14 +4,14 @@
 //! its sessions to the one that has the fewest, and there to the call that came first. Among equals, turns go
 //! round robin, and a newcomer is last in the round, so that nobody waits for ever.
 //!
-//! Calls that other calls wait for would wait for their own makers: a batch would hold the last slot and its parts would
-//! want it. Hence a call lends its slot to one call below it at a time, when that finds none of its own. In a tree of
-//! calls somebody can always go on: who holds a slot or has been lent one either works or has lent it on. What was lent
-//! counts where the slot counts.
+//! A call below a running call takes no slot: its parent has one already, or runs below one that has, and would hold it
+//! while the child waited. Instead at most [`MAX_RUNNING_PER_CALL`] run below each call, and no more than may run at all; the
+//! others wait for those. When the parent ends first, what runs below it takes a slot of its own, beyond the limits if need
+//! be, and what waits below it takes its turn like any other.
 //!
 //! *Invariant:* no clock, no waiting, no locks. Nothing that may run waits after any operation ends; what has left is
 //! forgotten. Every operation takes time logarithmic in the calls that wait, and linear only in the workspaces, the
-//! depth of calls below calls, and the places where one session or principal waits.
+//! calls that start or lose their parent, and the places where one session or principal waits.
 
 mod order;
 
@@ -24,6 +24,10 @@ use self::order::Order;
 pub(crate) type Ticket = u64;
 
 type Name = Arc<str>;
+
+/// How many calls run below one call: what a `batch` makes (`docs/spec/framework.md` §11), and no more for a plugin or a
+/// subagent, since the limits do not count them.
+const MAX_RUNNING_PER_CALL: usize = 25;
 
 /// How many calls may run at once, and how many may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +53,21 @@ pub(crate) enum Limit {
     Workspace,
     Session,
     Principal,
+    /// Of the calls below one call.
+    Call,
     Queued,
     QueuedBytes,
 }
 
 impl Limit {
-    /// Returns the key of the configuration.
+    /// Returns the key of the configuration, or the name of what cannot be configured.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Running => "limits.max_running_calls",
             Self::Workspace => "limits.max_running_calls_per_workspace",
             Self::Session => "limits.max_running_calls_per_session",
             Self::Principal => "limits.max_running_calls_per_principal",
+            Self::Call => "max_running_calls_per_call",
             Self::Queued => "limits.max_queued_calls",
             Self::QueuedBytes => "limits.max_queued_bytes",
         }
@@ -69,16 +76,26 @@ impl Limit {
 
 impl RunLimits {
     /// Returns the value of a limit.
-    pub(crate) fn most(&self, limit: Limit) -> usize {
-        let own = match limit {
+    pub(crate) fn value(&self, limit: Limit) -> usize {
+        let value = match limit {
             Limit::Running => Some(self.max_running),
             Limit::Workspace => self.max_per_workspace,
             Limit::Session => self.max_per_session,
             Limit::Principal => self.max_per_principal,
+            Limit::Call => Some(MAX_RUNNING_PER_CALL),
             Limit::Queued => Some(self.max_queued),
             Limit::QueuedBytes => Some(self.max_queued_bytes),
         };
-        own.unwrap_or(usize::MAX)
+        value.unwrap_or(usize::MAX)
+    }
+
+    /// Returns the limit on the calls that run below one call: the tightest of all on running calls.
+    fn below_call(&self) -> Limit {
+        let limits = [Limit::Running, Limit::Workspace, Limit::Principal, Limit::Session];
+        let tightest = limits.into_iter().min_by_key(|limit| self.value(*limit));
+        tightest
+            .filter(|limit| self.value(*limit) < MAX_RUNNING_PER_CALL)
+            .unwrap_or(Limit::Call)
     }
 }
 
@@ -96,9 +113,9 @@ pub(crate) struct SlotRequest {
     pub(crate) owner: SlotOwner,
     /// Bytes of its input.
     pub(crate) bytes: usize,
-    /// The call that waits for this one.
-    pub(crate) below: Option<Ticket>,
-    /// Another call makes it and has been let in for that: it waits however many do.
+    /// The call below which it runs.
+    pub(crate) parent: Option<Ticket>,
+    /// Its parent makes it and was admitted for that: it waits however many do.
     pub(crate) is_expected: bool,
 }
 
@@ -122,10 +139,10 @@ pub(crate) struct Full {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Waits,
-    /// With a slot of its own.
+    /// With a slot.
     Runs,
-    /// In the slot that this one has.
-    RunsFor(Ticket),
+    /// Without one, below its parent.
+    RunsBelow,
 }
 
 #[derive(Debug)]
@@ -133,13 +150,10 @@ struct Entry {
     owner: SlotOwner,
     bytes: usize,
     state: SlotState,
-    below: Option<Ticket>,
-    /// Calls that wait and may have its slot.
-    wanted_by: BTreeSet<Ticket>,
-    /// The one that has its slot.
-    lent_to: Option<Ticket>,
-    /// It has ended, and the slot is still used.
-    has_left: bool,
+    /// None once that one has ended.
+    parent: Option<Ticket>,
+    running_below: BTreeSet<Ticket>,
+    waiting_below: BTreeSet<Ticket>,
 }
 
 /// Calls that run and calls that wait.
@@ -177,92 +191,118 @@ impl Queue {
 
     /// Lets a call run, or wait.
     pub(crate) fn enter(&mut self, request: SlotRequest) -> Result<(Ticket, QueuePosition), Full> {
-        let held = self.order.held(&request.owner);
-        let lender = request.below.filter(|below| self.may_lend(*below));
-        if let (Some(limit), None) = (held, lender)
+        let parent = request.parent.and_then(|parent| self.entries.get(&parent));
+        let held = match parent {
+            Some(parent) => self.held_below(parent),
+            None => self.order.held(&request.owner),
+        };
+        let parent = request.parent.filter(|_| parent.is_some());
+        if let Some(limit) = held
             && !request.is_expected
             && let Some(limit) = self.too_full(limit, request.bytes)
         {
             return Err(Full { limit });
         }
         let ahead = self.waiting;
-        let ticket = self.add(request, SlotState::Waits);
-        let place = match (held, lender) {
-            (None, _) => {
-                self.take_slot(ticket);
+        let ticket = self.add(request.owner, request.bytes, parent);
+        let position = match held {
+            None => {
+                self.start(ticket);
                 QueuePosition::Runs
             }
-            (Some(_), Some(lender)) => {
-                self.borrow(ticket, lender);
-                QueuePosition::Runs
-            }
-            (Some(limit), None) => {
+            Some(limit) => {
                 self.queue(ticket);
                 QueuePosition::Waits { limit, ahead }
             }
         };
-        Ok((ticket, place))
+        Ok((ticket, position))
     }
 
     /// Lets a call run whatever the limits say: it ran before the service was started again.
     pub(crate) fn enter_anyway(&mut self, owner: SlotOwner) -> Ticket {
-        let request = SlotRequest {
-            owner,
-            bytes: 0,
-            below: None,
-            is_expected: true,
-        };
-        let ticket = self.add(request, SlotState::Waits);
-        self.take_slot(ticket);
+        let ticket = self.add(owner, 0, None);
+        self.start(ticket);
         ticket
     }
 
     /// Forgets a call, whether it runs or waits. Returns the calls that run from now on in its place.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Vec<Ticket> {
         let mut started = Vec::new();
-        let Some(entry) = self.entries.get_mut(&ticket) else {
-            return started;
-        };
-        // Nobody lends any more what is not there.
-        let orphans = std::mem::take(&mut entry.wanted_by);
-        entry.has_left = true;
-        let (state, is_lent) = (entry.state, entry.lent_to.is_some());
-        for orphan in orphans {
-            self.entry(orphan, |orphan| orphan.below = None);
+        self.remove(ticket, &mut started);
+        while let Some(next) = self.order.next() {
+            self.start_waiting(next, &mut started);
         }
-        match state {
-            SlotState::Waits => {
-                self.unqueue(ticket);
-                self.entries.remove(&ticket);
-            }
-            // Whoever it was lent to keeps it until its own end.
-            SlotState::Runs | SlotState::RunsFor(_) if is_lent => {}
-            SlotState::Runs | SlotState::RunsFor(_) => self.release(ticket, &mut started),
-        }
-        self.fill(&mut started);
         started
     }
 
-    fn add(&mut self, request: SlotRequest, state: SlotState) -> Ticket {
+    /// Takes a call out, and lets those start that waited for it below its parent.
+    fn remove(&mut self, ticket: Ticket, started: &mut Vec<Ticket>) {
+        if self.state(ticket) == Some(SlotState::Waits) {
+            self.unqueue(ticket);
+        }
+        let Some(entry) = self.entries.remove(&ticket) else {
+            return;
+        };
+        if entry.state == SlotState::Runs {
+            self.order.stop(&entry.owner);
+        }
+        for child in entry.running_below.into_iter().chain(entry.waiting_below) {
+            self.release_child(child);
+        }
+        if let Some(parent) = entry.parent {
+            self.change(parent, |parent| {
+                parent.running_below.remove(&ticket);
+            });
+            self.start_below(parent, started);
+        }
+    }
+
+    /// Lets a call count for itself, since its parent has ended.
+    fn release_child(&mut self, ticket: Ticket) {
+        let Some(entry) = self.entries.get_mut(&ticket) else {
+            return;
+        };
+        entry.parent = None;
+        if entry.state == SlotState::Waits {
+            self.order.add(&entry.owner, ticket);
+        } else {
+            entry.state = SlotState::Runs;
+            self.order.start(&entry.owner);
+        }
+    }
+
+    fn add(&mut self, owner: SlotOwner, bytes: usize, parent: Option<Ticket>) -> Ticket {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let entry = Entry {
-            owner: request.owner,
-            bytes: request.bytes,
-            state,
-            below: request.below,
-            wanted_by: BTreeSet::new(),
-            lent_to: None,
-            has_left: false,
+            owner,
+            bytes,
+            state: SlotState::Waits,
+            parent,
+            running_below: BTreeSet::new(),
+            waiting_below: BTreeSet::new(),
         };
         self.entries.insert(ticket, entry);
         ticket
     }
 
-    fn entry(&mut self, ticket: Ticket, change: impl FnOnce(&mut Entry)) {
+    fn change(&mut self, ticket: Ticket, change: impl FnOnce(&mut Entry)) {
         if let Some(entry) = self.entries.get_mut(&ticket) {
             change(entry);
         }
+    }
+
+    fn state(&self, ticket: Ticket) -> Option<SlotState> {
+        self.entries.get(&ticket).map(|entry| entry.state)
+    }
+
+    /// Returns the limit that keeps another call from running below this one.
+    fn held_below(&self, parent: &Entry) -> Option<Limit> {
+        let limit = self.limits.below_call();
+        if parent.state == SlotState::Waits {
+            return Some(self.order.held(&parent.owner).unwrap_or(limit));
+        }
+        (parent.running_below.len() >= self.limits.value(limit)).then_some(limit)
     }
 
     /// Returns the limit that keeps a call from waiting: where none may wait, the one that it would wait for.
@@ -277,98 +317,72 @@ impl Queue {
         (bytes > self.limits.max_queued_bytes).then_some(Limit::QueuedBytes)
     }
 
-    fn may_lend(&self, ticket: Ticket) -> bool {
-        let entry = self.entries.get(&ticket);
-        entry.is_some_and(|entry| entry.state != SlotState::Waits && entry.lent_to.is_none() && !entry.has_left)
-    }
-
-    fn take_slot(&mut self, ticket: Ticket) {
+    /// Lets a call run that does not wait.
+    fn start(&mut self, ticket: Ticket) {
         let Some(entry) = self.entries.get_mut(&ticket) else {
             return;
         };
-        entry.state = SlotState::Runs;
-        self.order.start(&entry.owner);
+        if let Some(parent) = entry.parent {
+            entry.state = SlotState::RunsBelow;
+            self.change(parent, |parent| {
+                parent.running_below.insert(ticket);
+            });
+        } else {
+            entry.state = SlotState::Runs;
+            self.order.start(&entry.owner);
+        }
     }
 
-    fn borrow(&mut self, ticket: Ticket, lender: Ticket) {
-        self.entry(ticket, |entry| entry.state = SlotState::RunsFor(lender));
-        self.entry(lender, |entry| {
-            entry.wanted_by.remove(&ticket);
-            entry.lent_to = Some(ticket);
-        });
+    /// Lets a call run that waits, and what waits below it.
+    fn start_waiting(&mut self, ticket: Ticket, started: &mut Vec<Ticket>) {
+        self.unqueue(ticket);
+        self.start(ticket);
+        started.push(ticket);
+        self.start_below(ticket, started);
     }
 
-    /// Gives back a slot that is no longer used.
-    fn release(&mut self, ticket: Ticket, started: &mut Vec<Ticket>) {
-        let mut ends = Some(ticket);
-        while let Some(entry) = ends.take().and_then(|ticket| self.entries.remove(&ticket)) {
-            match entry.state {
-                SlotState::Waits => {}
-                SlotState::Runs => self.order.stop(&entry.owner),
-                SlotState::RunsFor(lender) => {
-                    self.entry(lender, |lender| lender.lent_to = None);
-                    if self.entries.get(&lender).is_some_and(|lender| lender.has_left) {
-                        ends = Some(lender);
-                    } else {
-                        self.lend(lender, started);
-                    }
-                }
+    /// Lets calls run that wait below one that runs.
+    fn start_below(&mut self, parent: Ticket, started: &mut Vec<Ticket>) {
+        // Not by recursion: clients choose how deep calls hang below each other.
+        let mut parents = vec![parent];
+        while let Some(parent) = parents.pop() {
+            while let Some(child) = self.next_below(parent) {
+                self.unqueue(child);
+                self.start(child);
+                started.push(child);
+                parents.push(child);
             }
         }
     }
 
-    /// Lends a slot to the first call that wants it, and so on below that.
-    fn lend(&mut self, lender: Ticket, started: &mut Vec<Ticket>) {
-        let mut lender = lender;
-        while self.may_lend(lender) {
-            let Some(first) = self
-                .entries
-                .get(&lender)
-                .and_then(|entry| entry.wanted_by.first().copied())
-            else {
-                return;
-            };
-            self.unqueue(first);
-            self.borrow(first, lender);
-            started.push(first);
-            lender = first;
-        }
-    }
-
-    /// Gives the slots that are free to those whose turn it is.
-    fn fill(&mut self, started: &mut Vec<Ticket>) {
-        while let Some(ticket) = self.order.next() {
-            self.unqueue(ticket);
-            self.take_slot(ticket);
-            started.push(ticket);
-            self.lend(ticket, started);
-        }
+    fn next_below(&self, parent: Ticket) -> Option<Ticket> {
+        let parent = self.entries.get(&parent)?;
+        let first = parent.waiting_below.first()?;
+        self.held_below(parent).is_none().then_some(*first)
     }
 
     fn queue(&mut self, ticket: Ticket) {
         let Some(entry) = self.entries.get(&ticket) else { return };
-        let (owner, bytes, below) = (entry.owner.clone(), entry.bytes, entry.below);
-        if let Some(below) = below {
-            self.entry(below, |entry| {
-                entry.wanted_by.insert(ticket);
-            });
-        }
         self.waiting += 1;
-        self.waiting_bytes += bytes;
-        self.order.add(&owner, ticket);
+        self.waiting_bytes += entry.bytes;
+        match entry.parent {
+            None => self.order.add(&entry.owner, ticket),
+            Some(parent) => self.change(parent, |parent| {
+                parent.waiting_below.insert(ticket);
+            }),
+        }
     }
 
     fn unqueue(&mut self, ticket: Ticket) {
         let Some(entry) = self.entries.get(&ticket) else { return };
-        let (owner, bytes, below) = (entry.owner.clone(), entry.bytes, entry.below);
-        if let Some(below) = below {
-            self.entry(below, |entry| {
-                entry.wanted_by.remove(&ticket);
-            });
-        }
         self.waiting -= 1;
-        self.waiting_bytes -= bytes;
-        self.order.remove(&owner, ticket);
+        self.waiting_bytes -= entry.bytes;
+        match entry.parent {
+            None => self.order.remove(&entry.owner, ticket),
+            Some(parent) => self.change(parent, |parent| {
+                parent.waiting_below.remove(&ticket);
+            }),
+        }
     }
 }
 

@@ -34,15 +34,12 @@ pub(crate) struct Turn {
     waits: Option<(Queued, oneshot::Receiver<()>)>,
 }
 
-/// How a call stands to the one that made it, or in whose name it is made.
+/// The call below which another one is made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Above {
-    /// There is none that waits for it.
-    Nobody,
-    /// That one may wait for it.
-    Waits(Ticket),
-    /// That one made it itself.
-    Made(Ticket),
+pub(crate) struct Parent {
+    pub(crate) ticket: Ticket,
+    /// It makes the call itself.
+    pub(crate) is_maker: bool,
 }
 
 impl Scheduler {
@@ -54,17 +51,12 @@ impl Scheduler {
     }
 
     /// Takes a place for a call.
-    pub(crate) fn enter(self: &Arc<Self>, origin: &Origin, bytes: usize, above: Above) -> Result<Turn, Full> {
-        let (below, is_expected) = match above {
-            Above::Nobody => (None, false),
-            Above::Waits(ticket) => (Some(ticket), false),
-            Above::Made(ticket) => (Some(ticket), true),
-        };
+    pub(crate) fn enter(self: &Arc<Self>, origin: &Origin, bytes: usize, parent: Option<Parent>) -> Result<Turn, Full> {
         let request = SlotRequest {
             owner: owner(origin),
             bytes,
-            below,
-            is_expected,
+            parent: parent.map(|parent| parent.ticket),
+            is_expected: parent.is_some_and(|parent| parent.is_maker),
         };
         let mut state = lock(&self.0);
         let (ticket, position) = state.queue.enter(request)?;
@@ -211,7 +203,7 @@ mod tests {
                 for (index, after) in gives_up.iter().copied().enumerate() {
                     let (scheduler, running) = (scheduler.clone(), running.clone());
                     calls.spawn(async move {
-                        let mut turn = scheduler.enter(&origin(index), 1, Above::Nobody).unwrap();
+                        let mut turn = scheduler.enter(&origin(index), 1, None).unwrap();
                         let limit = Duration::from_micros(after.unwrap_or(60_000_000));
                         if tokio::time::timeout(limit, turn.comes()).await.is_err() {
                             return false;

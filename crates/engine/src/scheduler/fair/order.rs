@@ -71,7 +71,7 @@ pub(super) struct Sessions {
     ready: BTreeSet<Rank>,
 }
 
-/// Calls that run with a slot of their own, and calls that wait.
+/// Calls that have a slot, and calls that wait for one.
 #[derive(Debug)]
 pub(super) struct Order {
     limits: RunLimits,
@@ -113,7 +113,7 @@ impl Order {
             (Limit::Principal, of_principal),
             (Limit::Session, in_session),
         ];
-        let reached = |(limit, count): &(Limit, usize)| *count >= limits.most(*limit);
+        let reached = |(limit, count): &(Limit, usize)| *count >= limits.value(*limit);
         counts.into_iter().find(reached).map(|(limit, _)| limit)
     }
 
@@ -122,7 +122,7 @@ impl Order {
         if self.running >= self.limits.max_running {
             return None;
         }
-        let most = self.limits.most(Limit::Workspace);
+        let most = self.limits.value(Limit::Workspace);
         let lines = self.workspaces.values().filter(|line| line.running < most);
         let firsts = lines.filter_map(|line| {
             let (running, turn, principal) = line.ready.first()?;
@@ -251,7 +251,7 @@ impl Order {
 
     /// Gives the ranks anew that depend on a session and a principal.
     fn rank(&mut self, owner: &SlotOwner) {
-        let most = self.limits.most(Limit::Session);
+        let most = self.limits.value(Limit::Session);
         if let Some(share) = self.sessions.get(&owner.session).filter(|share| share.running < most) {
             let rank = share.rank(&owner.session);
             for (workspace, principal) in &share.lines {
@@ -260,7 +260,7 @@ impl Order {
                 sessions.map(|sessions| sessions.ready.insert(rank.clone()));
             }
         }
-        let most = self.limits.most(Limit::Principal);
+        let most = self.limits.value(Limit::Principal);
         for (workspace, principal) in self.lines_of(owner) {
             let share = self.principals.get(&principal).filter(|share| share.running < most);
             let rank = share.map(|share| share.rank(&principal));

@@ -29,14 +29,14 @@ fn request(owner: SlotOwner) -> SlotRequest {
     SlotRequest {
         owner,
         bytes: 10,
-        below: None,
+        parent: None,
         is_expected: false,
     }
 }
 
 fn below(parent: Ticket, owner: SlotOwner) -> SlotRequest {
     SlotRequest {
-        below: Some(parent),
+        parent: Some(parent),
         ..request(owner)
     }
 }
@@ -166,25 +166,45 @@ fn a_limit_says_which_it_is() {
 }
 
 #[test]
-fn a_call_lends_its_slot_to_one_below_it_at_a_time() {
-    let mut queue = Queue::new(limits(1));
+fn calls_below_a_call_take_no_slot() {
+    let mut queue = Queue::new(limits(2));
     let of = || owner("w", "s", "p");
     let (batch, _) = queue.enter(request(of())).unwrap();
-    let (first, place) = queue.enter(below(batch, of())).unwrap();
-    assert_eq!(place, QueuePosition::Runs);
-    let (second, place) = queue.enter(below(batch, of())).unwrap();
-    assert!(matches!(place, QueuePosition::Waits { .. }));
+    let (busy, _) = queue.enter(request(of())).unwrap();
+    let mut children = Vec::new();
+    for expected in [true, true, false] {
+        let (child, position) = queue.enter(below(batch, of())).unwrap();
+        assert_eq!(position == QueuePosition::Runs, expected, "as many as may run at all");
+        children.push(child);
+    }
+    let (deeper, position) = queue.enter(below(children[0], of())).unwrap();
+    assert_eq!(position, QueuePosition::Runs);
     let (other, _) = queue.enter(request(owner("w", "o", "o"))).unwrap();
-    // What runs in a slot that was lent may lend it on.
-    let (deeper, place) = queue.enter(below(first, of())).unwrap();
-    assert_eq!(place, QueuePosition::Runs);
     assert!(queue.leave(deeper).is_empty());
-    assert_eq!(queue.leave(first), [second]);
-    // The slot is in use until whoever has it ends.
+    assert_eq!(queue.leave(children[0]), [children[2]]);
+    // What outlives the call above it counts from then on.
     assert!(queue.leave(batch).is_empty());
-    assert_eq!(queue.leave(second), [other]);
+    assert!(queue.leave(busy).is_empty());
+    assert!(queue.leave(children[1]).contains(&other));
+    assert!(queue.leave(children[2]).is_empty());
     assert!(queue.leave(other).is_empty());
     assert!(queue.is_empty());
+}
+
+#[test]
+fn a_call_has_no_more_running_below_it_than_a_batch() {
+    let mut queue = Queue::new(limits(100));
+    let (parent, _) = queue.enter(request(owner("w", "s", "p"))).unwrap();
+    for _ in 0..MAX_RUNNING_PER_CALL {
+        let (_, position) = queue.enter(below(parent, owner("w", "s", "p"))).unwrap();
+        assert_eq!(position, QueuePosition::Runs);
+    }
+    let (_, position) = queue.enter(below(parent, owner("w", "s", "p"))).unwrap();
+    let limit = Limit::Call;
+    assert_eq!(position, QueuePosition::Waits { limit, ahead: 0 });
+    // Beside it there is room.
+    let (_, position) = queue.enter(request(owner("w", "s", "p"))).unwrap();
+    assert_eq!(position, QueuePosition::Runs);
 }
 
 #[test]
@@ -193,9 +213,11 @@ fn what_waited_below_a_waiting_call_runs_with_it() {
     let (busy, _) = queue.enter(request(owner("w", "b", "b"))).unwrap();
     let (task, _) = queue.enter(request(owner("w", "s", "p"))).unwrap();
     let (child, _) = queue.enter(below(task, owner("w", "s", "p"))).unwrap();
-    assert_eq!(queue.leave(busy), [task, child]);
-    assert!(queue.leave(child).is_empty());
-    assert!(queue.leave(task).is_empty());
+    let (deeper, _) = queue.enter(below(child, owner("w", "s", "p"))).unwrap();
+    assert_eq!(queue.leave(busy), [task, child, deeper]);
+    for ticket in [deeper, child, task] {
+        assert!(queue.leave(ticket).is_empty());
+    }
     assert!(queue.is_empty());
 }
 
@@ -233,7 +255,7 @@ fn ten_thousand_wait_and_leave_in_no_time() {
 enum Step {
     Enter {
         owner: SlotOwner,
-        below: Option<usize>,
+        parent: Option<usize>,
         is_expected: bool,
     },
     Resume(SlotOwner),
@@ -244,7 +266,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let owner = (0..2, 0..4, 0..3).prop_map(|(w, s, p)| owner(&format!("w{w}"), &format!("s{s}"), &format!("p{p}")));
     let enter = (owner.clone(), prop::option::weighted(0.3, 0..40_usize), any::<bool>());
     prop_oneof![
-        5 => enter.prop_map(|(owner, below, is_expected)| Step::Enter { owner, below, is_expected }),
+        5 => enter.prop_map(|(owner, parent, is_expected)| Step::Enter { owner, parent, is_expected }),
         1 => owner.prop_map(Step::Resume),
         4 => (0..40_usize).prop_map(Step::Leave),
     ]
@@ -262,7 +284,7 @@ fn any_limits() -> impl Strategy<Value = RunLimits> {
     })
 }
 
-/// How many calls have a slot of their own, by what they share.
+/// How many calls have a slot, by what they share.
 fn counts(queue: &Queue, name: impl Fn(&SlotOwner) -> &Name) -> BTreeMap<Name, usize> {
     let mut counts = BTreeMap::new();
     for entry in queue.entries.values().filter(|entry| entry.state == SlotState::Runs) {
@@ -296,18 +318,24 @@ fn check(queue: &Queue) {
         assert_eq!(queue.order.workspaces[&name].running, count);
     }
     for entry in waiting {
-        assert!(
-            queue.order.held(&entry.owner).is_some(),
-            "nothing keeps it from running: {entry:?}"
-        );
-        let lends = entry.below.is_some_and(|below| queue.may_lend(below));
-        assert!(!lends, "it could run in the slot above it: {entry:?}");
+        let held = match entry.parent {
+            Some(parent) => queue.held_below(&queue.entries[&parent]),
+            None => queue.order.held(&entry.owner),
+        };
+        assert!(held.is_some(), "nothing keeps it from running: {entry:?}");
     }
+    let most = queue.limits.value(queue.limits.below_call());
     for (ticket, entry) in &queue.entries {
-        if let SlotState::RunsFor(lender) = entry.state {
-            assert_eq!(queue.entries[&lender].lent_to, Some(*ticket));
-        }
-        assert!(!entry.has_left || entry.lent_to.is_some());
+        let is_below = |state| move |child: &Ticket| queue.entries[child].state == state;
+        assert!(entry.running_below.iter().all(is_below(SlotState::RunsBelow)));
+        assert!(entry.waiting_below.iter().all(is_below(SlotState::Waits)));
+        assert!(entry.running_below.len() <= most);
+        let Some(parent) = entry.parent.map(|parent| &queue.entries[&parent]) else {
+            assert_ne!(entry.state, SlotState::RunsBelow);
+            continue;
+        };
+        assert!(parent.running_below.contains(ticket) || parent.waiting_below.contains(ticket));
+        assert_ne!(entry.state, SlotState::Runs);
     }
 }
 
@@ -347,9 +375,9 @@ proptest! {
         };
         for step in steps {
             match step {
-                Step::Enter { owner, below, is_expected } => {
-                    let below = below.and_then(|index| inside.get(index)).copied();
-                    let request = SlotRequest { below, is_expected, ..request(owner) };
+                Step::Enter { owner, parent, is_expected } => {
+                    let parent = parent.and_then(|index| inside.get(index)).copied();
+                    let request = SlotRequest { parent, is_expected, ..request(owner) };
                     if let Ok((ticket, place)) = queue.enter(request) {
                         inside.push(ticket);
                         runs.insert(ticket, place == QueuePosition::Runs);
@@ -388,13 +416,13 @@ proptest! {
                 Step::Enter { owner, .. } => inside.push(queue.enter(request(owner)).unwrap().0),
                 Step::Resume(owner) => inside.push(queue.enter_anyway(owner)),
                 Step::Leave(index) if index < inside.len() => {
-                    // One step of `leave` and `fill` at a time, so that the model can be asked in between.
+                    // One step of `leave` at a time, so that the model can be asked in between.
                     let ticket = inside.remove(index);
                     if queue.entries[&ticket].state == SlotState::Waits {
                         queue.leave(ticket);
                         continue;
                     }
-                    queue.release(ticket, &mut Vec::new());
+                    queue.remove(ticket, &mut Vec::new());
                     loop {
                         let expected = model_next(&queue);
                         let found = queue.order.next();
@@ -405,8 +433,7 @@ proptest! {
                         // A principal that waits in two workspaces has its sessions compared in each.
                         prop_assert_eq!(rank(found), rank(expected));
                         let Some(ticket) = found else { break };
-                        queue.unqueue(ticket);
-                        queue.take_slot(ticket);
+                        queue.start_waiting(ticket, &mut Vec::new());
                     }
                 }
                 Step::Leave(_) => {}
