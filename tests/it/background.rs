@@ -507,10 +507,10 @@ fn a_call_may_wait_for_the_end_of_one_that_it_made() {
             let mut call = Inside::call(id, OnDisconnect::Keep);
             call.tool = "maker".to_owned();
             inside.engine.start(call).await.unwrap();
-            eventually("both run", async || inside.engine.running() == 2).await;
+            eventually("both run", async || inside.engine.calls().count() == 2).await;
         };
         let end = async |id: &str| {
-            eventually("both have ended", async || inside.engine.running() == 0).await;
+            eventually("both have ended", async || inside.engine.calls().count() == 0).await;
             let record = inside.engine.get(&CallId::from(id)).await.unwrap().unwrap();
             record.ending.unwrap().outcome
         };

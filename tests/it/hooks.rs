@@ -113,7 +113,7 @@ fn refused(text: &str) -> Result<Value, HookError> {
 }
 
 fn catalog(inside: &Inside) -> &Catalog {
-    &inside.engine.places()[0].tools
+    &inside.engine.catalogs().all()[0].tools
 }
 
 fn offer(inside: &Inside, tools: &[&'static str], hooks: Vec<Made>) {
@@ -306,7 +306,7 @@ fn definitions_are_changed_for_the_list_only() {
             })
             .silent_at(HookPoint::ExecuteAfter);
         offer(&inside, &["echo"], vec![loud]);
-        let place = &inside.engine.places()[0];
+        let place = &inside.engine.catalogs().all()[0];
         let offer = Offer {
             workspace: &place.workspace,
             agent: "build",

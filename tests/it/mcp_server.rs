@@ -396,7 +396,7 @@ fn a_client_is_told_when_tools_come() {
             tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names().await, ["gate", "maker"]);
-        let catalog = &inside.engine.places()[0].tools;
+        let catalog = &inside.engine.catalogs().all()[0].tools;
         let contribution = Contribution {
             tools: vec![Arc::new(toolgate_tools::todoread::TodoRead)],
             hooks: Vec::new(),

@@ -15,7 +15,7 @@ use crate::outcome::Decided;
 use crate::prompts::exchange::ReplyOutcome;
 
 /// The record of refusals, which stays small however many there are.
-pub(crate) struct Refusals {
+pub struct Refusals {
     store: Arc<dyn Store>,
     instance: InstanceId,
     sampler: RefusalSampler,
@@ -31,7 +31,7 @@ impl Refusals {
     }
 
     /// Records a refusal; of a flood only some, and the number of the others.
-    pub(crate) fn record(&self, fact: Fact) {
+    pub fn record(&self, fact: Fact) {
         for fact in self.sampler.refuse(Timestamp::now(), fact) {
             self.store_fact(fact);
         }
@@ -60,8 +60,8 @@ impl Refusals {
         self.record(Fact::not_taken(prompt, by, reason));
     }
 
-    /// Records how many refusals were only counted so far.
-    pub(crate) fn flush(&self, stops: bool) {
+    /// Records how many refusals were only counted so far; to be called now and then, and when the service stops.
+    pub fn flush(&self, stops: bool) {
         for fact in self.sampler.flush(Timestamp::now(), stops) {
             self.store_fact(fact);
         }

@@ -20,9 +20,10 @@ use crate::live::LiveCall;
 use crate::lock::lock;
 use crate::log::ring::Ring;
 use crate::scheduler::{Parent, RunLimits, Scheduler, Turn};
+use crate::stdin::{InputState, Stdin};
 
 /// The calls of one engine.
-pub(crate) struct Calls {
+pub struct Calls {
     pub(crate) instance: InstanceId,
     limits: RunLimits,
     /// Calls that run in this process, or are about to.
@@ -88,18 +89,28 @@ impl Calls {
         of_session.cloned().collect()
     }
 
+    /// Returns this run of the service.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// Returns how far the input of a call has come; none if it does not run here or reads none.
+    pub fn input_state(&self, id: &CallId) -> Option<InputState> {
+        self.find(id).and_then(|call| call.stdin.get().map(Stdin::state))
+    }
+
     /// Returns how many calls run or wait.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         lock(&self.live).len()
     }
 
     /// Returns how many of them wait for their turn.
-    pub(crate) fn queued(&self) -> usize {
+    pub fn queued(&self) -> usize {
         self.scheduler.waiting()
     }
 
     /// Returns how many calls have started and not ended, and how many are admitted and have not started.
-    pub(crate) fn load(&self) -> (usize, usize) {
+    pub fn load(&self) -> (usize, usize) {
         let calls = self.all();
         let open = calls
             .iter()
@@ -236,12 +247,12 @@ impl Calls {
     }
 
     /// Returns whether new calls are refused.
-    pub(crate) fn is_draining(&self) -> bool {
+    pub fn is_draining(&self) -> bool {
         self.draining.is_cancelled()
     }
 
     /// Returns what tells a new reader of a stream that new calls are refused.
-    pub(crate) fn drain_notice(&self) -> DrainNotice {
+    pub fn drain_notice(&self) -> DrainNotice {
         DrainNotice::new(&self.draining)
     }
 

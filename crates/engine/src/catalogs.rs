@@ -103,7 +103,7 @@ pub(crate) struct Restart<'a> {
 }
 
 /// The workspaces of one engine.
-pub(crate) struct Catalogs {
+pub struct Catalogs {
     places: Vec<WorkspaceRuntime>,
 }
 
@@ -114,12 +114,12 @@ impl Catalogs {
     }
 
     /// Returns the workspaces; the first is the default.
-    pub(crate) fn all(&self) -> &[WorkspaceRuntime] {
+    pub fn all(&self) -> &[WorkspaceRuntime] {
         &self.places
     }
 
     /// Finds a workspace by name; an empty name means the default one.
-    pub(crate) fn find(&self, name: &str) -> Option<&WorkspaceRuntime> {
+    pub fn find(&self, name: &str) -> Option<&WorkspaceRuntime> {
         if name.is_empty() {
             return self.places.first();
         }

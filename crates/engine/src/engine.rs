@@ -14,8 +14,7 @@ use toolgate_model::{
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
-use toolgate_store::audit::Fact;
-use toolgate_store::{Audit, CallFilter, Journal, Outputs, Page, PageRequest, Store, StoreError};
+use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Telemetry;
 
 use crate::admission::Admission;
@@ -25,7 +24,6 @@ use crate::audit::Refusals;
 use crate::background::{Background, LeftRunning};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
-use crate::drain_notice::DrainNotice;
 use crate::log::CallLog;
 use crate::log::cursor::{Cursor, OutputMode, WatchError, WatchOptions};
 use crate::loop_guard::LoopGuard;
@@ -34,7 +32,7 @@ use crate::prompts::broker::Broker;
 use crate::prompts::exchange::{ApproverReply, ReplyOutcome};
 use crate::restart::{self, Recovered};
 use crate::run::edited;
-use crate::stdin::{InputError, InputState, Stdin};
+use crate::stdin::{InputError, InputState};
 use crate::{lookup, subagent};
 
 /// What an engine gets from the rest of the service.
@@ -89,14 +87,19 @@ impl Engine {
         })
     }
 
-    /// Returns the workspaces; the first is the default.
-    pub fn places(&self) -> &[WorkspaceRuntime] {
-        self.parts.catalogs.all()
+    /// Returns the workspaces with their tools and agents.
+    pub fn catalogs(&self) -> &Catalogs {
+        &self.parts.catalogs
     }
 
-    /// Finds a workspace by name; an empty name means the default one.
-    pub fn place(&self, name: &str) -> Option<&WorkspaceRuntime> {
-        self.parts.catalogs.find(name)
+    /// Returns the calls that run or wait for their turn.
+    pub fn calls(&self) -> &Calls {
+        &self.parts.calls
+    }
+
+    /// Returns what records refused requests.
+    pub fn refusals(&self) -> &Refusals {
+        &self.parts.refusals
     }
 
     /// Returns what the service allows.
@@ -104,29 +107,9 @@ impl Engine {
         self.parts.limits
     }
 
-    /// Returns this run of the service.
-    pub fn instance(&self) -> &InstanceId {
-        &self.parts.calls.instance
-    }
-
     /// Returns the prompts that wait for people, and standing approvals.
     pub fn prompts(&self) -> &Arc<Broker> {
         &self.parts.prompts
-    }
-
-    /// Returns the stored outputs of calls.
-    pub fn outputs(&self) -> Arc<dyn Outputs> {
-        self.parts.store.clone()
-    }
-
-    /// Returns what happened in the service, as clients follow it.
-    pub fn journal(&self) -> Arc<dyn Journal> {
-        self.parts.store.clone()
-    }
-
-    /// Returns the audit records.
-    pub fn audit(&self) -> Arc<dyn Audit> {
-        self.parts.store.clone()
     }
 
     /// Returns the changes of files that a call recorded.
@@ -135,21 +118,6 @@ impl Engine {
     /// The store failed.
     pub async fn changes(&self, id: &CallId) -> Result<Vec<FileChange>, StoreError> {
         self.parts.store.changes(id).await
-    }
-
-    /// Returns how many calls run or wait.
-    pub fn running(&self) -> usize {
-        self.parts.calls.count()
-    }
-
-    /// Returns how many of them wait for their turn.
-    pub fn queued(&self) -> usize {
-        self.parts.calls.queued()
-    }
-
-    /// Returns how many calls have started and not ended, and how many are admitted and have not started.
-    pub fn load(&self) -> (usize, usize) {
-        self.parts.calls.load()
     }
 
     /// Starts a call, or attaches to the call of the same id and the same request.
@@ -174,14 +142,6 @@ impl Engine {
     /// The store failed.
     pub async fn origin_of(&self, id: &CallId) -> Result<Option<Origin>, StoreError> {
         lookup::origin(&self.parts, id).await
-    }
-
-    /// Returns the workspace of a call, also of one that is not recorded yet.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn workspace_of(&self, id: &CallId) -> Result<Option<String>, StoreError> {
-        Ok(self.origin_of(id).await?.map(|origin| origin.workspace))
     }
 
     /// Returns the calls of a name in the workspaces that somebody sees. It is more than one only where clients that do not
@@ -259,18 +219,14 @@ impl Engine {
         let call = id.clone();
         Err(match self.get(id).await? {
             None => InputError::NotFound(call),
-            Some(record) if record.state.is_terminal() || record.owner == *self.instance() => InputError::Ended(call),
+            Some(record) if record.state.is_terminal() || record.owner == self.parts.calls.instance => {
+                InputError::Ended(call)
+            }
             Some(record) => InputError::Elsewhere {
                 call,
                 owner: record.owner,
             },
         })
-    }
-
-    /// Returns how far the input of a call has come; none if it does not run here or reads none.
-    pub fn input_state(&self, id: &CallId) -> Option<InputState> {
-        let live = self.parts.calls.find(id);
-        live.and_then(|call| call.stdin.get().map(Stdin::state))
     }
 
     /// Replies to a prompt. Of an edited reply only the text counts; its digest is made here.
@@ -338,16 +294,6 @@ impl Engine {
         Ok(calls.len())
     }
 
-    /// Records a refused request; of a flood only some, and the number of the others.
-    pub fn record_refusal(&self, fact: Fact) {
-        self.parts.refusals.record(fact);
-    }
-
-    /// Records how many refusals were only counted so far; to be called now and then, and when the service stops.
-    pub fn flush_refusals(&self, stops: bool) {
-        self.parts.refusals.flush(stops);
-    }
-
     /// Stops in order: refuses new calls and tells watchers so, gives running ones `grace`, cancels the rest and waits until
     /// every call has its end. What only waits for a person is left to the next run, if there is one; that does not wait
     /// for the grace, but calls that run do, and as long as one does, a reply lets another go on.
@@ -363,7 +309,7 @@ impl Engine {
             tracing::info!(left, "calls that wait for a person are left to the next run");
         }
         parts.prompts.finish().await;
-        self.flush_refusals(true);
+        parts.refusals.flush(true);
         parts.calls.end_drain();
     }
 
@@ -371,16 +317,6 @@ impl Engine {
     /// these are.
     pub fn stop_running(&self) -> usize {
         restart::stop_running(&self.parts)
-    }
-
-    /// Returns whether new calls are refused.
-    pub fn is_draining(&self) -> bool {
-        self.parts.calls.is_draining()
-    }
-
-    /// Returns what tells a new reader of a stream that new calls are refused.
-    pub fn drain_notice(&self) -> DrainNotice {
-        self.parts.calls.drain_notice()
     }
 
     /// Looks after calls that an earlier run of the service left unfinished: those that only waited for a person are run

@@ -10,8 +10,8 @@
 //! - `admission`: from a request to a recorded call (`arguments`, `reserve`, `started`), or why not (`refusal`).
 //! - `calls`: the calls that run here or wait. `live`: one of them, with its `clock`, `stdin` and `handover`.
 //! - `scheduler`: which calls run and which wait for their turn (`fair` is its pure part).
-//! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`).
-//! - `port`: what a running tool can ask of the engine.
+//! - `run`: one run of one call, to its end (`result`, `truncate`), and again with an edited input (`edited`); `run::context` is
+//!   what a running tool can ask of the engine.
 //! - `log`: writing a call's log (`writer`, `batch`, `event`), keeping its recent part (`ring`), reading it (`cursor`), and
 //!   what is added after the end (`late_metadata`).
 //! - `prompts`: the prompts that wait for people, and standing approvals.
@@ -44,7 +44,6 @@ mod metrics;
 mod outcome;
 pub mod outputs;
 mod parts;
-mod port;
 pub mod prompts;
 mod restart;
 mod run;
@@ -54,9 +53,11 @@ mod subagent;
 
 pub use admission::refusal::AdmitError;
 pub use admission::started::Started;
+pub use audit::Refusals;
 pub use background::LeftRunning;
+pub use calls::Calls;
 pub use catalog::record_tool_changes;
-pub use catalogs::WorkspaceRuntime;
+pub use catalogs::{Catalogs, WorkspaceRuntime};
 pub use drain_notice::DrainNotice;
 pub use engine::{Engine, EngineDeps};
 pub use in_force::{Current, InForce};

@@ -232,6 +232,9 @@ impl App {
         let engine = Engine::new(dyn_store, broker, instance, places, limits, beside);
         let shared = Arc::new(Shared {
             engine: engine.clone(),
+            outputs: store.clone(),
+            journal: store.clone(),
+            audit: store.clone(),
             hosts,
             heartbeat: grpc::HEARTBEAT,
             max_message_bytes: usize::try_from(config.limits.max_message_bytes).unwrap_or(usize::MAX),
@@ -314,7 +317,8 @@ impl App {
         let registries = self
             .parts
             .engine
-            .places()
+            .catalogs()
+            .all()
             .iter()
             .take(1)
             .map(|place| place.tools.current());
@@ -375,8 +379,8 @@ impl App {
             admin.watch(watch);
         }
         let admin = parts.admin.as_ref().map(Admin::address);
-        let instance = parts.engine.instance().to_string();
-        let workspaces = parts.engine.places().iter().map(|place| &place.workspace);
+        let instance = parts.engine.calls().instance().to_string();
+        let workspaces = parts.engine.catalogs().all().iter().map(|place| &place.workspace);
         let workspaces = workspaces.map(|one| (one.name().to_owned(), one.directory().to_path_buf()));
         let workspaces = workspaces.collect();
         Ok(Running {

@@ -1,5 +1,6 @@
 //! Running an admitted call to its one end: the loop question, the tool, an edited reply, the terminal event.
 
+mod context;
 pub(crate) mod edited;
 mod result;
 pub mod truncate;
@@ -19,13 +20,13 @@ use toolgate_tool::registry::{Entry, Registry};
 use toolgate_tool::{OutputHandle as _, PermissionHandle as _, ToolError, invalid_arguments};
 use tracing::Instrument as _;
 
+use self::context::RunContext;
 use crate::admission::started::Work;
 use crate::catalogs::WorkspaceRuntime;
 use crate::live::LiveCall;
 use crate::lock::lock;
 use crate::log::writer::{self, Command};
 use crate::parts::Parts;
-use crate::port::Port;
 use crate::prompts::broker::Opened;
 use crate::prompts::exchange::DOOM_LOOP;
 use crate::scheduler::Turn;
@@ -161,25 +162,21 @@ impl Run {
 
     async fn execute(mut self, log: mpsc::Sender<Command>, asks_first: bool, earlier: Vec<Opened>) {
         let record = Arc::new(self.record.clone());
-        let port = Arc::new(Port {
+        let context = Arc::new(RunContext {
             parts: self.parts.clone(),
             children: self.children.clone(),
-            store: self.parts.store.clone(),
-            broker: self.parts.prompts.clone(),
             call: self.live.clone(),
             record: record.clone(),
             rights: self.rights.clone(),
             registry: self.registry.clone(),
-            instance: self.parts.calls.instance.clone(),
             log: log.clone(),
             earlier: Mutex::new(earlier),
-            max_undo_bytes: self.parts.limits.max_undo_bytes,
             editable: self.entry.tool.properties().editable && self.record.original.is_none(),
             edit: Mutex::default(),
         });
         let mut turn = self.turn.take();
-        let mut returned = match self.wait_for_turn(turn.as_mut(), &port, asks_first).await {
-            Ok(()) => self.supervise(&port, asks_first).await,
+        let mut returned = match self.wait_for_turn(turn.as_mut(), &context, asks_first).await {
+            Ok(()) => self.supervise(&context, asks_first).await,
             Err(stopped) => stopped,
         };
         if !self.live.handover.go_on() {
@@ -200,7 +197,7 @@ impl Run {
         // The writer outlives those who send to it. If it is gone all the same, nothing can be recorded any more.
         let _ = log.send(Command::Finish { done }).await;
         let finished = finished.await.unwrap_or_default();
-        port.withdraw_earlier("the call has ended").await;
+        context.withdraw_earlier("the call has ended").await;
         // A tool that was dropped while it asked did not withdraw its question.
         for prompt in &self.parts.prompts.waiting_on(&self.record.id).await {
             if let Err(error) = self.parts.prompts.withdraw(prompt, "the call has ended").await {
@@ -209,7 +206,7 @@ impl Run {
         }
         let ending = self.ending(returned, finished).await;
         if let (Some(label), Some(path)) = (ending.metadata.get(lossy::KEY), &ending.truncation.path) {
-            port.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
+            context.warn(lossy::KEY, lossy::warning(&label["replaced"], path)).await;
         }
         let ending = self.after_hooks(ending).await;
         let mut ending = edited::mention(ending, &self.live.record());
@@ -239,7 +236,12 @@ impl Run {
     }
 
     /// Waits until the call may run; from then on it counts as running, and its time runs.
-    async fn wait_for_turn(&self, turn: Option<&mut Turn>, port: &Port, asks_first: bool) -> Result<(), Returned> {
+    async fn wait_for_turn(
+        &self,
+        turn: Option<&mut Turn>,
+        context: &RunContext,
+        asks_first: bool,
+    ) -> Result<(), Returned> {
         let _part = metrics::waits_for_turn(&self.live, &self.record);
         if let Some(turn) = turn
             && turn.queued().is_some()
@@ -254,12 +256,12 @@ impl Run {
         if asks_first || self.record.started.is_some() {
             return Ok(());
         }
-        record_start(port).await
+        record_start(context).await
     }
 
     /// Runs the tool until it returns, or until it was asked to stop and a grace has passed.
-    async fn supervise(&self, port: &Arc<Port>, asks_first: bool) -> Returned {
-        let tool = AssertUnwindSafe(self.call_tool(port.clone(), asks_first)).catch_unwind();
+    async fn supervise(&self, context: &Arc<RunContext>, asks_first: bool) -> Returned {
+        let tool = AssertUnwindSafe(self.call_tool(context.clone(), asks_first)).catch_unwind();
         tokio::pin!(tool);
         let caught = |result: Result<Returned, Box<dyn Any + Send>>| result.unwrap_or(Returned::Panicked);
         let limit = self.record.timeout;
@@ -284,9 +286,9 @@ impl Run {
     }
 
     /// Runs the tool, and runs it anew where a person put another input in the place of the call's.
-    async fn call_tool(&self, port: Arc<Port>, asks_first: bool) -> Returned {
-        let returned = self.attempt(port.clone(), asks_first).await;
-        let Some(edit) = lock(&port.edit).take() else {
+    async fn call_tool(&self, context: Arc<RunContext>, asks_first: bool) -> Returned {
+        let returned = self.attempt(context.clone(), asks_first).await;
+        let Some(edit) = lock(&context.edit).take() else {
             return returned;
         };
         let asks_first = match returned {
@@ -303,7 +305,7 @@ impl Run {
                 return Returned::Error(ToolError::Internal(fault.into()));
             }
         };
-        port.withdraw_earlier("the input of the call was replaced").await;
+        context.withdraw_earlier("the input of the call was replaced").await;
         let record = CallRecord {
             input_json: edit.input_json,
             input_digest: edit.input_digest,
@@ -316,23 +318,7 @@ impl Run {
         if let Some(problem) = self.misfit(&record) {
             return Returned::Error(ToolError::Failed(problem));
         }
-        let port = Arc::new(Port {
-            parts: port.parts.clone(),
-            children: port.children.clone(),
-            store: port.store.clone(),
-            broker: port.broker.clone(),
-            call: port.call.clone(),
-            record: Arc::new(record),
-            rights: port.rights.clone(),
-            registry: port.registry.clone(),
-            instance: port.instance.clone(),
-            log: port.log.clone(),
-            earlier: Mutex::default(),
-            max_undo_bytes: port.max_undo_bytes,
-            editable: false,
-            edit: Mutex::default(),
-        });
-        self.attempt(port, asks_first).await
+        self.attempt(Arc::new(context.with_edit(record)), asks_first).await
     }
 
     /// Says what is wrong with an input that was stored with a reply: the tool may be another one since then.
@@ -352,26 +338,26 @@ impl Run {
         }
     }
 
-    async fn attempt(&self, port: Arc<Port>, asks_first: bool) -> Returned {
-        let is_edited = port.record.input_digest != self.record.input_digest;
+    async fn attempt(&self, context: Arc<RunContext>, asks_first: bool) -> Returned {
+        let is_edited = context.record.input_digest != self.record.input_digest;
         let input: Value = match self
             .written
             .clone()
             .filter(|_| !is_edited)
-            .map_or_else(|| serde_json::from_str(&port.record.input_json), Ok)
+            .map_or_else(|| serde_json::from_str(&context.record.input_json), Ok)
         {
             Ok(input) => input,
             Err(error) => return Returned::Error(ToolError::Internal(Box::new(error))),
         };
         if asks_first {
-            if let Err(refusal) = port.ask(self.loop_question(&input)).await {
+            if let Err(refusal) = context.ask(self.loop_question(&input)).await {
                 return Returned::DoomLoop(refusal);
             }
-            if let Err(returned) = record_start(&port).await {
+            if let Err(returned) = record_start(&context).await {
                 return returned;
             }
         }
-        let ctx = port.context(self.workspace.clone(), self.live.stopping().clone());
+        let ctx = context.tool_context(self.workspace.clone(), self.live.stopping().clone());
         let _part = self.live.part("run");
         match self.entry.tool.call(input, &ctx).await {
             Ok(output) => Returned::Output(output),
@@ -400,8 +386,8 @@ impl Run {
 }
 
 /// Records that the tool starts. Without that a call that has done something would be taken for one that has not.
-async fn record_start(port: &Port) -> Result<(), Returned> {
-    match port.tell(|stored| Command::Running { stored }).await {
+async fn record_start(context: &RunContext) -> Result<(), Returned> {
+    match context.tell(|stored| Command::Running { stored }).await {
         Some(true) => Ok(()),
         Some(false) | None => Err(Returned::Error(ToolError::Internal(
             "it could not be recorded that the call starts".into(),

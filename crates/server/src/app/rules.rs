@@ -102,7 +102,7 @@ impl Watched {
     }
 
     fn apply(&mut self, engine: &Engine, read: anyhow::Result<ToolsConfig>) {
-        let Some(place) = engine.place(self.workspace.name()) else {
+        let Some(place) = engine.catalogs().find(self.workspace.name()) else {
             return;
         };
         let now = place.now();

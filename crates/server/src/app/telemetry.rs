@@ -70,18 +70,18 @@ pub(super) struct Watch {
 impl Watched for Watch {
     async fn snapshot(&self) -> Snapshot {
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let (running, queued) = self.engine.load();
+        let (running, queued) = self.engine.calls().load();
         Snapshot {
             running: count(running),
             queued: count(queued),
             prompts_open: count(self.engine.prompts().open_prompts()),
             free_bytes: self.store.free_bytes().await,
-            draining: self.engine.is_draining(),
+            draining: self.engine.calls().is_draining(),
         }
     }
 
     async fn ready(&self) -> Result<(), String> {
-        if self.engine.is_draining() {
+        if self.engine.calls().is_draining() {
             return Err("draining".to_owned());
         }
         match self.store.check().await {

@@ -87,7 +87,7 @@ pub(super) async fn flush_refusals(engine: Arc<Engine>, stop: CancellationToken)
         .await
         .is_some()
     {
-        engine.flush_refusals(false);
+        engine.refusals().flush(false);
     }
     Ok(())
 }

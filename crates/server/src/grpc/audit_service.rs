@@ -98,7 +98,7 @@ impl AuditService for Audits {
         let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
         let request = request.into_inner();
-        let store = self.0.engine.audit();
+        let store = self.0.audit.clone();
         let end = store.audit_end().await.map_err(status::store)?;
         let from = unsigned("from_sequence", request.from_sequence)?;
         let next = match request.from_time {
@@ -142,7 +142,7 @@ impl AuditService for Audits {
     ) -> Result<Response<GetAuditHeadResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
-        let end = self.0.engine.audit().audit_end().await.map_err(status::store)?;
+        let end = self.0.audit.audit_end().await.map_err(status::store)?;
         Ok(Response::new(GetAuditHeadResponse { head: Some(head(&end)) }))
     }
 }

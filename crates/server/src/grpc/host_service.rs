@@ -103,7 +103,7 @@ impl HostedTools {
             seat: Arc::new(seat),
             first: Some(wire::welcome(welcome, workspace)),
             heartbeat: self.0.heartbeat,
-            draining: self.0.engine.drain_notice(),
+            draining: self.0.engine.calls().drain_notice(),
             closing: self.0.closing.clone(),
         })
     }

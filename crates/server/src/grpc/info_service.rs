@@ -24,7 +24,7 @@ impl InfoService for Info {
     ) -> Result<Response<GetServerInfoResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let engine = &self.0.engine;
-        let places = engine.places().iter();
+        let places = engine.catalogs().all().iter();
         let places = places.filter(|place| caller.sees(place.workspace.name()));
         let mut workspaces: Vec<WorkspaceInfo> = places.map(workspace).collect();
         let languages = self.0.languages.clone();
@@ -40,7 +40,8 @@ impl InfoService for Info {
             .map_err(|error| status::internal("looking for language servers", &error))?;
         let allowed = engine.limits();
         let truncation = engine
-            .places()
+            .catalogs()
+            .all()
             .first()
             .map(|place| place.now().truncation)
             .unwrap_or_default();
@@ -72,14 +73,14 @@ impl InfoService for Info {
         };
         Ok(Response::new(GetServerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            instance_id: engine.instance().to_string(),
+            instance_id: engine.calls().instance().to_string(),
             start_time: Some(timestamp(self.0.started)),
             limits: Some(limits),
             workspaces,
             sandbox: in_force(&self.0.sandbox).into(),
             sandbox_info: Some(sandbox_info(&self.0.sandbox)),
-            running_calls: int32(engine.running()),
-            queued_calls: int32(engine.queued()),
+            running_calls: int32(engine.calls().count()),
+            queued_calls: int32(engine.calls().queued()),
             warnings: self.0.warnings.clone(),
         }))
     }

@@ -33,14 +33,14 @@ impl StoredOutputs {
     /// Finds an output without reading it.
     async fn find(&self, caller: &Caller, id: &str) -> Result<OutputInfo, Status> {
         let id = OutputId::new(convert::name("output_id", id.to_owned())?);
-        let info = self.0.engine.outputs().look(&id).await.map_err(status::store)?;
+        let info = self.0.outputs.look(&id).await.map_err(status::store)?;
         let info = info.filter(|info| caller.sees(&info.owner.workspace));
         info.ok_or_else(|| status::not_found("output", id.as_str()))
     }
 
     /// Turns a range of a request into the first byte and how many, if that is limited.
     async fn range(&self, id: &OutputId, range: Option<Range>) -> Result<(u64, Option<u64>), Status> {
-        let store = &*self.0.engine.outputs();
+        let store = &*self.0.outputs;
         match range {
             None => Ok((0, None)),
             Some(Range::Bytes(bytes)) => {
@@ -91,7 +91,7 @@ impl OutputService for StoredOutputs {
         let request = request.into_inner();
         let info = self.find(&caller, &request.output_id).await?;
         let (start, limit) = self.range(&info.id, request.range).await?;
-        let store = self.0.engine.outputs();
+        let store = self.0.outputs.clone();
         let state = (store, info.id, start, limit.unwrap_or(u64::MAX));
         let pieces = stream::unfold(state, |(store, id, offset, left)| async move {
             let size = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
@@ -149,7 +149,7 @@ impl OutputService for StoredOutputs {
             },
         };
         let info = self.find(&caller, &request.output_id).await?;
-        let store = &*self.0.engine.outputs();
+        let store = &*self.0.outputs;
         let found = outputs::search(store, &info.id, &search).await.map_err(status::store)?;
         let line = |line: outputs::FoundLine| OutputLine {
             line: int(line.number),
@@ -167,7 +167,7 @@ impl OutputService for StoredOutputs {
     async fn get_output(&self, request: Request<GetOutputRequest>) -> Result<Response<GetOutputResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = self.find(&caller, &request.get_ref().output_id).await?.id;
-        let counted = self.0.engine.outputs().stat(&id).await.map_err(status::store)?;
+        let counted = self.0.outputs.stat(&id).await.map_err(status::store)?;
         let info = counted.ok_or_else(|| status::not_found("output", id.as_str()))?;
         let output = convert::output(info, self.0.output_retention);
         Ok(Response::new(GetOutputResponse { output: Some(output) }))
@@ -191,8 +191,7 @@ impl OutputService for StoredOutputs {
         };
         let page = self
             .0
-            .engine
-            .outputs()
+            .outputs
             .list_outputs(&filter, &page)
             .await
             .map_err(status::store)?;
@@ -213,7 +212,7 @@ impl OutputService for StoredOutputs {
     ) -> Result<Response<DeleteOutputResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let info = self.find(&caller, &request.get_ref().output_id).await?;
-        match self.0.engine.outputs().delete(&info.id).await {
+        match self.0.outputs.delete(&info.id).await {
             Ok(true) => Ok(Response::new(DeleteOutputResponse {})),
             Ok(false) => Err(status::not_found("output", info.id.as_str())),
             Err(StoreError::Conflict(problem)) => Err(status::precondition("OUTPUT_IN_USE", info.id.as_str(), problem)),

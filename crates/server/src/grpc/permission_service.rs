@@ -76,7 +76,7 @@ impl Watcher {
             interest,
             first,
             heartbeat: shared.heartbeat,
-            draining: shared.engine.drain_notice(),
+            draining: shared.engine.calls().drain_notice(),
             closing: shared.closing.clone(),
         }
     }

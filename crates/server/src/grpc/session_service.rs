@@ -59,7 +59,7 @@ impl EventReader {
                 }
                 continue;
             }
-            let store = self.shared.engine.journal();
+            let store = self.shared.journal.clone();
             self.batch = store.since(self.after, BATCH).await.map_err(status::store)?.into();
             if !self.batch.is_empty() {
                 continue;
@@ -164,7 +164,13 @@ impl Sessions {
         if !named.is_empty() {
             return Ok(vec![caller.place(&self.0.engine, named)?.workspace.name().to_owned()]);
         }
-        let names = self.0.engine.places().iter().map(|place| place.workspace.name());
+        let names = self
+            .0
+            .engine
+            .catalogs()
+            .all()
+            .iter()
+            .map(|place| place.workspace.name());
         Ok(names.filter(|name| caller.sees(name)).map(str::to_owned).collect())
     }
 }
@@ -244,7 +250,7 @@ impl SessionService for Sessions {
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let request = request.into_inner();
-        let last = self.0.engine.journal().last();
+        let last = self.0.journal.last();
         let newest = *last.borrow();
         let after = match request.after_sequence {
             None => newest,
@@ -262,7 +268,7 @@ impl SessionService for Sessions {
             session: non_empty(request.session_id),
             after,
             batch: VecDeque::new(),
-            draining: self.0.engine.drain_notice(),
+            draining: self.0.engine.calls().drain_notice(),
             done: false,
         };
         let events = stream::unfold(reader, |mut reader| async {

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use toolgate_engine::Engine;
 use toolgate_extensions::hosted::Hosts;
 use toolgate_model::{CallId, Timestamp};
+use toolgate_store::{Audit, Journal, Outputs};
 use toolgate_telemetry::Telemetry;
 
 use super::auth::{Authenticator, Caller};
@@ -24,6 +25,12 @@ pub const HEARTBEAT: Duration = Duration::from_secs(15);
 pub struct Shared {
     /// Runs the calls.
     pub engine: Arc<Engine>,
+    /// What calls printed.
+    pub outputs: Arc<dyn Outputs>,
+    /// What happened in the service, as clients follow it.
+    pub journal: Arc<dyn Journal>,
+    /// Who did what, by which rule.
+    pub audit: Arc<dyn Audit>,
     /// The front ends that lend tools.
     pub hosts: Arc<Hosts>,
     /// The longest silence on a stream.
@@ -61,7 +68,7 @@ pub struct Shared {
 impl Shared {
     /// Finds a call that a caller names; one that it may not see is not there.
     pub(super) async fn call(&self, caller: &Caller, id: &CallId) -> Result<CallId, Status> {
-        let is_only_one = self.engine.places().len() == 1 && id.workspace().is_none();
+        let is_only_one = self.engine.catalogs().all().len() == 1 && id.workspace().is_none();
         if is_only_one && !caller.is_limited() {
             return Ok(id.clone());
         }

@@ -36,7 +36,13 @@ impl Tools {
         request: WireCall,
         mode: OutputMode,
     ) -> Result<(CallId, Cursor, Option<Attached>), Status> {
-        let places = &mut self.0.engine.places().iter().map(|place| place.workspace.name());
+        let places = &mut self
+            .0
+            .engine
+            .catalogs()
+            .all()
+            .iter()
+            .map(|place| place.workspace.name());
         let default = places.find(|name| caller.sees(name)).unwrap_or_default();
         self.begin_in(caller, default, request, mode).await
     }
@@ -90,8 +96,8 @@ impl Tools {
     }
 
     async fn is_taken_out_of_sight(&self, caller: &Caller, id: &CallId) -> Result<bool, Status> {
-        let workspace = self.0.engine.workspace_of(id).await.map_err(status::store)?;
-        Ok(workspace.is_some_and(|workspace| !caller.sees(&workspace)))
+        let origin = self.0.engine.origin_of(id).await.map_err(status::store)?;
+        Ok(origin.is_some_and(|origin| !caller.sees(&origin.workspace)))
     }
 
     async fn definitions(&self, caller: &Caller, request: &ListToolsRequest) -> Result<Vec<Definition>, Status> {
@@ -276,7 +282,7 @@ impl ToolService for Tools {
         let id = self.0.call(&caller, &id).await?;
         let mut call = self.find(&id).await?;
         call.waiting_for = self.waiting_for(&call.waiting_prompt_id).await?;
-        if let Some(input) = self.0.engine.input_state(&id) {
+        if let Some(input) = self.0.engine.calls().input_state(&id) {
             call.accepts_input = call.ending.is_none() && !input.closed;
             call.next_input_offset = int(input.next_offset);
         }
@@ -321,7 +327,7 @@ impl ToolService for Tools {
         let id = self.0.call(&caller, &id).await?;
         let record = self.0.engine.cancel(&id).await.map_err(status::store)?;
         let record = record.ok_or_else(|| status::not_found("call", id.as_str()))?;
-        if !record.state.is_terminal() && self.0.engine.is_draining() {
+        if !record.state.is_terminal() && self.0.engine.calls().is_draining() {
             return Err(status::draining());
         }
         if !record.state.is_terminal() {

@@ -219,7 +219,11 @@ impl Caller {
     /// Finds a workspace; an empty name means the first that the caller may see.
     pub(crate) fn place<'e>(&self, engine: &'e Engine, name: &str) -> Result<&'e WorkspaceRuntime, Status> {
         let missing = || status::not_found("workspace", name);
-        let mut places = engine.places().iter().filter(|place| self.sees(place.workspace.name()));
+        let mut places = engine
+            .catalogs()
+            .all()
+            .iter()
+            .filter(|place| self.sees(place.workspace.name()));
         let found = match name {
             "" => places.next(),
             name => places.find(|place| place.workspace.name() == name),

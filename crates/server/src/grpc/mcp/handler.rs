@@ -84,7 +84,7 @@ impl ServerHandler for Handler {
             .enable_resources()
             .enable_experimental_with(BTreeMap::from([(
                 ITSELF.to_owned(),
-                introduction(self.shared.engine.instance()),
+                introduction(self.shared.engine.calls().instance()),
             )]))
             .build();
         let this = Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
@@ -146,7 +146,7 @@ impl ServerHandler for Handler {
         let seen = seen(&context.extensions)?;
         let cursor = request.and_then(|request| request.cursor);
         let client = context.client_info();
-        resources::list(&self.shared.engine, &seen, client.as_ref(), cursor).await
+        resources::list(&self.shared, &seen, client.as_ref(), cursor).await
     }
 
     async fn list_resource_templates(
@@ -164,7 +164,7 @@ impl ServerHandler for Handler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let seen = seen(&context.extensions)?;
         let client = context.client_info();
-        let read = resources::read(&self.shared.engine, &seen, client.as_ref(), &request.uri).await?;
+        let read = resources::read(&self.shared, &seen, client.as_ref(), &request.uri).await?;
         Ok(read.into())
     }
 

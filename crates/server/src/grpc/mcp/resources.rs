@@ -15,6 +15,7 @@ use toolgate_engine::{Engine, outputs};
 use toolgate_model::{OutputId, SessionId};
 use toolgate_store::{OutputFilter, OutputInfo, PageRequest, StoreError};
 
+use super::super::shared::Shared;
 use super::context::Seen;
 
 const OUTPUTS: &str = "toolgate://outputs/";
@@ -90,24 +91,24 @@ impl Wanted {
 
 /// Lists the outputs of a session, newest first.
 pub(super) async fn list(
-    engine: &Engine,
+    shared: &Shared,
     seen: &Seen,
     client: Option<&Implementation>,
     cursor: Option<String>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let filter = OutputFilter {
         workspaces: seen.caller.workspaces(),
-        session: Some(conversation(engine, seen, client)?),
+        session: Some(conversation(&shared.engine, seen, client)?),
         ..OutputFilter::default()
     };
     let page = PageRequest {
         size: PAGE_SIZE,
         after: cursor,
     };
-    let page = engine.outputs().list_outputs(&filter, &page).await.map_err(store)?;
+    let page = shared.outputs.list_outputs(&filter, &page).await.map_err(store)?;
     let mut listed = Vec::new();
     for info in &page.items {
-        if may_read(engine, seen, client, info).await? {
+        if may_read(shared, seen, client, info).await? {
             listed.push(resource(info));
         }
     }
@@ -124,7 +125,7 @@ fn conversation(engine: &Engine, seen: &Seen, client: Option<&Implementation>) -
 
 /// Says whether a caller may read an output. Whoever names a session may name another one's.
 async fn may_read(
-    engine: &Engine,
+    shared: &Shared,
     seen: &Seen,
     client: Option<&Implementation>,
     info: &OutputInfo,
@@ -135,13 +136,13 @@ async fn may_read(
     if seen.caller.may(Scope::OutputsRead) {
         return Ok(true);
     }
-    if info.owner.session != conversation(engine, seen, client)? {
+    if info.owner.session != conversation(&shared.engine, seen, client)? {
         return Ok(false);
     }
     if !seen.context.names_session() {
         return Ok(true);
     }
-    let call = engine.get(&info.owner.call).await.map_err(store)?;
+    let call = shared.engine.get(&info.owner.call).await.map_err(store)?;
     Ok(call.is_some_and(|call| call.origin.requester == seen.caller.principal().id()))
 }
 
@@ -154,17 +155,17 @@ fn resource(info: &OutputInfo) -> Resource {
 
 /// Reads a piece of an output.
 pub(super) async fn read(
-    engine: &Engine,
+    shared: &Shared,
     seen: &Seen,
     client: Option<&Implementation>,
     uri: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
     let missing = || ErrorData::resource_not_found(format!("there is no resource {uri:?}"), None);
     let wanted = Wanted::parse(uri).ok_or_else(missing)?;
-    let outputs = &*engine.outputs();
+    let outputs = &*shared.outputs;
     let info = outputs.look(&wanted.id).await.map_err(store)?;
     let info = info.ok_or_else(missing)?;
-    if !may_read(engine, seen, client, &info).await? {
+    if !may_read(shared, seen, client, &info).await? {
         return Err(missing());
     }
     let start = match wanted.start {

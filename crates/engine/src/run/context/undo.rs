@@ -9,9 +9,9 @@ use toolgate_model::{FileChange, FileVersion, json_map};
 use toolgate_store::StoreError;
 use toolgate_tool::OutputHandle as _;
 
-use super::Port;
+use super::RunContext;
 
-impl Port {
+impl RunContext {
     /// Keeps a content, or only its hash, and returns what a change says of it.
     async fn keep(&self, version: Option<Version>, whole: bool) -> Result<Option<FileVersion>, StoreError> {
         let Some(Version { bytes, mode }) = version else {
@@ -19,7 +19,7 @@ impl Port {
         };
         let length = bytes.len() as u64;
         let sha256 = if whole {
-            self.store.put_blob(bytes).await?
+            self.parts.store.put_blob(bytes).await?
         } else {
             let hashing = tokio::task::spawn_blocking(move || marks::sha256(&bytes));
             // Interrupted only when the service ends; no content has an empty hash.
@@ -38,7 +38,7 @@ impl Port {
         let total = versions
             .flatten()
             .fold(0_u64, |total, version| total.saturating_add(version.bytes.len() as u64));
-        if total <= self.max_undo_bytes {
+        if total <= self.parts.limits.max_undo_bytes {
             return true;
         }
         if planned.iter().all(|change| change.before.is_none()) {
@@ -47,7 +47,7 @@ impl Port {
         }
         let text = format!(
             "This call cannot be reverted: its files have {total} bytes before and after, and limits.max_undo_bytes is {}.",
-            self.max_undo_bytes
+            self.parts.limits.max_undo_bytes
         );
         self.warn("undo", text.clone()).await;
         self.progress(None, json_map([("undo", json!(text))])).await;
@@ -69,6 +69,6 @@ impl Port {
         if changes.is_empty() {
             return Ok(());
         }
-        self.store.record_changes(&self.record.id, changes).await
+        self.parts.store.record_changes(&self.record.id, changes).await
     }
 }

@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use toolgate_fs::Workspace;
 use toolgate_fs::changes::PlannedChange;
 use toolgate_model::{
-    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, InstanceId, JsonMap, Model, Prompt, PromptId,
-    PromptOutcome, PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
+    Ask, CallId, CallRecord, Consent, Decision, FileChange, InputEdit, JsonMap, Model, Prompt, PromptId, PromptOutcome,
+    PromptRequest, PromptState, Question, Reply, ServiceEvent, ServiceEventKind, Timestamp, Todo,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
 use toolgate_permission::judgement::{self, Judgement};
-use toolgate_store::{Store, StoreError};
+use toolgate_store::StoreError;
 use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
 use toolgate_tool::{
@@ -28,38 +28,50 @@ use toolgate_tool::{
     OutputHandle, PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
 };
 
-use super::live::LiveCall;
-use super::lock::lock;
-use super::log::writer::Command;
-use super::outcome::{Decided, settled, until, verdict};
-use super::parts::Parts;
-use super::subagent::child::{self, ChildAdmission};
-use super::{audit, lookup, metrics, subagent};
-use crate::prompts::broker::{Asked, Broker, Opened, Verdict};
+use crate::live::LiveCall;
+use crate::lock::lock;
+use crate::log::writer::Command;
+use crate::outcome::{Decided, settled, until, verdict};
+use crate::parts::Parts;
+use crate::prompts::broker::{Asked, Opened, Verdict};
+use crate::subagent::child::{self, ChildAdmission};
+use crate::{audit, lookup, metrics, subagent};
 
 /// Serves one running call.
-pub(crate) struct Port {
-    pub(crate) parts: Arc<Parts>,
-    pub(crate) children: Arc<dyn ChildAdmission>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) broker: Arc<Broker>,
-    pub(crate) call: Arc<LiveCall>,
-    pub(crate) record: Arc<CallRecord>,
-    pub(crate) rights: Rights,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) instance: InstanceId,
-    pub(crate) log: mpsc::Sender<Command>,
+pub(super) struct RunContext {
+    pub(super) parts: Arc<Parts>,
+    pub(super) children: Arc<dyn ChildAdmission>,
+    pub(super) call: Arc<LiveCall>,
+    pub(super) record: Arc<CallRecord>,
+    pub(super) rights: Rights,
+    pub(super) registry: Arc<Registry>,
+    pub(super) log: mpsc::Sender<Command>,
     /// The prompts that this call had before the service died, in the order in which it asked: the same question
     /// finds its prompt, and its reply if there is one.
-    pub(crate) earlier: Mutex<Vec<Opened>>,
-    pub(crate) max_undo_bytes: u64,
+    pub(super) earlier: Mutex<Vec<Opened>>,
     /// Whether a person may put another input in the place of the call's. Where one has, it answers what that input asks.
-    pub(crate) editable: bool,
+    pub(super) editable: bool,
     /// The input that a person put in the place of the call's: the tool must not go on with this one.
-    pub(crate) edit: Mutex<Option<InputEdit>>,
+    pub(super) edit: Mutex<Option<InputEdit>>,
 }
 
-impl Port {
+impl RunContext {
+    /// Returns what serves the call with the input that a person put in the place of its own.
+    pub(super) fn with_edit(&self, record: CallRecord) -> Self {
+        Self {
+            parts: self.parts.clone(),
+            children: self.children.clone(),
+            call: self.call.clone(),
+            record: Arc::new(record),
+            rights: self.rights.clone(),
+            registry: self.registry.clone(),
+            log: self.log.clone(),
+            earlier: Mutex::default(),
+            editable: false,
+            edit: Mutex::default(),
+        }
+    }
+
     /// Waits for the decision on a prompt, records it and returns the reply.
     async fn wait(&self, opened: Opened) -> Result<Reply, Refusal> {
         let _pause = self.call.clock.pause();
@@ -86,10 +98,10 @@ impl Port {
             decision = &mut decision => decision.ok(),
             () = self.call.stopping().cancelled() => self.withdraw(&prompt.id, "the call was stopped").await,
             () = until(prompt.expires) => {
-                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+                settled(&prompt.id, self.parts.prompts.expire(&prompt.id).await)
             }
-            () = self.broker.abandoned(&prompt) => {
-                settled(&prompt.id, self.broker.expire(&prompt.id).await)
+            () = self.parts.prompts.abandoned(&prompt) => {
+                settled(&prompt.id, self.parts.prompts.expire(&prompt.id).await)
             }
         };
         drop(at_question);
@@ -139,7 +151,7 @@ impl Port {
     }
 
     async fn withdraw(&self, prompt: &PromptId, why: &str) -> Option<Decision> {
-        settled(prompt, self.broker.withdraw(prompt, why).await)
+        settled(prompt, self.parts.prompts.withdraw(prompt, why).await)
     }
 
     pub(super) async fn tell<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
@@ -199,7 +211,7 @@ impl Port {
     }
 
     /// Withdraws the prompts from before a restart that the call has not come to again.
-    pub(crate) async fn withdraw_earlier(&self, why: &str) -> bool {
+    pub(super) async fn withdraw_earlier(&self, why: &str) -> bool {
         let stale: Vec<Opened> = lock(&self.earlier).drain(..).collect();
         let mut recorded = true;
         for opened in stale {
@@ -215,9 +227,9 @@ impl Port {
             self.call.handover.keep_here();
         }
         // Whoever wrote this very input has answered what it asks before it runs, unless that takes two.
-        let takes_two = self.broker.approvals().takes_two(&ask.permission);
+        let takes_two = self.parts.prompts.approvals().takes_two(&ask.permission);
         if self.record.original.is_some() && !ask.late && !takes_two {
-            return match self.broker.judge(origin, &self.rights, ask) {
+            return match self.parts.prompts.judge(origin, &self.rights, ask) {
                 Judgement::Allow { .. } | Judgement::Ask { .. } => Ok(Decided::Edited),
                 Judgement::Deny { relevant } => Err(Refusal::Denied { relevant }),
             };
@@ -232,7 +244,7 @@ impl Port {
         };
         let Some(earlier) = self.asked_before(same_ask).await? else {
             let make = |request, expires| self.prompt(request, expires);
-            return match self.broker.ask(ask, origin, &self.rights, make).await? {
+            return match self.parts.prompts.ask(ask, origin, &self.rights, make).await? {
                 Asked::Allowed { grants } => Ok(Decided::Allowed { grants }),
                 Asked::Opened(opened) => self.wait(opened).await.map(Decided::Replied),
             };
@@ -240,13 +252,13 @@ impl Port {
         // Judged before an earlier reply counts: the rules may have changed with the restart, and a deny always wins.
         // With a reply at hand no grant is used up.
         if earlier.prompt.decision.is_some() {
-            if let Judgement::Deny { relevant } = self.broker.judge(origin, &self.rights, ask) {
+            if let Judgement::Deny { relevant } = self.parts.prompts.judge(origin, &self.rights, ask) {
                 self.end_wait(&earlier.prompt, "a rule denies it now").await;
                 return Err(Refusal::Denied { relevant });
             }
             return self.go_on_from(earlier).await.map(Decided::Replied);
         }
-        match self.broker.decide(ask, origin, &self.rights).await {
+        match self.parts.prompts.decide(ask, origin, &self.rights).await {
             Ok(Verdict::Ask(_)) => self.go_on_from(earlier).await.map(Decided::Replied),
             Ok(Verdict::Allowed { grants }) if self.end_wait(&earlier.prompt, "it is allowed now").await => {
                 Ok(Decided::Allowed { grants })
@@ -265,7 +277,7 @@ impl Port {
         if takes_two || !hooks.handle(HookPoint::PermissionAsk) {
             return Ok(None);
         }
-        match self.broker.judge(&self.record.origin, &self.rights, ask) {
+        match self.parts.prompts.judge(&self.record.origin, &self.rights, ask) {
             Judgement::Allow { .. } | Judgement::Deny { .. } => return Ok(None),
             Judgement::Ask { .. } => {}
         }
@@ -273,7 +285,7 @@ impl Port {
         let may_answer = |hook: &dyn Hook| {
             hook.principal().is_none_or(|principal| {
                 let is_own = origin.requesters().iter().any(|id| id == principal);
-                !is_own || self.broker.approvals().allows_self(&origin.workspace, principal)
+                !is_own || self.parts.prompts.approvals().allows_self(&origin.workspace, principal)
             })
         };
         match hooks
@@ -301,14 +313,14 @@ impl Port {
         let may_edit = self.editable
             && match &request {
                 PromptRequest::Permission { ask, .. } => {
-                    !ask.late && !self.broker.approvals().takes_two(&ask.permission)
+                    !ask.late && !self.parts.prompts.approvals().takes_two(&ask.permission)
                 }
                 PromptRequest::Questions(_) => false,
             };
         Prompt {
             id: PromptId::generate(&request),
             call: self.record.id.clone(),
-            owner: self.instance.clone(),
+            owner: self.parts.calls.instance.clone(),
             session: origin.session.clone(),
             workspace: origin.workspace.clone(),
             agent: origin.agent.clone(),
@@ -330,9 +342,13 @@ impl Port {
     }
 }
 
-impl Port {
+impl RunContext {
     /// Returns what the tool of this call gets to work with.
-    pub(super) fn context(self: &Arc<Self>, workspace: Arc<Workspace>, cancelled: CancellationToken) -> ToolContext {
+    pub(super) fn tool_context(
+        self: &Arc<Self>,
+        workspace: Arc<Workspace>,
+        cancelled: CancellationToken,
+    ) -> ToolContext {
         ToolContext {
             call: self.record.id.clone(),
             origin: Arc::new(self.record.origin.clone()),
@@ -350,7 +366,7 @@ impl Port {
 }
 
 #[async_trait]
-impl PermissionHandle for Port {
+impl PermissionHandle for RunContext {
     async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
@@ -361,7 +377,7 @@ impl PermissionHandle for Port {
         let decided = self.decide(&ask).await;
         metrics::count_prompt(&self.parts.telemetry.metrics, decided.as_ref().err());
         if let Some(fact) = audit::decision_fact(&decided, &self.record, &self.rights, &ask) {
-            self.store.audit(fact);
+            self.parts.store.audit(fact);
         }
         match decided? {
             Decided::Allowed { .. } | Decided::Hooked(_) => Ok(Consent::Standing),
@@ -379,7 +395,7 @@ impl PermissionHandle for Port {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
                 let make = |request, expires| self.prompt(request, expires);
-                let opened = self.broker.open(request, &self.rights, make).await;
+                let opened = self.parts.prompts.open(request, &self.rights, make).await;
                 metrics::count_prompt(&self.parts.telemetry.metrics, opened.as_ref().err());
                 self.wait(opened?).await
             }
@@ -400,7 +416,7 @@ impl PermissionHandle for Port {
 
     fn allows(&self, permission: &str, pattern: &str) -> bool {
         let ask = Ask::new(permission, vec![pattern.to_owned()]);
-        let judged = self.broker.judge(&self.record.origin, &self.rights, &ask);
+        let judged = self.parts.prompts.judge(&self.record.origin, &self.rights, &ask);
         matches!(judged, Judgement::Allow { .. })
     }
 
@@ -410,7 +426,7 @@ impl PermissionHandle for Port {
 }
 
 #[async_trait]
-impl OutputHandle for Port {
+impl OutputHandle for RunContext {
     async fn write(&self, bytes: Bytes) -> Result<(), ToolError> {
         stored(self.tell(|stored| Command::Output { bytes, stored }).await)
     }
@@ -440,9 +456,9 @@ impl OutputHandle for Port {
 }
 
 #[async_trait]
-impl SessionHandle for Port {
+impl SessionHandle for RunContext {
     async fn get(&self, key: &str) -> Option<Value> {
-        match self.store.fact(&self.record.origin.session_key(), key).await {
+        match self.parts.store.fact(&self.record.origin.session_key(), key).await {
             Ok(fact) => fact,
             Err(error) => {
                 tracing::error!(call = %self.record.id, error = &error as &dyn std::error::Error, "a fact could not be read");
@@ -452,13 +468,13 @@ impl SessionHandle for Port {
     }
 
     fn set(&self, key: &str, value: Value) {
-        self.store.remember(&self.record.origin.session_key(), key, value);
+        self.parts.store.remember(&self.record.origin.session_key(), key, value);
     }
 
     fn replace_todos(&self, todos: Vec<Todo>) {
         let session = self.record.origin.session_key();
-        self.store.remember(&session, Todo::FACT, json!(todos));
-        self.store.record(ServiceEvent {
+        self.parts.store.remember(&session, Todo::FACT, json!(todos));
+        self.parts.store.record(ServiceEvent {
             workspace: session.workspace,
             session: Some(session.session),
             time: Timestamp::now(),
@@ -471,7 +487,7 @@ impl SessionHandle for Port {
 }
 
 #[async_trait]
-impl ChangesHandle for Port {
+impl ChangesHandle for RunContext {
     async fn record(&self, changes: Vec<PlannedChange>) -> Result<(), ToolError> {
         self.keep_all(changes).await.map_err(|error| match error {
             StoreError::Full(what) => ToolError::Quota(format!(
@@ -488,7 +504,7 @@ impl ChangesHandle for Port {
         let workspace = &self.record.origin.workspace;
         let named = lookup::named(&self.parts, call, |one| one == workspace).await;
         let record = match named.map_err(internal)?.first() {
-            Some(id) => self.store.get(id).await.map_err(internal)?,
+            Some(id) => self.parts.store.get(id).await.map_err(internal)?,
             None => None,
         };
         let Some(record) = record else {
@@ -501,7 +517,7 @@ impl ChangesHandle for Port {
                 "The call {call} has not ended. Wait for its end, or cancel it first."
             )));
         }
-        let changes = self.store.changes(&record.id).await.map_err(internal)?;
+        let changes = self.parts.store.changes(&record.id).await.map_err(internal)?;
         if changes.is_empty() {
             return Err(ToolError::failed(format!(
                 "The call {call} ({}) changed no files that it recorded, so there is nothing to revert. What a command \
@@ -513,12 +529,12 @@ impl ChangesHandle for Port {
     }
 
     async fn content(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
-        let blob = self.store.blob(sha256).await;
+        let blob = self.parts.store.blob(sha256).await;
         blob.map_err(|error| ToolError::Internal(Box::new(error)))
     }
 
     fn announce(&self, path: &Path) {
-        self.store.record(ServiceEvent {
+        self.parts.store.record(ServiceEvent {
             workspace: self.record.origin.workspace.clone(),
             session: Some(self.record.origin.session.clone()),
             time: Timestamp::now(),
@@ -531,7 +547,7 @@ impl ChangesHandle for Port {
 }
 
 #[async_trait]
-impl ChildrenHandle for Port {
+impl ChildrenHandle for RunContext {
     async fn start(&self, call: ChildCall) -> Result<Child, ToolError> {
         if self.call.stopping().is_cancelled() {
             return Err(ToolError::Cancelled);
@@ -559,7 +575,7 @@ impl ChildrenHandle for Port {
 }
 
 #[async_trait]
-impl HooksHandle for Port {
+impl HooksHandle for RunContext {
     async fn shell_environment(&self, directory: &Path) -> Result<BTreeMap<String, String>, ToolError> {
         let variables = self.registry.hooks().environment(self.about(), directory).await;
         variables.map_err(|refusal| ToolError::Failed(refusal.to_string()))
@@ -574,7 +590,7 @@ impl HooksHandle for Port {
 }
 
 #[async_trait]
-impl StdinHandle for Port {
+impl StdinHandle for RunContext {
     async fn next(&self) -> Option<Bytes> {
         match self.call.stdin.get() {
             Some(stdin) => stdin.next().await,
