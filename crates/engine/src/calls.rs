@@ -4,9 +4,10 @@
 //! taken is looked at under the lock of the map, so a call is either there when a drain begins, or refused.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,6 @@ use crate::admission::refusal::AdmitError;
 use crate::drain_notice::DrainNotice;
 use crate::handover::AtQuestion;
 use crate::live::LiveCall;
-use crate::lock::lock;
 use crate::log::ring::Ring;
 use crate::scheduler::{Parent, RunLimits, Scheduler, Turn};
 use crate::stdin::{InputState, Stdin};
@@ -62,7 +62,7 @@ impl Calls {
 
     /// Finds a call that runs here, or is about to.
     pub(crate) fn find(&self, id: &CallId) -> Option<Arc<LiveCall>> {
-        lock(&self.live).get(id).cloned()
+        self.live.lock().get(id).cloned()
     }
 
     /// Finds a call that runs here, once its record is durable.
@@ -73,18 +73,18 @@ impl Calls {
 
     /// Returns those of these ids that calls have here.
     pub(crate) fn present(&self, ids: impl Iterator<Item = CallId>) -> Vec<CallId> {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         ids.filter(|id| live.contains_key(id)).collect()
     }
 
     /// Returns all calls.
     pub(crate) fn all(&self) -> Vec<Arc<LiveCall>> {
-        lock(&self.live).values().cloned().collect()
+        self.live.lock().values().cloned().collect()
     }
 
     /// Returns the calls of a session.
     pub(crate) fn in_session(&self, session: &SessionKey) -> Vec<Arc<LiveCall>> {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         let of_session = live.values().filter(|call| call.record().origin.is_of(session));
         of_session.cloned().collect()
     }
@@ -101,7 +101,7 @@ impl Calls {
 
     /// Returns how many calls run or wait.
     pub fn count(&self) -> usize {
-        lock(&self.live).len()
+        self.live.lock().len()
     }
 
     /// Returns how many of them wait for their turn.
@@ -128,7 +128,7 @@ impl Calls {
         bytes: usize,
         ring: Ring,
     ) -> Result<Option<(Arc<LiveCall>, Turn)>, AdmitError> {
-        let mut calls = lock(&self.live);
+        let mut calls = self.live.lock();
         // Under the lock: a call is either here when the drain or the end of its task looks, or refused.
         if self.is_draining() {
             return Err(AdmitError::Draining);
@@ -168,7 +168,7 @@ impl Calls {
 
     /// Lets a call be found.
     pub(crate) fn insert(&self, call: Arc<LiveCall>) {
-        lock(&self.live).insert(call.id.clone(), call);
+        self.live.lock().insert(call.id.clone(), call);
     }
 
     fn make_live(&self, record: &CallRecord, turn: &Turn, ring: Ring) -> Arc<LiveCall> {
@@ -178,14 +178,14 @@ impl Calls {
 
     /// Takes a call that does not run here any more from those that do.
     pub(crate) fn forget(&self, id: &CallId) {
-        lock(&self.live).remove(id);
+        self.live.lock().remove(id);
         self.look_again();
     }
 
     /// Stops the calls that were made on behalf of one that has come to its end, and waits until they have ended.
     pub(crate) async fn stop_below(&self, parent: &LiveCall) {
         let below: Vec<Arc<LiveCall>> = {
-            let calls = lock(&self.live);
+            let calls = self.live.lock();
             // Under the lock: a call is either here now, or refused.
             parent.make_childless();
             let is_below = |call: &&Arc<LiveCall>| call.record().origin.parent.as_ref() == Some(&parent.id);
@@ -236,7 +236,7 @@ impl Calls {
     /// Refuses new calls from now on.
     pub(crate) fn begin_drain(&self) {
         // A call that passed the check before this is in the map now.
-        let _calls = lock(&self.live);
+        let _calls = self.live.lock();
         self.draining.cancel();
     }
 

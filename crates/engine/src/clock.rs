@@ -2,12 +2,10 @@
 //!
 //! *Invariant:* knows nothing of calls.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use crate::lock::lock;
 
 /// Measures how long a call has run; stands still while a person is asked.
 pub(crate) struct Clock {
@@ -59,7 +57,7 @@ impl ClockState {
 impl Clock {
     /// Stands still until the returned guard is dropped.
     pub(crate) fn pause(&self) -> Pause<'_> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.settle();
         state.asking += 1;
         drop(state);
@@ -69,14 +67,14 @@ impl Clock {
 
     /// Stands still from now on, or goes on.
     pub(crate) fn hold(&self, held: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.settle();
         state.held = held;
     }
 
     /// Returns the times run and waited so far.
     pub(crate) fn read(&self) -> (Duration, Duration) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.settle();
         (state.ran, state.waited)
     }
@@ -91,7 +89,7 @@ impl Clock {
             let Some(left) = limit.checked_sub(ran).filter(|left| !left.is_zero()) else {
                 return;
             };
-            if lock(&self.state).asking > 0 {
+            if self.state.lock().asking > 0 {
                 changed.await;
             } else {
                 // Either the time is over, or a question stops the clock first.
@@ -108,7 +106,7 @@ pub(crate) struct Pause<'a> {
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.clock.state);
+        let mut state = self.clock.state.lock();
         state.settle();
         state.asking -= 1;
         drop(state);

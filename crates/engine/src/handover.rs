@@ -3,13 +3,10 @@
 //! *Invariant:* a call is left at its question, with nothing done. A call that is left does not go on here, whatever is
 //! replied: the reply is stored, and the next run goes on with it. Nothing is added to its log.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use toolgate_model::{CallRecord, CallState};
-
-use crate::lock::lock;
 
 /// Whether the next run of the service could go on with a call.
 #[derive(Default)]
@@ -42,7 +39,7 @@ pub(crate) struct AtQuestion<'a> {
 
 impl Drop for AtQuestion<'_> {
     fn drop(&mut self) {
-        lock(&self.handover.state).waits -= 1;
+        self.handover.state.lock().waits -= 1;
         self.changed.notify_waiters();
     }
 }
@@ -50,17 +47,17 @@ impl Drop for AtQuestion<'_> {
 impl Handover {
     /// Notes that the next run could not go on with the call.
     pub(crate) fn keep_here(&self) {
-        lock(&self.state).stays_here = true;
+        self.state.lock().stays_here = true;
     }
 
     /// Notes that the call was taken up at its question.
     pub(crate) fn take_up(&self) {
-        lock(&self.state).comes_again = true;
+        self.state.lock().comes_again = true;
     }
 
     /// Notes that the call goes on from where it was taken up; false if it was left before.
     pub(crate) fn go_on(&self) -> bool {
-        lock(&self.state).comes_again = false;
+        self.state.lock().comes_again = false;
         !self.is_left()
     }
 
@@ -68,7 +65,7 @@ impl Handover {
     /// and it is left only when its record says that it waits. `changed` is notified at the end of the wait.
     pub(crate) fn at_question<'a>(&'a self, changed: &'a Notify) -> AtQuestion<'a> {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.waits += 1;
             state.comes_again = false;
         }
@@ -91,7 +88,7 @@ impl Handover {
     /// Leaves the call if it is at a question. Whoever waits there sees that once it has dropped its [`AtQuestion`]: a reply
     /// of the same moment is either too late for this run, or has let the call go on.
     pub(crate) fn leave(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let leaves = state.may_be_left();
         if leaves {
             self.left.cancel();
@@ -100,7 +97,7 @@ impl Handover {
     }
 
     pub(crate) fn could_be_left(&self) -> bool {
-        lock(&self.state).may_be_left()
+        self.state.lock().may_be_left()
     }
 }
 

@@ -4,11 +4,11 @@
 //! it was admitted with.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use toolgate_permission::agents::Agents;
 
-use crate::lock::lock;
 use crate::run::truncate;
 
 /// What is in force in a workspace.
@@ -41,11 +41,11 @@ impl Current {
 
     /// Returns what is in force now.
     pub fn get(&self) -> Arc<InForce> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 
     /// Puts this in the place of what was.
     pub fn put(&self, in_force: InForce) {
-        *lock(&self.0) = Arc::new(in_force);
+        *self.0.lock() = Arc::new(in_force);
     }
 }

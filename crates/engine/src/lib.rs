@@ -35,7 +35,6 @@ mod handover;
 mod in_force;
 mod input;
 mod live;
-mod lock;
 mod log;
 mod lookup;
 mod loop_guard;

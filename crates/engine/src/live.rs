@@ -1,9 +1,10 @@
 //! A call that runs in this process: what its log writer, its tool, its watchers and its clients share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_model::{CallEvent, CallId, CallRecord, EndReason, JsonMap, OnDisconnect};
@@ -12,7 +13,6 @@ use toolgate_tool::LateMetadata;
 
 use crate::clock::Clock;
 use crate::handover::Handover;
-use crate::lock::lock;
 use crate::log::event::LoggedEvent;
 use crate::log::ring::Ring;
 use crate::scheduler::Ticket;
@@ -106,7 +106,7 @@ impl LiveCall {
 
     /// Asks the call to stop. The first reason stands.
     pub(crate) fn stop(&self, reason: EndReason) {
-        lock(&self.stop_reason).get_or_insert(reason);
+        self.stop_reason.lock().get_or_insert(reason);
         self.stop.cancel();
     }
 
@@ -120,7 +120,7 @@ impl LiveCall {
     }
 
     pub(crate) fn stop_reason(&self) -> Option<EndReason> {
-        *lock(&self.stop_reason)
+        *self.stop_reason.lock()
     }
 
     pub(crate) fn stopping(&self) -> &CancellationToken {
@@ -128,7 +128,7 @@ impl LiveCall {
     }
 
     pub(crate) fn record(&self) -> Arc<CallRecord> {
-        lock(&self.record).clone()
+        self.record.lock().clone()
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
@@ -144,7 +144,7 @@ impl LiveCall {
     pub(crate) fn publish(&self, record: CallRecord, events: Vec<LoggedEvent>) {
         let ended = record.state.is_terminal();
         let last = record.last_sequence;
-        *lock(&self.record) = Arc::new(record);
+        *self.record.lock() = Arc::new(record);
         self.ring.push(events, self.progress.receiver_count() > 0);
         self.progress
             .send_modify(|progress| (progress.last, progress.ended) = (last, ended));
@@ -161,17 +161,17 @@ impl LiveCall {
 
     /// Wakes those who wait for what the call starts to be under way.
     pub(crate) fn launch(&self, facts: JsonMap) {
-        lock(&self.launched).get_or_insert(facts);
+        self.launched.lock().get_or_insert(facts);
         self.progress.send_modify(|progress| progress.launched = true);
     }
 
     /// Keeps what is to be listened to after the end; what was left before is dropped.
     pub(crate) fn leave(&self, patches: LateMetadata) {
-        *lock(&self.afterwards) = Some(patches);
+        *self.afterwards.lock() = Some(patches);
     }
 
     pub(crate) fn take_afterwards(&self) -> Option<LateMetadata> {
-        lock(&self.afterwards).take()
+        self.afterwards.lock().take()
     }
 
     /// Waits until the call is recorded; false if it did not come into being.

@@ -8,13 +8,12 @@
 //! *Invariant:* [`LoopDetector`] is pure. What is forgotten of a session is read again from the store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use toolgate_model::{CONNECTION, CallId, CallRecord, SessionKey};
 use toolgate_store::{CallFilter, PageRequest, Store};
-
-use crate::lock::lock;
 
 /// Sessions whose last calls are remembered; beyond that they are read from the store.
 const SESSIONS_REMEMBERED: usize = 4096;
@@ -118,13 +117,13 @@ impl LoopGuard {
             return false;
         };
         let session = record.origin.session_key();
-        let is_remembered = lock(&self.sessions).contains_key(&session);
+        let is_remembered = self.sessions.lock().contains_key(&session);
         let stored = if is_remembered {
             LoopDetector::default()
         } else {
             self.last_calls(&session).await
         };
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         if sessions.len() >= SESSIONS_REMEMBERED && !is_remembered {
             // Any session can be read again from the store.
             if let Some(any) = sessions.keys().next().cloned() {
@@ -136,7 +135,7 @@ impl LoopGuard {
 
     /// Forgets the calls of a session: it has ended, or the store has them.
     pub(crate) fn forget(&self, session: &SessionKey) {
-        lock(&self.sessions).remove(session);
+        self.sessions.lock().remove(session);
     }
 
     async fn last_calls(&self, session: &SessionKey) -> LoopDetector {

@@ -7,14 +7,12 @@
 //! order, or dropped when the tool takes no more.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolgate_model::{CallId, InstanceId};
 use toolgate_store::StoreError;
-
-use crate::lock::lock;
 
 /// Bytes that may wait to be fetched.
 pub const MAX_WAITING_INPUT: usize = 1024 * 1024;
@@ -108,12 +106,12 @@ enum ClosedBy {
 
 impl Stdin {
     pub(crate) fn state(&self) -> InputState {
-        lock(&self.state).describe()
+        self.state.lock().describe()
     }
 
     /// Accepts what of `data`, whose first byte has the offset `offset`, was not accepted before.
     pub(crate) fn send(&self, offset: u64, mut data: Bytes, close: bool) -> Result<InputState, InputError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let next_offset = state.accepted;
         let Some(known) = next_offset.checked_sub(offset) else {
             return Err(InputError::Ahead { next_offset });
@@ -147,7 +145,7 @@ impl Stdin {
     pub(crate) async fn next(&self) -> Option<Bytes> {
         loop {
             {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 state.waiting -= std::mem::take(&mut state.fetched);
                 if let Some(piece) = state.fetch() {
                     return Some(piece);
@@ -162,7 +160,7 @@ impl Stdin {
 
     /// Drops what was not fetched and accepts nothing more.
     pub(crate) fn end(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.pieces.clear();
         state.waiting = 0;
         state.fetched = 0;
@@ -275,7 +273,7 @@ mod tests {
                     }
                 }
             }
-            let read: Vec<u8> = lock(&stdin.state).pieces.iter().flatten().copied().collect();
+            let read: Vec<u8> = stdin.state.lock().pieces.iter().flatten().copied().collect();
             prop_assert_eq!(&read[..], &text[..read.len()]);
             prop_assert_eq!(read.len() as u64, stdin.state().next_offset);
         }

@@ -4,16 +4,16 @@
 //! moment, and only while it saves the reader from falling behind.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use toolgate_model::EventKind;
 
 use super::batch::OUTPUT_BATCH;
 use super::event::LoggedEvent;
-use crate::lock::lock;
 
 /// How much of a call's recent log is kept.
 const EVENTS: usize = 64;
@@ -65,7 +65,7 @@ impl Ring {
 
     /// Adds events, and lets go of the oldest beyond what is kept.
     pub(crate) fn push(&self, events: Vec<LoggedEvent>, is_watched: bool) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         let before = kept.bytes;
         for event in events {
             if let EventKind::Output { offset, length, .. } = &event.event.kind {
@@ -90,7 +90,7 @@ impl Ring {
 
     /// Returns the event after `after`, if it is still here.
     pub(crate) fn after(&self, after: u64) -> Option<LoggedEvent> {
-        let kept = lock(&self.kept);
+        let kept = self.kept.lock();
         let first = kept.events.front()?.event.sequence;
         let index = usize::try_from((after + 1).checked_sub(first)?).ok()?;
         kept.events.get(index).cloned()
@@ -135,7 +135,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.memory.0.fetch_sub(lock(&self.kept).bytes, Ordering::Relaxed);
+        self.memory.0.fetch_sub(self.kept.lock().bytes, Ordering::Relaxed);
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn bytes(ring: &Ring) -> u64 {
-        lock(&ring.kept).bytes
+        ring.kept.lock().bytes
     }
 
     #[test]

@@ -9,9 +9,10 @@ mod second_approver;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use toolgate_model::{
@@ -574,7 +575,7 @@ impl Broker {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; should it ever, the maps are still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,10 +4,11 @@ mod undo;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,6 @@ use toolgate_tool::{
 };
 
 use crate::live::LiveCall;
-use crate::lock::lock;
 use crate::log::writer::Command;
 use crate::outcome::{Decided, settled, until, verdict};
 use crate::parts::Parts;
@@ -141,7 +141,7 @@ impl RunContext {
     fn allowed(&self, reply: Reply) -> Result<(), Refusal> {
         match reply {
             Reply::Instead(edit) => {
-                *lock(&self.edit) = Some(edit);
+                *self.edit.lock() = Some(edit);
                 Err(Refusal::Edited)
             }
             Reply::Once | Reply::Always(_) | Reply::Answers(_) => Ok(()),
@@ -164,7 +164,7 @@ impl RunContext {
     /// that the world has changed: prompts left open then are for something that will not run.
     async fn asked_before(&self, is_same: impl Fn(&PromptRequest) -> bool) -> Result<Option<Opened>, Refusal> {
         {
-            let mut earlier = lock(&self.earlier);
+            let mut earlier = self.earlier.lock();
             let Some(first) = earlier.first() else { return Ok(None) };
             if is_same(&first.prompt.request) {
                 return Ok(Some(earlier.remove(0)));
@@ -212,7 +212,7 @@ impl RunContext {
 
     /// Withdraws the prompts from before a restart that the call has not come to again.
     pub(super) async fn withdraw_earlier(&self, why: &str) -> bool {
-        let stale: Vec<Opened> = lock(&self.earlier).drain(..).collect();
+        let stale: Vec<Opened> = self.earlier.lock().drain(..).collect();
         let mut recorded = true;
         for opened in stale {
             recorded &= self.end_wait(&opened.prompt, why).await;
@@ -371,7 +371,7 @@ impl PermissionHandle for RunContext {
         if self.call.stopping().is_cancelled() {
             return Err(Refusal::Withdrawn);
         }
-        if lock(&self.edit).is_some() {
+        if self.edit.lock().is_some() {
             return Err(Refusal::Edited);
         }
         let decided = self.decide(&ask).await;

@@ -7,9 +7,10 @@ pub mod truncate;
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use toolgate_fs::Workspace;
@@ -24,7 +25,6 @@ use self::context::RunContext;
 use crate::admission::started::Work;
 use crate::catalogs::WorkspaceRuntime;
 use crate::live::LiveCall;
-use crate::lock::lock;
 use crate::log::writer::{self, Command};
 use crate::parts::Parts;
 use crate::prompts::broker::Opened;
@@ -288,7 +288,7 @@ impl Run {
     /// Runs the tool, and runs it anew where a person put another input in the place of the call's.
     async fn call_tool(&self, context: Arc<RunContext>, asks_first: bool) -> Returned {
         let returned = self.attempt(context.clone(), asks_first).await;
-        let Some(edit) = lock(&context.edit).take() else {
+        let Some(edit) = context.edit.lock().take() else {
             return returned;
         };
         let asks_first = match returned {

@@ -6,8 +6,9 @@
 mod fair;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use toolgate_model::{CallRecord, Origin, Queued};
 
@@ -15,7 +16,6 @@ pub(crate) use self::fair::Limit;
 pub use self::fair::RunLimits;
 pub(crate) use self::fair::Ticket;
 use self::fair::{Full, Queue, QueuePosition, SlotOwner, SlotRequest};
-use crate::lock::lock;
 
 /// The calls of one engine, as far as they take turns.
 pub(crate) struct Scheduler(Mutex<State>);
@@ -58,7 +58,7 @@ impl Scheduler {
             parent: parent.map(|parent| parent.ticket),
             is_expected: parent.is_some_and(|parent| parent.is_maker),
         };
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let (ticket, position) = state.queue.enter(request)?;
         let waits = match position {
             QueuePosition::Runs => None,
@@ -85,7 +85,7 @@ impl Scheduler {
 
     /// Takes a place for a call that is taken up after a restart: it counts, and runs.
     pub(crate) fn enter_anyway(self: &Arc<Self>, record: &CallRecord) -> Turn {
-        let ticket = lock(&self.0).queue.enter_anyway(owner(&record.origin));
+        let ticket = self.0.lock().queue.enter_anyway(owner(&record.origin));
         Turn {
             scheduler: self.clone(),
             ticket,
@@ -95,12 +95,12 @@ impl Scheduler {
 
     /// Returns whether a call waits for its turn.
     pub(crate) fn is_waiting(&self, ticket: Ticket) -> bool {
-        lock(&self.0).wake.contains_key(&ticket)
+        self.0.lock().wake.contains_key(&ticket)
     }
 
     /// Returns how many calls wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.0).queue.waiting()
+        self.0.lock().queue.waiting()
     }
 }
 
@@ -141,7 +141,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = lock(&self.scheduler.0);
+        let mut state = self.scheduler.0.lock();
         state.wake.remove(&self.ticket);
         for started in state.queue.leave(self.ticket) {
             if let Some(wake) = state.wake.remove(&started) {
@@ -216,7 +216,7 @@ mod tests {
                     });
                 }
                 let ran = calls.join_all().await;
-                let state = lock(&scheduler.0);
+                let state = scheduler.0.lock();
                 assert!(state.wake.is_empty());
                 assert!(state.queue.is_empty());
                 ran

@@ -16,7 +16,6 @@ use toolgate_tool::{Child, ChildCall, ChildPort, ToolError};
 use crate::admission::refusal::AdmitError;
 use crate::admission::started::{Admitted, Maker, Started, Work};
 use crate::live::{LiveCall, Progress, STOP_GRACE};
-use crate::lock::lock;
 use crate::lookup;
 use crate::parts::Parts;
 
@@ -211,7 +210,7 @@ pub(crate) async fn grace_is_over(call: &LiveCall) {
 impl ChildPort for Handle {
     async fn launched(&self) -> Result<JsonMap, ToolError> {
         self.until(|progress| progress.launched || progress.ended).await?;
-        if let Some(facts) = lock(&self.child.launched).clone() {
+        if let Some(facts) = self.child.launched.lock().clone() {
             return Ok(facts);
         }
         match self.child.record().ending.as_ref().map(|ending| &ending.outcome) {

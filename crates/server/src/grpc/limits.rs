@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use governor::clock::{Clock as _, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
 use tonic::Status;
 use tonic::codegen::http::{Method, Request};
 use toolgate_contract as proto;
@@ -149,7 +150,7 @@ impl Traffic {
     }
 
     fn open(self: &Arc<Self>, principal: Arc<str>) -> Result<Stream, Status> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let most = self.limits.streams;
         if open.all >= most {
             let what = format!("{most} streams are open, which is as many as limits.max_streams allows");
@@ -192,7 +193,7 @@ pub(super) struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut open = self.traffic.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.traffic.open.lock();
         open.all -= 1;
         if let Some(own) = open.by_principal.get_mut(&self.principal) {
             *own -= 1;
@@ -274,6 +275,6 @@ mod tests {
         refused(open("c", post(EXECUTE)), "limits.max_streams");
         drop(first);
         assert!(open("a", post(EXECUTE)).unwrap().is_some());
-        assert_eq!(traffic.open.lock().unwrap().by_principal.len(), 2);
+        assert_eq!(traffic.open.lock().by_principal.len(), 2);
     }
 }

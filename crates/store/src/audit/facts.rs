@@ -3,9 +3,9 @@
 //! *Invariant:* no clock but the one that is handed in, no store.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use toolgate_model::{
     Approval, Ask, CallRecord, Decision, Grant, GrantId, Origin, Outcome, Prompt, PromptOutcome, PromptRequest, Reply,
     Rule, Timestamp, ToolCall,
@@ -233,7 +233,7 @@ struct Window {
 impl RefusalSampler {
     /// Takes a refusal in; returns what is to be recorded now.
     pub fn refuse(&self, now: Timestamp, fact: Fact) -> Vec<Fact> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let mut facts = Vec::new();
         if windows
             .get(&fact.reason)
@@ -261,7 +261,7 @@ impl RefusalSampler {
 
     /// Returns what was only counted in windows that are over; in all of them if the service stops.
     pub fn flush(&self, now: Timestamp, stops: bool) -> Vec<Fact> {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let mut facts = Vec::new();
         windows.retain(|reason, window| {
             let over = stops || now.since(window.begun) >= REFUSAL_WINDOW;

@@ -10,8 +10,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use toolgate_model::{OutputId, Timestamp};
 use uuid::{NoContext, Uuid};
@@ -37,7 +38,7 @@ impl Names {
     pub(super) fn next(&self, now: Timestamp) -> OutputId {
         let millis = u64::try_from(now.millis()).unwrap_or(0);
         let counter = {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last.lock();
             *last = if last.0 == millis {
                 (millis, last.1 + 1)
             } else {
@@ -136,13 +137,13 @@ impl Live {
 
     /// Creates the file if it is not there yet. Blocks.
     pub(super) fn begin(&self) -> Result<(), StoreError> {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.lock();
         self.file(&mut content).map(drop)
     }
 
     /// Writes one piece behind the others. Blocks.
     pub(super) fn append(&self, piece: &[u8]) -> Result<(), StoreError> {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.lock();
         let before = content.bytes;
         let mut file = self.file(&mut content)?;
         self.quota.take(Kind::Output, piece.len() as u64)?;
@@ -162,7 +163,7 @@ impl Live {
 
     /// Ends the output: nothing is written after this. Waits for a piece that is being written.
     pub(super) fn end(&self) -> OutputInfo {
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut content = self.content.lock();
         content.closed = true;
         content.file = None;
         let info = || self.describe(content.bytes, Some(content.line_feeds));

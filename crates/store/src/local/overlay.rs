@@ -1,8 +1,8 @@
 //! Session facts that are not committed yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use toolgate_model::{Facts, SessionKey};
 
@@ -21,7 +21,7 @@ pub(super) struct Queued {
 
 impl Overlay {
     pub(super) fn queued(&self) -> MutexGuard<'_, Queued> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queued.lock()
     }
 
     pub(super) fn get(&self, session: &SessionKey, key: &str) -> Option<Value> {

@@ -4,9 +4,10 @@
 //! operation is larger.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
@@ -91,13 +92,9 @@ impl Default for Queue {
 }
 
 impl Queue {
-    fn state(&self) -> MutexGuard<'_, Waiting> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues an operation; says whether the thread has to be woken to see it.
     pub(super) fn push(&self, operation: Box<dyn Operation>) -> Result<bool, Box<dyn Operation>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(operation);
         }
@@ -106,14 +103,14 @@ impl Queue {
     }
 
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.room.close();
         self.filled.notify_all();
     }
 
     /// Waits until there may be work; false when the queue is closed and empty.
     pub(super) fn wait(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut idle_looks = 0;
         loop {
             if state.closed {
@@ -125,36 +122,29 @@ impl Queue {
             let had_some = !state.operations.is_empty();
             idle_looks = if had_some { 0 } else { idle_looks + 1 };
             if idle_looks > IDLE_POLLS {
-                state = self.sleep(state);
+                self.sleep(&mut state);
                 idle_looks = 0;
                 continue;
             }
-            let (later, looked) = self
-                .filled
-                .wait_timeout(state, GROUP_COMMIT_DELAY)
-                .unwrap_or_else(PoisonError::into_inner);
+            let looked = self.filled.wait_for(&mut state, GROUP_COMMIT_DELAY);
             // Somebody else may have done it all meanwhile.
-            if had_some && looked.timed_out() && !later.operations.is_empty() {
+            if had_some && looked.timed_out() && !state.operations.is_empty() {
                 return true;
             }
-            state = later;
         }
     }
 
     /// Waits until something is queued.
-    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+    fn sleep(&self, state: &mut MutexGuard<'_, Waiting>) {
         state.asleep = true;
-        let mut state = self
-            .filled
-            .wait_while(state, |state| state.operations.is_empty() && !state.closed)
-            .unwrap_or_else(PoisonError::into_inner);
+        self.filled
+            .wait_while(state, |state| state.operations.is_empty() && !state.closed);
         state.asleep = false;
-        state
     }
 
     /// Takes the next operations, for whoever holds the connection: at least so many, and no more than [`BATCH_BYTES`].
     pub(super) fn take(&self, at_least: usize) -> Batch {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut bytes = 0_u64;
         let count = state
             .operations
@@ -170,12 +160,12 @@ impl Queue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.state().operations.is_empty()
+        self.state.lock().operations.is_empty()
     }
 
     /// Says whether all that is queued is so little that it is done in no time.
     pub(super) fn fits_inline(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.operations.len() <= MAX_INLINE_OPERATIONS && log_bytes(&state.operations) <= BATCH_BYTES
     }
 
@@ -183,7 +173,7 @@ impl Queue {
     /// which must hear of the failure now: behind what is tried again and again it would wait for ever. When the queue is
     /// closed there is no later, and everything comes back.
     pub(super) fn requeue(&self, batch: Batch) -> Batch {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let behind = std::mem::take(&mut state.operations);
         let all = batch.into_iter().chain(behind);
         if state.closed {
@@ -196,9 +186,9 @@ impl Queue {
 
     /// Lets some time pass before the next attempt, less if something new is queued.
     pub(super) fn pause(&self) {
-        let state = self.state();
+        let mut state = self.state.lock();
         if !state.closed && !state.operations.is_empty() {
-            drop(self.filled.wait_timeout(state, RETRY_DELAY));
+            self.filled.wait_for(&mut state, RETRY_DELAY);
         }
     }
 }
@@ -214,6 +204,6 @@ pub(super) struct CloseAtEnd<'a>(pub(super) &'a Queue);
 impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
         self.0.close();
-        self.0.state().operations.clear();
+        self.0.state.lock().operations.clear();
     }
 }

@@ -9,9 +9,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use toolgate_model::Timestamp;
 use toolgate_telemetry::Metrics;
 
@@ -205,7 +206,7 @@ impl Quota {
 
     /// Says that an output has ended, which the next clean-up may delete.
     pub(super) fn output_ended(&self) {
-        *self.cleaned.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.cleaned.lock() = None;
     }
 
     /// Counts anew. Blocks.
@@ -219,7 +220,7 @@ impl Quota {
     /// older than its time goes in any case; younger ones only for the bound, never for a disk that others fill.
     pub(super) fn retention(&self, bytes: u64) -> Option<OutputRetention> {
         {
-            let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cleaned = self.cleaned.lock();
             if cleaned.is_some_and(|last| last.elapsed() < MIN_CLEAN_INTERVAL) {
                 return None;
             }

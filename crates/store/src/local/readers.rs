@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::Semaphore;
 
@@ -61,21 +62,15 @@ impl Readers {
 
     /// Holds new reads back until what it returns is dropped. Only one may at a time.
     pub(super) fn hold_back(&self) -> HeldBack<'_> {
-        self.under_way().held_back = true;
+        self.under_way.lock().held_back = true;
         HeldBack(self)
-    }
-
-    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a read begins, as soon as none is held back.
     fn begin(&self, db: &Connection) -> u64 {
-        let under_way = self.under_way();
-        let (mut under_way, _) = self
-            .free
-            .wait_timeout_while(under_way, MAX_HOLD_BACK, |under_way| under_way.held_back)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut under_way = self.under_way.lock();
+        self.free
+            .wait_while_for(&mut under_way, |under_way| under_way.held_back, MAX_HOLD_BACK);
         under_way.next += 1;
         let number = under_way.next;
         let read = Read {
@@ -88,7 +83,7 @@ impl Readers {
 
     /// Notes that a read has ended; says whether it was interrupted.
     fn end(&self, number: u64) -> bool {
-        let read = self.under_way().reads.remove(&number);
+        let read = self.under_way.lock().reads.remove(&number);
         read.is_some_and(|read| read.interrupted)
     }
 
@@ -124,13 +119,13 @@ impl Readers {
         let readers = Arc::clone(self);
         blocking(move || {
             let _permit = permit;
-            let lent = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let lent = readers.idle.lock().pop();
             let db = match lent {
                 Some(db) => db,
                 None => schema::open_reader(&readers.path)?,
             };
             let result = readers.attempt(&db, work);
-            readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(db);
+            readers.idle.lock().push(db);
             result
         })
         .await
@@ -139,7 +134,7 @@ impl Readers {
     /// Refuses later reads and closes what is idle.
     pub(super) fn close(&self) {
         self.permits.close();
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.idle.lock().clear();
     }
 }
 
@@ -150,7 +145,7 @@ pub(super) struct HeldBack<'a>(&'a Readers);
 impl HeldBack<'_> {
     /// Interrupts the reads that are under way. One that is between two statements goes on.
     pub(super) fn interrupt(&self) {
-        for read in self.0.under_way().reads.values_mut() {
+        for read in self.0.under_way.lock().reads.values_mut() {
             read.interrupted = true;
             read.handle.interrupt();
         }
@@ -159,7 +154,7 @@ impl HeldBack<'_> {
 
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
-        self.0.under_way().held_back = false;
+        self.0.under_way.lock().held_back = false;
         self.0.free.notify_all();
     }
 }
@@ -206,7 +201,7 @@ mod tests {
             move || {
                 begins.recv().expect("it begins");
                 let held = readers.hold_back();
-                while !readers.under_way().reads.is_empty() {
+                while !readers.under_way.lock().reads.is_empty() {
                     // It may not have come to its statement yet.
                     held.interrupt();
                     std::thread::yield_now();

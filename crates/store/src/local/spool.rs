@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use toolgate_model::{InstanceId, OutputId};
 
 use super::folders::Folders;
@@ -37,7 +38,7 @@ impl Spool {
     }
 
     pub(super) fn all_live(&self) -> MutexGuard<'_, HashMap<OutputId, Arc<Live>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     pub(super) fn live(&self, id: &OutputId) -> Option<Arc<Live>> {

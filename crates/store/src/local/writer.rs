@@ -52,7 +52,8 @@ pub(super) struct Writer {
 /// The queue, and the connection for whoever works it off.
 struct Shared {
     queue: Queue,
-    /// None when the store is closed. Taken before the queue's lock, never the other way round.
+    /// None when the store is closed. Taken before the queue's lock, never the other way round. Of `std`, since a panic must
+    /// be seen: nobody runs an operation inline on a connection that was left in the middle of a transaction.
     db: Mutex<Option<Connection>>,
     log: Checkpointer,
     files: Arc<Files>,

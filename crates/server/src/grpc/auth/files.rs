@@ -9,8 +9,9 @@ use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::error::AuthError;
@@ -109,7 +110,7 @@ impl<T> Reloading<T> {
 
     /// Returns what is in force.
     pub(super) fn current(&self) -> Arc<T> {
-        self.state().current.clone()
+        self.state.lock().current.clone()
     }
 
     /// Reads the files again; says whether something else is in force now. Blocking.
@@ -119,11 +120,11 @@ impl<T> Reloading<T> {
             .as_ref()
             .map(|contents| digest(contents))
             .map_err(ToString::to_string);
-        if self.state().seen == seen {
+        if self.state.lock().seen == seen {
             return false;
         }
         let parsed = contents.and_then(|contents| (self.parse)(&contents));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.seen = seen;
         let files = || {
             self.sources
@@ -145,10 +146,6 @@ impl<T> Reloading<T> {
                 false
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -44,7 +44,7 @@ impl McpContext {
         let value = |name: &str| -> Result<String, String> {
             let header = headers.get(format!("toolgate-{name}"));
             let found = match pair(query, name) {
-                Some(encoded) => decoded(encoded),
+                Some(encoded) => decode(encoded),
                 None => header.map_or(Some(String::new()), |text| text.to_str().ok().map(str::to_owned)),
             };
             let is_fine = |text: &String| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
@@ -158,25 +158,15 @@ fn pair<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
 }
 
-/// Decodes a value of a query; none if it is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let (high, low) = (hexadecimal(rest.next()?)?, hexadecimal(rest.next()?)?);
-                bytes.push(high * 16 + low);
-            }
-            byte => bytes.push(byte),
-        }
+/// Decodes a value of a query; none if it is not encoded well, or not UTF-8.
+fn decode(text: &str) -> Option<String> {
+    let spaced = text.replace('+', " ");
+    let is_encoded = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    if !spaced.split('%').skip(1).all(is_encoded) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
-}
-
-fn hexadecimal(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }
 
 #[cfg(test)]

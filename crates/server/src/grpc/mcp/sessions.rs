@@ -12,12 +12,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::time::Instant;
@@ -198,7 +199,7 @@ impl Sessions {
         let mut open = self.open();
         let Some(session) = open.remove(id) else { return };
         session.gone.cancel();
-        let mut remembered = self.remembered();
+        let mut remembered = self.remembered.lock();
         for key in session.conversations {
             if !open.values().any(|other| other.conversations.contains(&key)) {
                 remembered.insert(key, Instant::now());
@@ -210,14 +211,14 @@ impl Sessions {
     pub(super) fn works_in(&self, id: &str, conversation: SessionKey) {
         let mut open = self.open();
         let Some(session) = open.get_mut(id) else { return };
-        self.remembered().remove(&conversation);
+        self.remembered.lock().remove(&conversation);
         session.conversations.insert(conversation);
     }
 
     /// Forgets the conversations that have been without sessions for long, and the oldest of too many.
     fn forget(&self) {
         let over = {
-            let mut remembered = self.remembered();
+            let mut remembered = self.remembered.lock();
             let mut over: Vec<(SessionKey, Instant)> = remembered.iter().map(|(key, at)| (key.clone(), *at)).collect();
             over.sort_by_key(|(_, at)| *at);
             let too_many = over.len().saturating_sub(MAX_REMEMBERED);
@@ -299,13 +300,9 @@ impl Sessions {
         }
     }
 
-    fn remembered(&self) -> MutexGuard<'_, HashMap<SessionKey, Instant>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open(&self) -> MutexGuard<'_, HashMap<String, Session>> {
         // Nothing panics while it is held; should it ever, the map is still whole.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
