@@ -188,8 +188,11 @@ impl Calls {
             let calls = self.live.lock();
             // Under the lock: a call is either here now, or refused.
             parent.make_childless();
-            let is_below = |call: &&Arc<LiveCall>| call.record().origin.parent.as_ref() == Some(&parent.id);
-            calls.values().filter(is_below).cloned().collect()
+            calls
+                .values()
+                .filter(|call| call.record().origin.parent.as_ref() == Some(&parent.id))
+                .cloned()
+                .collect()
         };
         let reason = match parent.stop_reason() {
             Some(EndReason::Drained) => EndReason::Drained,

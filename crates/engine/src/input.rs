@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+use toolgate_fs::marks;
 use toolgate_model::RawInput;
 use toolgate_tool::InputProblem;
 
@@ -34,7 +34,7 @@ impl Frozen {
         let json = canonical(value);
         let mut value = value.clone();
         read_back(&mut value);
-        let digest = sha256_hex(json.as_bytes());
+        let digest = marks::sha256(json.as_bytes());
         Self { value, json, digest }
     }
 }
@@ -63,18 +63,7 @@ pub(crate) fn canonical(value: &Value) -> String {
 
 /// Returns the SHA-256 of a value's canonical JSON (RFC 8785), 64 hexadecimal digits.
 pub fn digest_of(value: &Value) -> String {
-    sha256_hex(canonical(value).as_bytes())
-}
-
-/// Returns the SHA-256 of bytes as 64 hexadecimal digits.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    marks::sha256(canonical(value).as_bytes())
 }
 
 /// Parses the arguments of a call. Empty text counts as `{}`.
@@ -291,6 +280,6 @@ mod tests {
             r#"{"z":[1000,0,0.5,1e+300,9007199254740992,7],"a":"1.0"}"#
         );
         let frozen = Frozen::new(&json!({"n": 5}));
-        assert_eq!(frozen.digest, sha256_hex(br#"{"n":5}"#));
+        assert_eq!(frozen.digest, marks::sha256(br#"{"n":5}"#));
     }
 }

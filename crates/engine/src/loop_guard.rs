@@ -72,8 +72,11 @@ impl LoopDetector {
     fn push(&mut self, step: Step) -> bool {
         if let Some(bundle) = &step.handed_on_by {
             self.unpacked.retain(|step| step.id != *bundle);
-            let is_there = |other: &Step| other.handed_on_by == step.handed_on_by && other.is_same_as(&step);
-            if self.unpacked.iter().any(is_there) {
+            if self
+                .unpacked
+                .iter()
+                .any(|other| other.handed_on_by == step.handed_on_by && other.is_same_as(&step))
+            {
                 return false;
             }
             let is_reported = self.reported.as_ref() == Some(bundle);

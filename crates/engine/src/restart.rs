@@ -129,8 +129,10 @@ async fn resume(
         return Ok(false);
     }
     // The loop question is not asked again once the tool has started.
-    let comes_again = |prompt: &Prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP);
-    for prompt in prompts.into_iter().filter(comes_again) {
+    for prompt in prompts
+        .into_iter()
+        .filter(|prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP))
+    {
         earlier.push(parts.prompts.restore(prompt, &rights).await);
     }
     let (live, turn) = parts.calls.take_up(record, parts.log.ring());
@@ -246,8 +248,10 @@ pub(crate) fn stop_running(parts: &Parts) -> usize {
 }
 
 fn leave(parts: &Parts, calls: &[Arc<LiveCall>]) -> usize {
-    let leaves = |call: &&Arc<LiveCall>| !call.handover.is_left() && may_be_left(parts, call) && call.handover.leave();
-    calls.iter().filter(leaves).count()
+    calls
+        .iter()
+        .filter(|call| !call.handover.is_left() && may_be_left(parts, call) && call.handover.leave())
+        .count()
 }
 
 fn may_be_left(parts: &Parts, call: &LiveCall) -> bool {

@@ -30,33 +30,35 @@ pub(super) fn named(permission: &str, pattern: &str, rights: &Rights, grants: &[
     };
     let allows = |rule: &Rule| rule.action == Action::Allow;
     // A later rule that allows everything takes nothing back.
-    let is_named = |rules: &[Rule]| {
+    if rights.layers().all(|rules| {
         let mut speaking = rules.iter().rev().filter(|rule| matches(rule));
         let decides = speaking.find(|rule| !(allows(rule) && is_for_everything(Some(rule))));
         decides.is_some_and(allows)
-    };
-    if rights.layers().all(is_named) {
+    }) {
         return Named::ByRule;
     }
-    let names = |grant: &Rule| allows(grant) && !is_for_everything(Some(grant)) && matches(grant);
-    grants.iter().position(names).map_or(Named::Not, Named::ByGrant)
+    grants
+        .iter()
+        .position(|grant| allows(grant) && !is_for_everything(Some(grant)) && matches(grant))
+        .map_or(Named::Not, Named::ByGrant)
 }
 
 /// Says whether the rules ask for or deny anything of what commands and edits do, or of what lies outside. That people are
 /// asked about what lies outside is so without any rule of theirs, and says nothing.
 pub(super) fn holds_back(rights: &Rights) -> bool {
-    let holds_outside = |rules: &[Rule]| {
-        let outside = rules.iter().rev();
-        let outside = outside.filter(|rule| wildcard::matches(OUTSIDE, &rule.permission));
-        let in_force = outside.take_while(|rule| !(rule.action == Action::Allow && is_for_everything(Some(rule))));
-        let (by_default, others): (Vec<&Rule>, Vec<&Rule>) =
-            in_force.filter(|rule| rule.action != Action::Allow).partition(|rule| {
-                rule.action == Action::Ask && rule.permission == OUTSIDE && is_for_everything(Some(rule))
-            });
-        by_default.len() > 1 || !others.is_empty()
-    };
-    let is_limited = |permission: &&str| anything(permission, rights).is_some();
-    ["bash", "edit"].iter().any(is_limited) || rights.layers().any(holds_outside)
+    ["bash", "edit"]
+        .iter()
+        .any(|permission| anything(permission, rights).is_some())
+        || rights.layers().any(|rules| {
+            let outside = rules.iter().rev();
+            let outside = outside.filter(|rule| wildcard::matches(OUTSIDE, &rule.permission));
+            let in_force = outside.take_while(|rule| !(rule.action == Action::Allow && is_for_everything(Some(rule))));
+            let (by_default, others): (Vec<&Rule>, Vec<&Rule>) =
+                in_force.filter(|rule| rule.action != Action::Allow).partition(|rule| {
+                    rule.action == Action::Ask && rule.permission == OUTSIDE && is_for_everything(Some(rule))
+                });
+            by_default.len() > 1 || !others.is_empty()
+        })
 }
 
 #[cfg(test)]

@@ -40,12 +40,11 @@ const MAX_MISSPELT_BYTES: usize = 32;
 pub fn for_rules(rules: &[Rule]) -> Vec<String> {
     let mut hints = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
-        let covers = |later: &&Rule| {
+        if let Some(later) = rules[index + 1..].iter().find(|later: &&Rule| {
             later.pattern == "*"
                 && later.action != rule.action
                 && wildcard::matches(&rule.permission, &later.permission)
-        };
-        if let Some(later) = rules[index + 1..].iter().find(covers) {
+        }) {
             hints.push(format!(
                 "the rule \"{}\": \"{}\": \"{}\" has no effect: the last rule that fits decides, and \"{}\": \"*\": \"{}\" comes \
                  after it; write that one first",

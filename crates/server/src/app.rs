@@ -153,8 +153,8 @@ impl App {
             key: config.audit.key.clone(),
             redactor: redactor.clone(),
         };
-        let opening = move || LocalStore::open_with(&data_dir, opened_by, space, recorder);
-        let store = tokio::task::spawn_blocking(opening).await??;
+        let store =
+            tokio::task::spawn_blocking(move || LocalStore::open_with(&data_dir, opened_by, space, recorder)).await??;
         store.prepare_outputs(config.workspaces.iter().map(|workspace| workspace.name.as_str()))?;
         log_head(&store, "the audit goes on").await;
         store.measure(&telemetry.metrics);
@@ -182,8 +182,8 @@ impl App {
             .context("cannot find the data directory")?;
         let kernel = Kernel::probe();
         let (of_sandbox, variables, folder) = (config.clone(), environment.clone(), data_dir.clone());
-        let prepared = move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel);
-        let sandbox = tokio::task::spawn_blocking(prepared).await??;
+        let sandbox =
+            tokio::task::spawn_blocking(move || sandbox::prepare(&of_sandbox, &variables, &folder, kernel)).await??;
         let network = Network::new(config.network.clone());
         let common = Common::new(config, &programs, &network, flags.clone(), &data_dir, &sandbox);
         let hosts = Arc::new(Hosts::default());
@@ -305,8 +305,10 @@ impl App {
         }
         if lost > 0 {
             tracing::warn!(lost, "an earlier run ended without closing");
-            let sweep = move || folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>();
-            let swept = tokio::task::spawn_blocking(sweep).await?;
+            let swept = tokio::task::spawn_blocking(move || {
+                folders.iter().map(|folder| atomic::sweep_dead(folder)).sum::<usize>()
+            })
+            .await?;
             tracing::debug!(swept, "temporary files of the earlier run deleted");
         }
         Ok(())
@@ -404,8 +406,12 @@ struct LeftBehind(Programs);
 #[async_trait]
 impl LeftRunning for LeftBehind {
     async fn left_by(&self, call: &CallId) -> Vec<BackgroundProcess> {
-        let process = |process::Process { pid, command }| BackgroundProcess { pid, command };
-        self.0.left_by(call.as_str()).await.into_iter().map(process).collect()
+        self.0
+            .left_by(call.as_str())
+            .await
+            .into_iter()
+            .map(|process::Process { pid, command }| BackgroundProcess { pid, command })
+            .collect()
     }
 
     fn calls(&self) -> Vec<CallId> {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolgate_fs::marks;
 use toolgate_model::{EndReason, Origin, RawInput, ToolCall};
 use toolgate_permission::Rights;
 use toolgate_store::StoreError;
@@ -138,5 +139,5 @@ pub(crate) fn request_digest(call: &ToolCall) -> String {
         "input": call.input,
         "timeout": call.timeout.map(|timeout| timeout.as_millis().to_string()),
     });
-    input::sha256_hex(input::canonical(&request).as_bytes())
+    marks::sha256(input::canonical(&request).as_bytes())
 }

@@ -168,7 +168,7 @@ impl Admission {
             && let Some(stored) = parts.store.get(&call.id).await?
         {
             // Hooks are not asked about a call that was made before.
-            return taken(&stored, &reserved.live().request_digest);
+            return attach_stored(&stored, &reserved.live().request_digest);
         }
         let checked = self.prepare(&call, &understood, size, reserved.live()).await?;
         self.record_and_run(place, reserved, understood, checked, rights).await
@@ -286,7 +286,7 @@ impl Admission {
         let events = apply(&mut record, kinds);
         match self.parts.store.create_call(record.clone(), events.clone()).await? {
             Created::New => {}
-            Created::Taken(stored) => return taken(&stored, &record.request_digest),
+            Created::Taken(stored) => return attach_stored(&stored, &record.request_digest),
         }
         let (attached, turn) = reserved.keep();
         metrics::count_start(&self.parts.telemetry.metrics, &record, understood.entry.source);
@@ -344,7 +344,7 @@ fn unfit(problem: &str) -> String {
 }
 
 /// Attaches to the recorded call that has the id of a new request, if the request is the same.
-fn taken(stored: &CallRecord, request_digest: &str) -> Result<Admitted, AdmitError> {
+fn attach_stored(stored: &CallRecord, request_digest: &str) -> Result<Admitted, AdmitError> {
     if stored.request_digest != request_digest {
         return Err(AdmitError::IdTaken(stored.id.clone()));
     }

@@ -123,10 +123,9 @@ pub(crate) fn whole_characters(bytes: &[u8], limit: usize) -> usize {
     if bytes.len() <= limit {
         return bytes.len();
     }
-    let starts_character = |index: &usize| bytes[*index] & 0xC0 != 0x80;
     (limit.saturating_sub(3)..=limit)
         .rev()
-        .find(starts_character)
+        .find(|index| bytes[*index] & 0xC0 != 0x80)
         .unwrap_or(limit)
 }
 

@@ -235,11 +235,16 @@ impl Broker {
         let Some(limit) = self.policy.max_open_per_session else {
             return Ok(());
         };
-        let is_of_session = |waiting: &&Waiting| {
-            let other = &waiting.prompt;
-            other.session == prompt.session && other.workspace == prompt.workspace
-        };
-        if state.waiting.values().filter(is_of_session).count() >= limit {
+        if state
+            .waiting
+            .values()
+            .filter(|waiting| {
+                let other = &waiting.prompt;
+                other.session == prompt.session && other.workspace == prompt.workspace
+            })
+            .count()
+            >= limit
+        {
             let key = "limits.max_open_prompts_per_session";
             return Err(Refusal::TooManyPrompts { key, limit });
         }
@@ -414,8 +419,11 @@ impl Broker {
     }
 
     fn replied_before(&self, prompt: Prompt, given: &ApproverReply) -> ReplyOutcome {
-        let same = |decision: &Decision| !given.reply_id.is_empty() && decision.reply_id == given.reply_id;
-        if prompt.decision.as_ref().is_some_and(same) {
+        if prompt
+            .decision
+            .as_ref()
+            .is_some_and(|decision| !given.reply_id.is_empty() && decision.reply_id == given.reply_id)
+        {
             ReplyOutcome::Accepted(Arc::new(prompt))
         } else {
             ReplyOutcome::Before(Arc::new(prompt))

@@ -43,7 +43,7 @@ pub(super) fn consequences<'a>(
             }
         }
         Reply::Always(always) => {
-            let grants = grants::given(from, always);
+            let grants = grants::make_grants(from, always);
             Consequences {
                 also: covered(prompt, always, others, (&grants, known), approvals),
                 grants,

@@ -55,8 +55,11 @@ impl Grants {
 
     /// Returns the grants of a workspace, or of all.
     pub(super) fn list(&self, workspace: Option<&str>, now: Timestamp) -> Vec<Grant> {
-        let listed = |grant: &&Grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now);
-        self.0.iter().filter(listed).cloned().collect()
+        self.0
+            .iter()
+            .filter(|grant| workspace.is_none_or(|name| grant.workspace == name) && !grant.is_over(now))
+            .cloned()
+            .collect()
     }
 
     /// Returns what holds for a session's requests. Grants without a limit come last, so that they spare the others.
@@ -90,16 +93,21 @@ impl Grants {
     ) -> Option<Grant> {
         let nobody = SessionId::from("");
         let now = Timestamp::now();
-        let covers = |grant: &&Grant| {
-            let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
-            grant.holds_for(workspace, &nobody, now) && action == Action::Allow && approvals.holds_for(grant, rights)
-        };
-        self.0.iter().rev().find(covers).cloned()
+        self.0
+            .iter()
+            .rev()
+            .find(|grant| {
+                let (action, _) = rules::evaluate_in(&rights.worktree, permission, pattern, &[&[as_rule(grant)]]);
+                grant.holds_for(workspace, &nobody, now)
+                    && action == Action::Allow
+                    && approvals.holds_for(grant, rights)
+            })
+            .cloned()
     }
 }
 
 /// Makes the grants that an `always` reply leaves behind: word for word what the prompt listed, or what was chosen of it.
-pub(super) fn given(from: &ReplyContext<'_>, always: &Always) -> Vec<Grant> {
+pub(super) fn make_grants(from: &ReplyContext<'_>, always: &Always) -> Vec<Grant> {
     let ReplyContext { prompt, ask, by, .. } = *from;
     let chosen = if always.patterns.is_empty() {
         &ask.always

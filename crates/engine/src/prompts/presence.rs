@@ -73,8 +73,10 @@ impl Presence {
     pub(super) fn count(&self, prompt: &Prompt) -> usize {
         // A form is shown for the calls of its own client only, so no other client's form shows this prompt either.
         let by_form = !self.dismissed.contains_key(&prompt.id);
-        let sees = |(_, interest): &&(u64, Subscription)| (by_form || !interest.forms) && interest.covers(prompt);
-        self.here.iter().filter(sees).count()
+        self.here
+            .iter()
+            .filter(|(_, interest)| (by_form || !interest.forms) && interest.covers(prompt))
+            .count()
     }
 
     /// Returns whether a prompt was dismissed and nobody else sees it.
@@ -84,10 +86,11 @@ impl Presence {
 
     /// Returns whether one who sees this prompt is there, or was within this time.
     pub(super) fn was_here(&self, prompt: &Prompt, within: Duration, now: Instant) -> bool {
-        let is_recent = |(interest, left): &(Subscription, Instant)| {
-            interest.covers(prompt) && now.saturating_duration_since(*left) < within
-        };
-        self.count(prompt) > 0 || self.left.iter().any(is_recent)
+        self.count(prompt) > 0
+            || self
+                .left
+                .iter()
+                .any(|(interest, left)| interest.covers(prompt) && now.saturating_duration_since(*left) < within)
     }
 
     /// Returns after how long a waiting prompt is abandoned, if nobody comes; none as long as somebody is there.

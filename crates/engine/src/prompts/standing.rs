@@ -113,12 +113,11 @@ impl Broker {
     /// # Errors
     /// The store failed; some approvals may stand.
     pub async fn end_session(self: &Arc<Self>, session: &SessionKey) -> Result<(), StoreError> {
-        let of_session = |grant: &Grant| {
+        for grant in self.grants(None).into_iter().filter(|grant| {
             grant.scope.reach == GrantReach::Session
                 && grant.session == session.session
                 && grant.workspace == session.workspace
-        };
-        for grant in self.grants(None).into_iter().filter(of_session) {
+        }) {
             self.revoke(&grant.id, "").await?;
         }
         Ok(())

@@ -25,8 +25,8 @@ use toolgate_store::StoreError;
 use toolgate_tool::Registry;
 use toolgate_tool::hooks::{HookAnswer, HookedCall};
 use toolgate_tool::{
-    ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, Hook, HookPoint, HooksHandle, LateMetadata,
-    OutputHandle, PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
+    ChangesHandle, Child, ChildCall, ChildrenHandle, Delegated, HookPoint, HooksHandle, LateMetadata, OutputHandle,
+    PermissionHandle, SessionHandle, StdinHandle, ToolContext, ToolError,
 };
 
 use crate::live::LiveCall;
@@ -238,13 +238,21 @@ impl RunContext {
             return Ok(decided);
         }
         let shown = self.parts.redactor.ask(ask);
-        let same_ask = |request: &PromptRequest| match request {
-            PromptRequest::Permission { ask: before, .. } => **before == *shown,
-            PromptRequest::Questions(_) => false,
-        };
-        let Some(earlier) = self.asked_before(same_ask).await? else {
-            let make = |request, expires| self.prompt(request, expires);
-            return match self.parts.prompts.ask(ask, origin, &self.rights, make).await? {
+        let Some(earlier) = self
+            .asked_before(|request| match request {
+                PromptRequest::Permission { ask: before, .. } => **before == *shown,
+                PromptRequest::Questions(_) => false,
+            })
+            .await?
+        else {
+            return match self
+                .parts
+                .prompts
+                .ask(ask, origin, &self.rights, |request, expires| {
+                    self.prompt(request, expires)
+                })
+                .await?
+            {
                 Asked::Allowed { grants } => Ok(Decided::Allowed { grants }),
                 Asked::Opened(opened) => self.wait(opened).await.map(Decided::Replied),
             };
@@ -282,14 +290,13 @@ impl RunContext {
             Judgement::Ask { .. } => {}
         }
         let origin = &self.record.origin;
-        let may_answer = |hook: &dyn Hook| {
-            hook.principal().is_none_or(|principal| {
-                let is_own = origin.requesters().iter().any(|id| id == principal);
-                !is_own || self.parts.prompts.approvals().allows_self(&origin.workspace, principal)
-            })
-        };
         match hooks
-            .permission(self.about(), &origin.message_id, ask, may_answer)
+            .permission(self.about(), &origin.message_id, ask, |hook| {
+                hook.principal().is_none_or(|principal| {
+                    let is_own = origin.requesters().iter().any(|id| id == principal);
+                    !is_own || self.parts.prompts.approvals().allows_self(&origin.workspace, principal)
+                })
+            })
             .await
         {
             HookAnswer::Ask => Ok(None),
@@ -394,8 +401,11 @@ impl PermissionHandle for RunContext {
         let replied = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
-                let make = |request, expires| self.prompt(request, expires);
-                let opened = self.parts.prompts.open(request, &self.rights, make).await;
+                let opened = self
+                    .parts
+                    .prompts
+                    .open(request, &self.rights, |request, expires| self.prompt(request, expires))
+                    .await;
                 metrics::count_prompt(&self.parts.telemetry.metrics, opened.as_ref().err());
                 self.wait(opened?).await
             }

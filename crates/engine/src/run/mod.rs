@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
-use toolgate_fs::Workspace;
+use toolgate_fs::{Workspace, marks};
 use toolgate_model::{Ask, CallId, CallRecord, EndReason, InputEdit, Outcome, OutputText, ToolOutput, json_map};
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -249,7 +249,7 @@ impl Run {
             tokio::select! {
                 biased;
                 () = self.live.stopping().cancelled() => return Err(Returned::NotStarted),
-                () = turn.comes() => {}
+                () = turn.wait() => {}
             }
         }
         self.live.clock.hold(false);
@@ -323,7 +323,7 @@ impl Run {
 
     /// Says what is wrong with an input that was stored with a reply: the tool may be another one since then.
     fn misfit(&self, record: &CallRecord) -> Option<String> {
-        if input::sha256_hex(record.input_json.as_bytes()) != record.input_digest {
+        if marks::sha256(record.input_json.as_bytes()) != record.input_digest {
             return Some(invalid_arguments(
                 &record.tool,
                 "the digest of the input is not the one that was approved",

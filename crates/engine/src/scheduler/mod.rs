@@ -130,7 +130,7 @@ impl Turn {
     }
 
     /// Waits until the call may run.
-    pub(crate) async fn comes(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if let Some((_, woken)) = &mut self.waits {
             // The other end is kept until it is used: it goes with this place only.
             let _ = woken.await;
@@ -205,7 +205,7 @@ mod tests {
                     calls.spawn(async move {
                         let mut turn = scheduler.enter(&origin(index), 1, None).unwrap();
                         let limit = Duration::from_micros(after.unwrap_or(60_000_000));
-                        if tokio::time::timeout(limit, turn.comes()).await.is_err() {
+                        if tokio::time::timeout(limit, turn.wait()).await.is_err() {
                             return false;
                         }
                         assert!(turn.queued().is_none());

@@ -132,8 +132,11 @@ fn is_open_to(task: &Origin, newest: &Origin, grants: &[Grant]) -> bool {
     let is_among = |some: &[String], all: &[String]| some.iter().all(|id| all.contains(id));
     // One may have the front end more that runs subagents: of a task below a task, or where a task was in the session before.
     let is_own = is_among(&there, &asking) || is_among(&asking, &there);
-    let is_for_it_only = |grant: &Grant| grant.scope.reach == GrantReach::Session && grant.session == newest.session;
-    is_own && (newest.session == task.session || !grants.iter().any(is_for_it_only))
+    is_own
+        && (newest.session == task.session
+            || !grants
+                .iter()
+                .any(|grant| grant.scope.reach == GrantReach::Session && grant.session == newest.session))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolgate_config::{Environment, ToolsConfig};
 use toolgate_fs::Workspace;
-use toolgate_lsp::{LanguageServers, ServerPool, Settings, Surveyed};
+use toolgate_lsp::{LanguageServers, ServerPool, Settings};
 
 use crate::grpc::{LanguageServerFacts, Languages};
 
@@ -39,12 +39,15 @@ pub(super) struct Known(pub(super) Arc<ServerPool>);
 
 impl Languages for Known {
     fn servers(&self, workspace: &str) -> Vec<LanguageServerFacts> {
-        let facts = |surveyed: Surveyed| LanguageServerFacts {
-            id: surveyed.server,
-            program: surveyed.program,
-            running: surveyed.running,
-        };
         let found = self.0.find(workspace).map(|servers| servers.survey());
-        found.into_iter().flatten().map(facts).collect()
+        found
+            .into_iter()
+            .flatten()
+            .map(|surveyed| LanguageServerFacts {
+                id: surveyed.server,
+                program: surveyed.program,
+                running: surveyed.running,
+            })
+            .collect()
     }
 }

@@ -205,13 +205,14 @@ pub(super) async fn watch(
         .is_some()
     {
         let (engine, environment) = (engine.clone(), environment.clone());
-        let look = move || {
+        match tokio::task::spawn_blocking(move || {
             for one in &mut watched {
                 one.look(&engine, &environment);
             }
             watched
-        };
-        match tokio::task::spawn_blocking(look).await {
+        })
+        .await
+        {
             Ok(same) => watched = same,
             Err(error) => {
                 tracing::error!(%error, "changed rules are not read any more: start the service again");

@@ -145,14 +145,14 @@ fn places(config: &Config, environment: &Environment, data_dir: &Path) -> Places
 fn common(environment: &Environment) -> Vec<PathBuf> {
     let home = environment.home();
     // A folder around the home would open all of it.
-    let is_narrow = |path: &PathBuf| {
-        path.is_absolute() && path.parent().is_some() && home.is_none_or(|home| !home.starts_with(path))
-    };
     let lists = TOOL_VARIABLES
         .iter()
         .chain(&["PATH"])
         .filter_map(|name| environment.get(name));
-    let named: Vec<PathBuf> = lists.flat_map(std::env::split_paths).filter(is_narrow).collect();
+    let named: Vec<PathBuf> = lists
+        .flat_map(std::env::split_paths)
+        .filter(|path| path.is_absolute() && path.parent().is_some() && home.is_none_or(|home| !home.starts_with(path)))
+        .collect();
     // A program's own files are beside its folder, as a rule.
     let beside = named
         .iter()
@@ -162,13 +162,16 @@ fn common(environment: &Environment) -> Vec<PathBuf> {
         .flat_map(|above| ["lib", "lib64", "libexec", "share"].map(|name| above.join(name)))
         .collect();
     // What a tool's own folder of programs starts is elsewhere in the folder of the tool, whosever home that is in.
-    let is_tools = |path: &&Path| {
-        path.file_name()
-            .is_some_and(|name| TOOLS.iter().any(|tool| name == *tool))
-    };
     let around: Vec<PathBuf> = named
         .iter()
-        .filter_map(|path| path.ancestors().find(is_tools).map(Path::to_path_buf))
+        .filter_map(|path| {
+            path.ancestors()
+                .find(|path| {
+                    path.file_name()
+                        .is_some_and(|name| TOOLS.iter().any(|tool| name == *tool))
+                })
+                .map(Path::to_path_buf)
+        })
         .collect();
     let system = SYSTEM.iter().map(PathBuf::from);
     let of_home = OF_HOME.iter().filter_map(|name| Some(home?.join(name)));

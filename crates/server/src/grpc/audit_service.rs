@@ -31,15 +31,19 @@ struct Reader {
 }
 
 impl Reader {
-    async fn next(&mut self) -> Result<ExportAuditResponse, Status> {
+    /// Returns the next records, then the end of the chain, then none.
+    async fn next(&mut self) -> Result<Option<ExportAuditResponse>, Status> {
+        if self.done {
+            return Ok(None);
+        }
         let last = self.end.head.sequence;
         if self.next > last {
             self.done = true;
-            return Ok(ExportAuditResponse {
+            return Ok(Some(ExportAuditResponse {
                 records: Vec::new(),
                 head: Some(head(&self.end)),
                 head_line: self.end.head.line(self.count),
-            });
+            }));
         }
         let lines = self.store.audit_lines(self.next, BATCH).await.map_err(status::store)?;
         let mut records = Vec::with_capacity(lines.len());
@@ -57,10 +61,10 @@ impl Reader {
             return Err(removed_meanwhile());
         }
         self.count += records.len() as u64;
-        Ok(ExportAuditResponse {
+        Ok(Some(ExportAuditResponse {
             records,
             ..ExportAuditResponse::default()
-        })
+        }))
     }
 }
 
@@ -125,13 +129,8 @@ impl AuditService for Audits {
             count: 0,
             done: false,
         };
-        let parts = stream::unfold(reader, |mut reader| async {
-            if reader.done {
-                return None;
-            }
-            let part = reader.next().await;
-            reader.done |= part.is_err();
-            Some((part, reader))
+        let parts = stream::try_unfold(reader, |mut reader| async {
+            Ok(reader.next().await?.map(|part| (part, reader)))
         });
         Ok(Response::new(Box::pin(parts)))
     }

@@ -109,7 +109,7 @@ where
 impl File {
     fn new((name, kind, content): (&'static str, &'static str, &'static str)) -> Self {
         let digest = Sha256::digest(content.as_bytes());
-        let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(&digest[..16]);
         Self {
             name,
             kind,

@@ -34,6 +34,53 @@ impl<C, P: FromCore<C>> IntoProto<P> for C {
     }
 }
 
+/// Reads an enum of the core from the number that the contract has for it.
+pub(crate) trait FromNumber: Sized {
+    /// Converts; `field` is the name of the field, for an error.
+    fn from_number(field: &str, number: i32) -> Result<Self, Status>;
+}
+
+/// Converts an enum of the core to one of the contract that has the same values and `Unspecified`, and, where a noun is
+/// given for the error, the other way round.
+macro_rules! same_values {
+    ($core:ident => $proto:ident { $($value:ident)+ }) => {
+        impl FromCore<call::$core> for proto::$proto {
+            fn from_core(core: call::$core) -> Self {
+                match core {
+                    $(call::$core::$value => Self::$value,)+
+                }
+            }
+        }
+    };
+    ($core:ident <=> $proto:ident, $noun:literal { $($value:ident)+ }) => {
+        same_values!($core => $proto { $($value)+ });
+
+        impl FromNumber for call::$core {
+            fn from_number(field: &str, number: i32) -> Result<Self, Status> {
+                match proto::$proto::try_from(number) {
+                    $(Ok(proto::$proto::$value) => Ok(Self::$value),)+
+                    Ok(proto::$proto::Unspecified) | Err(_) => {
+                        Err(bad_field(field, concat!("not a ", $noun, " that this service knows")))
+                    }
+                }
+            }
+        }
+    };
+}
+
+same_values!(Action => PermissionAction { Allow Ask Deny });
+same_values!(CallState <=> CallState, "state" { Pending Running Waiting Completed Failed });
+same_values!(Effect <=> ToolEffect, "value" { Reads Writes RunsPrograms Network AsksUser });
+same_values!(EndReason => FailureReason {
+    InvalidArguments Denied Rejected PromptExpired Cancelled TimedOut ToolError DoomLoop Quota Drained Lost Internal
+});
+same_values!(GrantReach => GrantReach { Run Session Workspace });
+same_values!(PromptState <=> PromptState, "state" { Open Resolved Expired Withdrawn });
+same_values!(SourceState => ToolSourceState {
+    Connecting Ready Disabled Failed NeedsAuth NeedsClientRegistration Untrusted
+});
+same_values!(Source => ToolSource { Builtin Custom Plugin Mcp Hosted });
+
 /// The agent of a call that names none.
 pub(crate) const DEFAULT_AGENT: &str = "build";
 
@@ -50,8 +97,12 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads a call id: 1 to 128 letters, digits and `-_.:`.
 pub(crate) fn call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    if id.is_empty() || id.len() > 128 || !id.bytes().all(allowed) {
+    if id.is_empty()
+        || id.len() > 128
+        || !id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    {
         return Err(bad_field(
             field,
             "a call id is 1 to 128 letters, digits, or any of -_.:",
@@ -99,49 +150,32 @@ pub(crate) struct WireCall {
     pub(crate) on_disconnect: i32,
 }
 
-fn no_arguments() -> call::RawInput {
-    call::RawInput::Json(String::new())
+macro_rules! wire_call {
+    ($request:ident, $arguments:ident) => {
+        impl From<proto::$request> for WireCall {
+            fn from(request: proto::$request) -> Self {
+                use proto::$arguments::Arguments;
+                let input = match request.arguments {
+                    None => call::RawInput::Json(String::new()),
+                    Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
+                    Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
+                };
+                Self {
+                    context: request.context,
+                    id_field: "call_id",
+                    call_id: request.call_id,
+                    tool: request.tool,
+                    input,
+                    timeout: request.timeout,
+                    on_disconnect: request.on_disconnect,
+                }
+            }
+        }
+    };
 }
 
-impl From<proto::ExecuteToolRequest> for WireCall {
-    fn from(request: proto::ExecuteToolRequest) -> Self {
-        use proto::execute_tool_request::Arguments;
-        let input = match request.arguments {
-            None => no_arguments(),
-            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
-            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
-        };
-        Self {
-            context: request.context,
-            id_field: "call_id",
-            call_id: request.call_id,
-            tool: request.tool,
-            input,
-            timeout: request.timeout,
-            on_disconnect: request.on_disconnect,
-        }
-    }
-}
-
-impl From<proto::RunToolRequest> for WireCall {
-    fn from(request: proto::RunToolRequest) -> Self {
-        use proto::run_tool_request::Arguments;
-        let input = match request.arguments {
-            None => no_arguments(),
-            Some(Arguments::InputJson(text)) => call::RawInput::Json(text),
-            Some(Arguments::Input(fields)) => call::RawInput::Value(Value::Object(from_struct(fields))),
-        };
-        Self {
-            context: request.context,
-            id_field: "call_id",
-            call_id: request.call_id,
-            tool: request.tool,
-            input,
-            timeout: request.timeout,
-            on_disconnect: request.on_disconnect,
-        }
-    }
-}
+wire_call!(ExecuteToolRequest, execute_tool_request);
+wire_call!(RunToolRequest, run_tool_request);
 
 impl From<proto::RevertCallRequest> for WireCall {
     fn from(request: proto::RevertCallRequest) -> Self {
@@ -254,51 +288,20 @@ pub(crate) fn model(model: Option<proto::ModelRef>) -> Result<call::Model, Statu
     })
 }
 
-pub(crate) fn call_state(field: &str, state: i32) -> Result<call::CallState, Status> {
-    match proto::CallState::try_from(state) {
-        Ok(proto::CallState::Pending) => Ok(call::CallState::Pending),
-        Ok(proto::CallState::Running) => Ok(call::CallState::Running),
-        Ok(proto::CallState::Waiting) => Ok(call::CallState::Waiting),
-        Ok(proto::CallState::Completed) => Ok(call::CallState::Completed),
-        Ok(proto::CallState::Failed) => Ok(call::CallState::Failed),
-        Ok(proto::CallState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
-    }
-}
-
-pub(crate) fn prompt_state(field: &str, state: i32) -> Result<call::PromptState, Status> {
-    match proto::PromptState::try_from(state) {
-        Ok(proto::PromptState::Open) => Ok(call::PromptState::Open),
-        Ok(proto::PromptState::Resolved) => Ok(call::PromptState::Resolved),
-        Ok(proto::PromptState::Expired) => Ok(call::PromptState::Expired),
-        Ok(proto::PromptState::Withdrawn) => Ok(call::PromptState::Withdrawn),
-        Ok(proto::PromptState::Unspecified) | Err(_) => Err(bad_field(field, "not a state that this service knows")),
-    }
-}
-
 // ------------------------------------------------------------------------------------------------------------ tools
 
 impl FromCore<call::Definition> for proto::ToolDefinition {
     fn from_core(definition: call::Definition) -> Self {
-        let source = match definition.source {
-            call::Source::Builtin => proto::ToolSource::Builtin,
-            call::Source::Custom => proto::ToolSource::Custom,
-            call::Source::Plugin => proto::ToolSource::Plugin,
-            call::Source::Mcp => proto::ToolSource::Mcp,
-            call::Source::Hosted => proto::ToolSource::Hosted,
-        };
-        let effect = |effect: &call::Effect| match effect {
-            call::Effect::Reads => proto::ToolEffect::Reads,
-            call::Effect::Writes => proto::ToolEffect::Writes,
-            call::Effect::RunsPrograms => proto::ToolEffect::RunsPrograms,
-            call::Effect::Network => proto::ToolEffect::Network,
-            call::Effect::AsksUser => proto::ToolEffect::AsksUser,
-        };
         Self {
             name: definition.name,
             description: definition.description,
             input_schema_json: definition.input_schema.to_string(),
-            source: source.into(),
-            effects: definition.effects.iter().map(|each| effect(each).into()).collect(),
+            source: proto::ToolSource::from_core(definition.source).into(),
+            effects: definition
+                .effects
+                .iter()
+                .map(|effect| proto::ToolEffect::from_core(*effect).into())
+                .collect(),
             permissions: definition.permissions,
             experimental: definition.experimental,
         }
@@ -306,37 +309,6 @@ impl FromCore<call::Definition> for proto::ToolDefinition {
 }
 
 // ------------------------------------------------------------------------------------------------------------ calls
-
-impl FromCore<call::CallState> for proto::CallState {
-    fn from_core(state: call::CallState) -> Self {
-        match state {
-            call::CallState::Pending => Self::Pending,
-            call::CallState::Running => Self::Running,
-            call::CallState::Waiting => Self::Waiting,
-            call::CallState::Completed => Self::Completed,
-            call::CallState::Failed => Self::Failed,
-        }
-    }
-}
-
-impl FromCore<call::EndReason> for proto::FailureReason {
-    fn from_core(reason: call::EndReason) -> Self {
-        match reason {
-            call::EndReason::InvalidArguments => Self::InvalidArguments,
-            call::EndReason::Denied => Self::Denied,
-            call::EndReason::Rejected => Self::Rejected,
-            call::EndReason::PromptExpired => Self::PromptExpired,
-            call::EndReason::Cancelled => Self::Cancelled,
-            call::EndReason::TimedOut => Self::TimedOut,
-            call::EndReason::ToolError => Self::ToolError,
-            call::EndReason::DoomLoop => Self::DoomLoop,
-            call::EndReason::Quota => Self::Quota,
-            call::EndReason::Drained => Self::Drained,
-            call::EndReason::Lost => Self::Lost,
-            call::EndReason::Internal => Self::Internal,
-        }
-    }
-}
 
 impl FromCore<call::Origin> for proto::CallContext {
     fn from_core(origin: call::Origin) -> Self {

@@ -29,24 +29,20 @@ struct Reader {
     /// Dropped with the stream: that is how a lost client is noticed.
     _attached: Option<Attached>,
     deadline: Option<Instant>,
-    done: bool,
 }
 
 impl Reader {
-    async fn next(&mut self) -> Option<Result<proto::CallEvent, Status>> {
+    async fn next(&mut self) -> Result<Option<proto::CallEvent>, Status> {
         let next = self.cursor.next();
         let item = match self.deadline {
             Some(deadline) => match tokio::time::timeout_at(deadline, next).await {
                 Ok(item) => item,
-                Err(_) => return Some(Err(status::deadline())),
+                Err(_) => return Err(status::deadline()),
             },
             None => next.await,
         };
-        match item {
-            Ok(Some(item)) => Some(Ok(to_event(&self.id, item, &self.cursor, &self.broker))),
-            Ok(None) => None,
-            Err(error) => Some(Err(status::watch(error))),
-        }
+        let item = item.map_err(status::watch)?;
+        Ok(item.map(|item| to_event(&self.id, item, &self.cursor, &self.broker)))
     }
 }
 
@@ -83,15 +79,9 @@ pub(crate) fn stream_events<T: Send + 'static>(
         broker,
         _attached: attached,
         deadline,
-        done: false,
     };
-    Box::pin(stream::unfold(reader, move |mut reader| async move {
-        if reader.done {
-            return None;
-        }
-        let event = reader.next().await?;
-        reader.done = event.is_err();
-        Some((event.map(wrap), reader))
+    Box::pin(stream::try_unfold(reader, move |mut reader| async move {
+        Ok(reader.next().await?.map(|event| (wrap(event), reader)))
     }))
 }
 

@@ -66,11 +66,11 @@ impl Serving {
 
     /// Streams it, an end of its own as `None`.
     fn stream(self) -> impl Stream<Item = Result<Option<HostEvent>, Status>> + Send {
-        stream::unfold(Some(self), |serving| async {
-            let mut serving = serving?;
-            let next = serving.next().await;
-            let rest = matches!(next, Ok(Some(_))).then_some(serving);
-            Some((next, rest))
+        stream::try_unfold(Some(self), |serving| async {
+            let Some(mut serving) = serving else { return Ok(None) };
+            let next = serving.next().await?;
+            let rest = next.is_some().then_some(serving);
+            Ok(Some((next, rest)))
         })
     }
 }
@@ -204,8 +204,9 @@ impl HostService for HostedTools {
             Some((next, rest))
         });
         let events = until_end(stream::select(serving.stream(), answers));
-        let wrap = |event| HostResponse { event: Some(event) };
-        Ok(Response::new(Box::pin(events.map(move |event| event.map(wrap)))))
+        Ok(Response::new(Box::pin(events.map(move |event| {
+            event.map(|event| HostResponse { event: Some(event) })
+        }))))
     }
 
     type ServeToolsStream = ResponseStream<ServeToolsResponse>;
@@ -216,17 +217,17 @@ impl HostService for HostedTools {
     ) -> Result<Response<Self::ServeToolsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let serving = self.serve(&caller, request.into_inner().hello).await?;
-        let wrap = |event| ServeToolsResponse { event: Some(event) };
         let events = until_end(serving.stream());
-        Ok(Response::new(Box::pin(events.map(move |event| event.map(wrap)))))
+        Ok(Response::new(Box::pin(events.map(move |event| {
+            event.map(|event| ServeToolsResponse { event: Some(event) })
+        }))))
     }
 
     async fn report_invocation(
         &self,
         request: Request<ReportInvocationRequest>,
     ) -> Result<Response<ReportInvocationResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let host = self.0.hosts.find(&request.token, &caller.principal().id());
         // The token is a secret: it is not repeated.
         let host = host.ok_or_else(|| status::not_found("host", "of this token"))?;

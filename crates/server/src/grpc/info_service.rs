@@ -6,11 +6,10 @@ use tonic::{Request, Response, Status};
 use toolgate_contract::info_service_server::InfoService;
 use toolgate_contract::*;
 use toolgate_engine::WorkspaceRuntime;
-use toolgate_model::{Source, SourceState};
 use toolgate_tool::SourceInfo;
 
 use super::auth::Caller;
-use super::convert::{duration, int, int32, timestamp};
+use super::convert::{FromCore as _, duration, int, int32, timestamp};
 use super::{LanguageServerFacts, SandboxFacts, Shared, status};
 
 /// The service.
@@ -28,16 +27,15 @@ impl InfoService for Info {
         let places = places.filter(|place| caller.sees(place.workspace.name()));
         let mut workspaces: Vec<WorkspaceInfo> = places.map(workspace).collect();
         let languages = self.0.languages.clone();
-        let look = move || {
+        let workspaces = tokio::task::spawn_blocking(move || {
             for workspace in &mut workspaces {
                 let found = languages.servers(&workspace.name).into_iter();
                 workspace.language_servers = found.map(language_server).collect();
             }
             workspaces
-        };
-        let workspaces = tokio::task::spawn_blocking(look)
-            .await
-            .map_err(|error| status::internal("looking for language servers", &error))?;
+        })
+        .await
+        .map_err(|error| status::internal("looking for language servers", &error))?;
         let allowed = engine.limits();
         let truncation = engine
             .catalogs()
@@ -144,22 +142,8 @@ fn language_server(facts: LanguageServerFacts) -> LanguageServerInfo {
 }
 
 fn tool_source(source: SourceInfo) -> ToolSourceInfo {
-    let kind = match source.source {
-        Source::Builtin => ToolSource::Builtin,
-        Source::Custom => ToolSource::Custom,
-        Source::Plugin => ToolSource::Plugin,
-        Source::Hosted => ToolSource::Hosted,
-        Source::Mcp => ToolSource::Mcp,
-    };
-    let state = match source.state {
-        SourceState::Connecting => ToolSourceState::Connecting,
-        SourceState::Ready => ToolSourceState::Ready,
-        SourceState::Disabled => ToolSourceState::Disabled,
-        SourceState::Failed => ToolSourceState::Failed,
-        SourceState::NeedsAuth => ToolSourceState::NeedsAuth,
-        SourceState::NeedsClientRegistration => ToolSourceState::NeedsClientRegistration,
-        SourceState::Untrusted => ToolSourceState::Untrusted,
-    };
+    let kind = ToolSource::from_core(source.source);
+    let state = ToolSourceState::from_core(source.state);
     ToolSourceInfo {
         source: kind.into(),
         name: source.name,

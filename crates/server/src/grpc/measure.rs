@@ -52,11 +52,10 @@ pub(super) fn names(descriptors: &[u8]) -> BTreeSet<(String, bool)> {
         let package = file.package().to_owned();
         file.service.into_iter().flat_map(move |service| {
             let name = format!("{package}.{}", service.name());
-            let full = move |method: prost_types::MethodDescriptorProto| {
+            service.method.into_iter().map(move |method| {
                 let streams = method.server_streaming() || method.client_streaming();
                 (format!("{name}/{}", method.name()), streams)
-            };
-            service.method.into_iter().map(full)
+            })
         })
     });
     methods.collect()

@@ -87,8 +87,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ReadOutputRequest>,
     ) -> Result<Response<Self::ReadOutputStream>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let info = self.find(&caller, &request.output_id).await?;
         let (start, limit) = self.range(&info.id, request.range).await?;
         let store = self.0.outputs.clone();
@@ -123,8 +122,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<SearchOutputRequest>,
     ) -> Result<Response<SearchOutputResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         if request.pattern.is_empty() {
             return Err(bad_field("pattern", "say what to search for"));
         }
@@ -151,14 +149,17 @@ impl OutputService for StoredOutputs {
         let info = self.find(&caller, &request.output_id).await?;
         let store = &*self.0.outputs;
         let found = outputs::search(store, &info.id, &search).await.map_err(status::store)?;
-        let line = |line: outputs::FoundLine| OutputLine {
-            line: int(line.number),
-            offset: int(line.offset),
-            text: line.text,
-            is_match: line.is_match,
-        };
         Ok(Response::new(SearchOutputResponse {
-            lines: found.lines.into_iter().map(line).collect(),
+            lines: found
+                .lines
+                .into_iter()
+                .map(|line| OutputLine {
+                    line: int(line.number),
+                    offset: int(line.offset),
+                    text: line.text,
+                    is_match: line.is_match,
+                })
+                .collect(),
             matches: int32(found.matches),
             truncated: found.truncated,
         }))
@@ -177,8 +178,7 @@ impl OutputService for StoredOutputs {
         &self,
         request: Request<ListOutputsRequest>,
     ) -> Result<Response<ListOutputsResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let filter = OutputFilter {
             workspace: non_empty(request.workspace),
             workspaces: caller.workspaces(),

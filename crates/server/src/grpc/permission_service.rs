@@ -10,6 +10,7 @@ use prost::Message as _;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
+use toolgate_contract::channel_response::Message;
 use toolgate_contract::permission_service_server::PermissionService;
 use toolgate_contract::{self as proto, *};
 use toolgate_engine::DrainNotice;
@@ -25,7 +26,7 @@ use super::convert::{self, int32, non_empty, page_size, timestamp};
 use super::events::ResponseStream;
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::grpc::convert::{FromCore as _, IntoProto as _};
+use crate::grpc::convert::{FromCore as _, FromNumber as _, IntoProto as _};
 
 /// The service.
 pub(crate) struct Permissions(pub(crate) Arc<Shared>);
@@ -35,21 +36,10 @@ const MAX_PROMPTS: usize = 1000;
 /// Bytes of a page of prompts; clients take 4 MiB in one message unless they are told otherwise.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// What a listener is told, before it is put in either stream's words.
-enum Told {
-    Opened(ChannelOpened),
-    Added(PromptAdded),
-    Updated(PromptUpdated),
-    SnapshotEnd(SnapshotEnd),
-    Resolved(PromptResolved),
-    Heartbeat(ChannelHeartbeat),
-    Replied(Box<PromptReplyResult>),
-}
-
 struct Watcher {
     listener: Listener,
     interest: Subscription,
-    first: VecDeque<Told>,
+    first: VecDeque<Message>,
     heartbeat: std::time::Duration,
     draining: DrainNotice,
     closing: CancellationToken,
@@ -63,14 +53,13 @@ impl Watcher {
             instance_id: broker.instance().to_string(),
         };
         let prompts = int32(listener.snapshot.len());
-        let added = |prompt: &Arc<Prompt>| {
-            Told::Added(PromptAdded {
+        let mut first = VecDeque::from([Message::Opened(opened)]);
+        first.extend(listener.snapshot.iter().map(|prompt| {
+            Message::PromptAdded(PromptAdded {
                 prompt: Some((**prompt).clone().into_proto()),
             })
-        };
-        let mut first = VecDeque::from([Told::Opened(opened)]);
-        first.extend(listener.snapshot.iter().map(added));
-        first.push_back(Told::SnapshotEnd(SnapshotEnd { prompts }));
+        }));
+        first.push_back(Message::SnapshotEnd(SnapshotEnd { prompts }));
         Self {
             listener,
             interest,
@@ -81,14 +70,14 @@ impl Watcher {
         }
     }
 
-    fn heartbeat(&mut self) -> Told {
-        Told::Heartbeat(ChannelHeartbeat {
+    fn heartbeat(&mut self) -> Message {
+        Message::Heartbeat(ChannelHeartbeat {
             time: Some(timestamp(Timestamp::now())),
             draining: self.draining.tell(),
         })
     }
 
-    async fn next(&mut self) -> Result<Told, Status> {
+    async fn next(&mut self) -> Result<Message, Status> {
         if let Some(told) = self.first.pop_front() {
             return Ok(told);
         }
@@ -105,17 +94,17 @@ impl Watcher {
             match change {
                 Ok(change) if !self.interest.covers(change.prompt()) => {}
                 Ok(Change::Added(prompt)) => {
-                    return Ok(Told::Added(PromptAdded {
+                    return Ok(Message::PromptAdded(PromptAdded {
                         prompt: Some((*prompt).clone().into_proto()),
                     }));
                 }
                 Ok(Change::Approved(prompt)) => {
-                    return Ok(Told::Updated(PromptUpdated {
+                    return Ok(Message::PromptUpdated(PromptUpdated {
                         prompt: Some((*prompt).clone().into_proto()),
                     }));
                 }
                 Ok(Change::Resolved(prompt)) => {
-                    return Ok(Told::Resolved(PromptResolved {
+                    return Ok(Message::PromptResolved(PromptResolved {
                         prompt: Some((*prompt).clone().into_proto()),
                     }));
                 }
@@ -127,12 +116,9 @@ impl Watcher {
 }
 
 /// Streams what a watcher is told until it fails.
-fn stream_told(watcher: Watcher) -> impl stream::Stream<Item = Result<Told, Status>> + Send {
-    stream::unfold(Some(watcher), |watcher| async {
-        let mut watcher = watcher?;
-        let told = watcher.next().await;
-        let rest = told.is_ok().then_some(watcher);
-        Some((told, rest))
+fn stream_messages(watcher: Watcher) -> impl stream::Stream<Item = Result<Message, Status>> + Send {
+    stream::try_unfold(watcher, |mut watcher| async {
+        Ok(Some((watcher.next().await?, watcher)))
     })
 }
 
@@ -157,35 +143,30 @@ impl PermissionService for Permissions {
         let watcher = Watcher::open(&self.0, interest(&caller, "open.filter", open.filter)?).await;
         let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
-        let replies = stream::unfold(
-            (requests, engine, approver, false),
-            |(mut requests, engine, approver, failed)| async move {
-                if failed {
-                    return None;
+        let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
+            let (requests, engine, approver) = &mut state;
+            // The client has nothing more to say, or is gone: the other half shows which.
+            let Ok(Some(request)) = requests.message().await else {
+                return Ok(None);
+            };
+            let result = match request.message {
+                Some(channel_request::Message::Reply(reply)) => answer(engine, reply, approver).await?,
+                Some(channel_request::Message::Open(_)) => {
+                    return Err(bad_field("message", "the channel is already open"));
                 }
-                let request = match requests.message().await {
-                    Ok(Some(request)) => request,
-                    // The client has nothing more to say, or is gone: the other half shows which.
-                    Ok(None) | Err(_) => return None,
-                };
-                let result = match request.message {
-                    Some(channel_request::Message::Reply(reply)) => answer(&engine, reply, &approver)
-                        .await
-                        .map(|result| Told::Replied(Box::new(result))),
-                    Some(channel_request::Message::Open(_)) => Err(bad_field("message", "the channel is already open")),
-                    None => Err(bad_field("message", "an empty message")),
-                };
-                let failed = result.is_err();
-                Some((result, (requests, engine, approver, failed)))
-            },
-        );
+                None => return Err(bad_field("message", "an empty message")),
+            };
+            Ok(Some((Message::ReplyResult(result), state)))
+        });
         // The stream ends with the watcher or at the first error; a client that only stops talking goes on listening.
-        let stream = stream::select(stream_told(watcher), replies).scan(false, |failed, item| {
+        let stream = stream::select(stream_messages(watcher), replies).scan(false, |failed, item| {
             let goes_on = !*failed;
             *failed = item.is_err();
             std::future::ready(goes_on.then_some(item))
         });
-        Ok(Response::new(Box::pin(stream.map(|told| told.map(channel_response)))))
+        Ok(Response::new(Box::pin(stream.map(|item| {
+            item.map(|message| ChannelResponse { message: Some(message) })
+        }))))
     }
 
     type WatchPromptsStream = ResponseStream<WatchPromptsResponse>;
@@ -198,7 +179,7 @@ impl PermissionService for Permissions {
         let interest = interest(&caller, "filter", request.into_inner().filter)?;
         let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
-            stream_told(watcher).map(|told| told.map(watch_response)),
+            stream_messages(watcher).map(|item| item.map(watch_response)),
         )))
     }
 
@@ -206,13 +187,12 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ListPromptsRequest>,
     ) -> Result<Response<ListPromptsResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let interest = interest(&caller, "filter", request.filter)?;
         let states = request
             .states
             .iter()
-            .map(|&state| convert::prompt_state("states", state));
+            .map(|&state| PromptState::from_number("states", state));
         let mut states = states.collect::<Result<Vec<_>, _>>()?;
         if states.is_empty() {
             states.push(PromptState::Open);
@@ -260,8 +240,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<ReplyPromptRequest>,
     ) -> Result<Response<ReplyPromptResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let reply = request.reply.ok_or_else(|| bad_field("reply", "say what you reply"))?;
         let name = convert::name("name", request.name)?;
         let approver = Approver { caller, name };
@@ -336,8 +315,7 @@ impl PermissionService for Permissions {
         &self,
         request: Request<EvaluatePermissionRequest>,
     ) -> Result<Response<EvaluatePermissionResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         if request.permission.is_empty() {
             return Err(bad_field("permission", "name the permission to evaluate"));
         }
@@ -434,31 +412,17 @@ fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Resul
     })
 }
 
-fn channel_response(told: Told) -> ChannelResponse {
-    use channel_response::Message;
-    let message = match told {
-        Told::Opened(opened) => Message::Opened(opened),
-        Told::Added(added) => Message::PromptAdded(added),
-        Told::SnapshotEnd(end) => Message::SnapshotEnd(end),
-        Told::Updated(updated) => Message::PromptUpdated(updated),
-        Told::Resolved(resolved) => Message::PromptResolved(resolved),
-        Told::Heartbeat(heartbeat) => Message::Heartbeat(heartbeat),
-        Told::Replied(result) => Message::ReplyResult(*result),
-    };
-    ChannelResponse { message: Some(message) }
-}
-
-fn watch_response(told: Told) -> WatchPromptsResponse {
-    use watch_prompts_response::Message;
-    let message = match told {
-        Told::Opened(opened) => Some(Message::Opened(opened)),
-        Told::Added(added) => Some(Message::PromptAdded(added)),
-        Told::SnapshotEnd(end) => Some(Message::SnapshotEnd(end)),
-        Told::Updated(updated) => Some(Message::PromptUpdated(updated)),
-        Told::Resolved(resolved) => Some(Message::PromptResolved(resolved)),
-        Told::Heartbeat(heartbeat) => Some(Message::Heartbeat(heartbeat)),
+fn watch_response(message: Message) -> WatchPromptsResponse {
+    use watch_prompts_response::Message as Watched;
+    let message = match message {
+        Message::Opened(opened) => Some(Watched::Opened(opened)),
+        Message::PromptAdded(added) => Some(Watched::PromptAdded(added)),
+        Message::SnapshotEnd(end) => Some(Watched::SnapshotEnd(end)),
+        Message::PromptUpdated(updated) => Some(Watched::PromptUpdated(updated)),
+        Message::PromptResolved(resolved) => Some(Watched::PromptResolved(resolved)),
+        Message::Heartbeat(heartbeat) => Some(Watched::Heartbeat(heartbeat)),
         // Nobody replies on this stream.
-        Told::Replied(_) => None,
+        Message::ReplyResult(_) => None,
     };
     WatchPromptsResponse { message }
 }

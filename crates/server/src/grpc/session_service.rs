@@ -38,7 +38,6 @@ struct EventReader {
     after: u64,
     batch: VecDeque<(u64, ServiceEvent)>,
     draining: DrainNotice,
-    done: bool,
 }
 
 impl EventReader {
@@ -93,13 +92,15 @@ impl EventReader {
     }
 
     fn covers(&self, event: &ServiceEvent) -> bool {
-        let same_session = |wanted: &String| event.session.as_ref().is_some_and(|session| session.as_str() == wanted);
         self.caller.sees(&event.workspace)
             && self
                 .workspace
                 .as_ref()
                 .is_none_or(|workspace| *workspace == event.workspace)
-            && self.session.as_ref().is_none_or(same_session)
+            && self
+                .session
+                .as_ref()
+                .is_none_or(|wanted| event.session.as_ref().is_some_and(|session| session.as_str() == wanted))
     }
 }
 
@@ -178,8 +179,7 @@ impl Sessions {
 #[tonic::async_trait]
 impl SessionService for Sessions {
     async fn get_session(&self, request: Request<GetSessionRequest>) -> Result<Response<GetSessionResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
         let workspaces = self.workspaces(&caller, &request.workspace)?;
         let engine = &self.0.engine;
@@ -204,12 +204,11 @@ impl SessionService for Sessions {
             .list(&filter, OPEN_PROMPTS)
             .await
             .map_err(status::store)?;
-        let in_use = |grant: &call::Grant| calls.iter().any(|call| call.origin.workspace == grant.workspace);
         let grants = engine
             .prompts()
             .grants(None)
             .into_iter()
-            .filter(in_use)
+            .filter(|grant| calls.iter().any(|call| call.origin.workspace == grant.workspace))
             .map(Grant::from_core)
             .collect();
         let newest = calls.first().map(|call| &call.origin.workspace);
@@ -229,8 +228,7 @@ impl SessionService for Sessions {
     }
 
     async fn end_session(&self, request: Request<EndSessionRequest>) -> Result<Response<EndSessionResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let id = convert::session_id("session_id", request.session_id)?;
         let mut cancelled = 0;
         for workspace in self.workspaces(&caller, &request.workspace)? {
@@ -248,8 +246,7 @@ impl SessionService for Sessions {
         &self,
         request: Request<WatchEventsRequest>,
     ) -> Result<Response<Self::WatchEventsStream>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let last = self.0.journal.last();
         let newest = *last.borrow();
         let after = match request.after_sequence {
@@ -269,15 +266,10 @@ impl SessionService for Sessions {
             after,
             batch: VecDeque::new(),
             draining: self.0.engine.calls().drain_notice(),
-            done: false,
         };
-        let events = stream::unfold(reader, |mut reader| async {
-            if reader.done {
-                return None;
-            }
-            let event = reader.next().await;
-            reader.done = event.is_err();
-            Some((event.map(|event| WatchEventsResponse { event: Some(event) }), reader))
+        let events = stream::try_unfold(reader, |mut reader| async {
+            let event = Some(reader.next().await?);
+            Ok(Some((WatchEventsResponse { event }, reader)))
         });
         Ok(Response::new(Box::pin(events)))
     }

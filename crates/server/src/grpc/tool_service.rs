@@ -18,7 +18,7 @@ use super::convert::{self, WireCall, int, non_empty, page_size, unsigned};
 use super::events::{ResponseStream, deadline, stream_events};
 use super::status::bad_field;
 use super::{Shared, status};
-use crate::grpc::convert::{FromCore as _, IntoProto as _};
+use crate::grpc::convert::{FromCore as _, FromNumber as _, IntoProto as _};
 
 /// The service.
 pub(crate) struct Tools(pub(crate) Arc<Shared>);
@@ -141,8 +141,7 @@ impl Tools {
 #[tonic::async_trait]
 impl ToolService for Tools {
     async fn list_tools(&self, request: Request<ListToolsRequest>) -> Result<Response<ListToolsResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let size = page_size(request.page_size, MAX_TOOLS, MAX_TOOLS)?;
         let definitions = self.definitions(&caller, &request).await?;
         let etag = digest_of(&json!(definitions))[..32].to_owned();
@@ -193,14 +192,17 @@ impl ToolService for Tools {
         request: Request<ExecuteToolRequest>,
     ) -> Result<Response<Self::ExecuteToolStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let mode = output_mode(request.output)?;
         let (id, cursor, attached) = self.begin(&caller, request.into(), mode).await?;
         let broker = self.0.engine.prompts().clone();
-        let wrap = |event| ExecuteToolResponse { event: Some(event) };
         Ok(Response::new(stream_events(
-            id, cursor, broker, attached, deadline, wrap,
+            id,
+            cursor,
+            broker,
+            attached,
+            deadline,
+            |event| ExecuteToolResponse { event: Some(event) },
         )))
     }
 
@@ -254,8 +256,7 @@ impl ToolService for Tools {
 
     async fn watch_call(&self, request: Request<WatchCallRequest>) -> Result<Response<Self::WatchCallStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let id = convert::known_call_id("call_id", &request.call_id)?;
         let id = self.0.call(&caller, &id).await?;
         let mode = output_mode(request.output)?;
@@ -290,9 +291,11 @@ impl ToolService for Tools {
     }
 
     async fn list_calls(&self, request: Request<ListCallsRequest>) -> Result<Response<ListCallsResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
-        let states = request.states.iter().map(|&state| convert::call_state("states", state));
+        let (caller, request) = Caller::of_request(request)?;
+        let states = request
+            .states
+            .iter()
+            .map(|&state| toolgate_model::CallState::from_number("states", state));
         let filter = CallFilter {
             workspace: non_empty(request.workspace),
             workspaces: caller.workspaces(),
@@ -340,8 +343,7 @@ impl ToolService for Tools {
     }
 
     async fn send_input(&self, request: Request<SendInputRequest>) -> Result<Response<SendInputResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let id = convert::known_call_id("call_id", &request.call_id)?;
         let id = self.0.call(&caller, &id).await?;
         let offset = unsigned("offset", request.offset)?;
@@ -364,17 +366,20 @@ impl ToolService for Tools {
         request: Request<RevertCallRequest>,
     ) -> Result<Response<Self::RevertCallStream>, Status> {
         let deadline = deadline(request.metadata());
-        let caller = Caller::from_extensions(request.extensions())?;
-        let request = request.into_inner();
+        let (caller, request) = Caller::of_request(request)?;
         let reverted = convert::known_call_id("call_id", &request.call_id)?;
         let reverted = self.0.call(&caller, &reverted).await?;
         let workspace = self.record(&reverted).await?.origin.workspace;
         let call = WireCall::from(request);
         let (id, cursor, attached) = self.begin_in(&caller, &workspace, call, OutputMode::Full).await?;
         let broker = self.0.engine.prompts().clone();
-        let wrap = |event| RevertCallResponse { event: Some(event) };
         Ok(Response::new(stream_events(
-            id, cursor, broker, attached, deadline, wrap,
+            id,
+            cursor,
+            broker,
+            attached,
+            deadline,
+            |event| RevertCallResponse { event: Some(event) },
         )))
     }
 }

@@ -242,8 +242,9 @@ fn namesakes(db: &Connection, id: &CallId) -> Result<Vec<CallId>, StoreError> {
     db.prepare_cached("SELECT id FROM calls WHERE id > ? AND id < ?")
         .and_then(|mut statement| {
             let (from, to) = id.range_within();
-            let id = |row: &rusqlite::Row<'_>| row.get::<_, String>(0).map(CallId::new);
-            statement.query_map([from, to], id)?.collect()
+            statement
+                .query_map([from, to], |row| row.get::<_, String>(0).map(CallId::new))?
+                .collect()
         })
         .doing(db, "look for calls of a name")
 }
@@ -262,14 +263,15 @@ fn events(db: &Connection, id: &CallId, after: u64, items: usize) -> Result<Vec<
                 .collect()
         })
         .doing(db, "read the log of a call")?;
-    let event = |(sequence, json): (i64, String)| {
-        if !json.is_empty() {
-            return decode("an event", &json);
-        }
-        let record = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
-        end_of(record, sequence)
-    };
-    rows.into_iter().map(event).collect()
+    rows.into_iter()
+        .map(|(sequence, json)| {
+            if !json.is_empty() {
+                return decode("an event", &json);
+            }
+            let record = get(db, id)?.ok_or_else(|| StoreError::NotFound(format!("call {id}")))?;
+            end_of(record, sequence)
+        })
+        .collect()
 }
 
 /// Takes over some calls; none when there are no more. Everything happens in the writer's transaction, which no other
@@ -393,10 +395,11 @@ impl CallLog for LocalStore {
 
     async fn list_calls(&self, filter: &CallFilter, page: &PageRequest) -> Result<Page<CallRecord>, StoreError> {
         let (filter, page) = (filter.clone(), page.clone());
-        let read = move |db: &Connection| {
-            select(&filter).page(db, &page, |row| row.get::<_, String>(1), |json| decode("a call", &json))
-        };
-        self.readers.read(read).await
+        self.readers
+            .read(move |db| {
+                select(&filter).page(db, &page, |row| row.get::<_, String>(1), |json| decode("a call", &json))
+            })
+            .await
     }
 
     async fn adopt_orphans(&self, new_owner: &InstanceId) -> Result<Vec<CallRecord>, StoreError> {

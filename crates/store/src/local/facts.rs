@@ -129,11 +129,12 @@ impl SessionFacts for LocalStore {
 
     async fn forget(&self, session: &SessionKey) -> Result<usize, StoreError> {
         let session = session.clone();
-        let delete = move |db: &Connection| {
-            db.prepare_cached("DELETE FROM facts WHERE workspace = ? AND session = ?")
-                .and_then(|mut statement| statement.execute([&session.workspace, session.session.as_str()]))
-                .doing(db, "forget a session's facts")
-        };
-        self.writer.write(delete).await
+        self.writer
+            .write(move |db| {
+                db.prepare_cached("DELETE FROM facts WHERE workspace = ? AND session = ?")
+                    .and_then(|mut statement| statement.execute([&session.workspace, session.session.as_str()]))
+                    .doing(db, "forget a session's facts")
+            })
+            .await
     }
 }

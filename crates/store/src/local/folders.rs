@@ -35,17 +35,15 @@ pub fn output_folder(data_dir: &Path, workspace: &str) -> PathBuf {
 /// two hexadecimal digits, so that no two workspaces have the same.
 fn file_name(workspace: &str) -> String {
     let stands_for_itself = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    let shown = |byte: u8| match stands_for_itself(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02x}"),
-    };
-    let name: String = workspace.bytes().map(shown).collect();
+    let name: String = workspace
+        .bytes()
+        .map(|byte| match stands_for_itself(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02x}"),
+        })
+        .collect();
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        let digest: String = Sha256::digest(workspace)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        return format!("%{digest}");
+        return format!("%{}", hex::encode(Sha256::digest(workspace)));
     }
     name
 }

@@ -120,8 +120,10 @@ impl Instances {
     }
 
     fn path(&self, instance: &str) -> Option<PathBuf> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let valid = (1..=100).contains(&instance.len()) && instance.bytes().all(plain);
+        let valid = (1..=100).contains(&instance.len())
+            && instance
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         valid.then(|| self.folder.join(format!("{instance}.lock")))
     }
 }

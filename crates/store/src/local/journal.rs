@@ -68,8 +68,9 @@ fn since(db: &Connection, after: u64, items: usize) -> Result<Vec<(u64, ServiceE
                 .collect()
         })
         .doing(db, "read the journal")?;
-    let event = |(number, json): (i64, String)| Ok((unsigned(number), decode("an event of the journal", &json)?));
-    rows.into_iter().map(event).collect()
+    rows.into_iter()
+        .map(|(number, json)| Ok((unsigned(number), decode("an event of the journal", &json)?)))
+        .collect()
 }
 
 #[async_trait]
@@ -97,16 +98,19 @@ impl Journal for LocalStore {
     }
 
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {
-        let delete = move |db: &Connection| {
-            let sql = "DELETE FROM journal WHERE number IN
-                       (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
-            db.prepare_cached(sql)
-                .and_then(|mut statement| statement.execute(params![before.millis(), EVENTS_PER_DELETE]))
-                .doing(db, "delete old events of the journal")
-        };
         let mut count = 0;
         loop {
-            match self.writer.write(delete).await? {
+            match self
+                .writer
+                .write(move |db| {
+                    let sql = "DELETE FROM journal WHERE number IN
+                       (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
+                    db.prepare_cached(sql)
+                        .and_then(|mut statement| statement.execute(params![before.millis(), EVENTS_PER_DELETE]))
+                        .doing(db, "delete old events of the journal")
+                })
+                .await?
+            {
                 0 => return Ok(count),
                 some => count += some,
             }

@@ -166,8 +166,9 @@ impl Live {
         let mut content = self.content.lock();
         content.closed = true;
         content.file = None;
-        let info = || self.describe(content.bytes, Some(content.line_feeds));
-        self.ended.get_or_init(info).clone()
+        self.ended
+            .get_or_init(|| self.describe(content.bytes, Some(content.line_feeds)))
+            .clone()
     }
 
     fn file<'a>(&self, content: &'a mut Content) -> Result<&'a File, StoreError> {
@@ -242,8 +243,7 @@ pub(super) fn count_file(path: &Path) -> Result<(u64, String), StoreError> {
             Err(error) => return Err(io("read the output", path, error)),
         }
     }
-    let hex = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok((lines, hex))
+    Ok((lines, hex::encode(digest.finalize())))
 }
 
 /// Returns at most `max` bytes of a file from `offset` on, none of them at or after `end`; nothing if the file is gone.
@@ -336,7 +336,7 @@ mod tests {
         let path = PathBuf::from("/dev/full");
         let live = Live::new("tool_".into(), owner, path, Timestamp(0), Arc::new(quota));
         let device = File::options().append(true).open("/dev/full").expect("the device");
-        live.content.lock().expect("no panic").file = Some(device);
+        live.content.lock().file = Some(device);
         let result = live.append(b"text");
         assert!(matches!(result, Err(StoreError::Full(_))), "{result:?}");
         assert_eq!((live.bytes(), live.end().bytes), (0, 0));

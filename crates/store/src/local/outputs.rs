@@ -194,8 +194,9 @@ impl Outputs for LocalStore {
             return Ok(Some(live.info()));
         }
         let (id, spool) = (id.clone(), Arc::clone(&self.spool));
-        let read = move |db: &Connection| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored));
-        self.readers.read(read).await
+        self.readers
+            .read(move |db| Stored::get(db, &id)?.map_or(Ok(None), |stored| spool.info(stored)))
+            .await
     }
 
     async fn stat(&self, id: &OutputId) -> Result<Option<OutputInfo>, StoreError> {
@@ -207,36 +208,40 @@ impl Outputs for LocalStore {
 
     async fn read(&self, id: &OutputId, offset: u64, max: usize) -> Result<Bytes, StoreError> {
         let max = max.min(MAX_READ_BYTES);
-        let missing = || StoreError::NotFound(format!("output {id}"));
         let read = match self.spool.live(id) {
             Some(live) if live.bytes() <= offset => Ok(Some(Vec::new())),
             Some(live) => blocking(move || output_file::read_file(&live.path, offset, live.bytes(), max)).await,
             None => {
                 let (id, spool) = (id.clone(), Arc::clone(&self.spool));
-                let read = move |db: &Connection| match Stored::get(db, &id)? {
-                    Some(stored) => read_stored(&spool.path(&stored.owner, &stored.id), &stored, offset, max),
-                    None => Ok(None),
-                };
-                self.readers.read(read).await
+                self.readers
+                    .read(move |db| match Stored::get(db, &id)? {
+                        Some(stored) => read_stored(&spool.path(&stored.owner, &stored.id), &stored, offset, max),
+                        None => Ok(None),
+                    })
+                    .await
             }
         };
-        read?.map(Bytes::from).ok_or_else(missing)
+        read?
+            .map(Bytes::from)
+            .ok_or_else(|| StoreError::NotFound(format!("output {id}")))
     }
 
     async fn list_outputs(&self, filter: &OutputFilter, page: &PageRequest) -> Result<Page<OutputInfo>, StoreError> {
         let (filter, page, spool) = (filter.clone(), page.clone(), Arc::clone(&self.spool));
-        let read = move |db: &Connection| {
-            Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE TRUE"))
-                .is("workspace", filter.workspace.as_deref())
-                .one_of("workspace", filter.workspaces.iter().map(String::as_str))
-                .is("session", filter.session.as_ref().map(|session| session.as_str()))
-                .is("call", filter.call.as_ref().map(|call| call.as_str()))
-                .page(db, &page, Stored::read, |stored| match spool.live(&stored.id) {
-                    Some(live) => Ok(Some(live.info())),
-                    None => spool.info(stored),
-                })
-        };
-        let Page { items, next } = self.readers.read(read).await?;
+        let Page { items, next } = self
+            .readers
+            .read(move |db| {
+                Query::new(&format!("SELECT {COLUMNS} FROM outputs WHERE TRUE"))
+                    .is("workspace", filter.workspace.as_deref())
+                    .one_of("workspace", filter.workspaces.iter().map(String::as_str))
+                    .is("session", filter.session.as_ref().map(|session| session.as_str()))
+                    .is("call", filter.call.as_ref().map(|call| call.as_str()))
+                    .page(db, &page, Stored::read, |stored| match spool.live(&stored.id) {
+                        Some(live) => Ok(Some(live.info())),
+                        None => spool.info(stored),
+                    })
+            })
+            .await?;
         let items = items.into_iter().flatten().collect();
         Ok(Page { items, next })
     }
@@ -255,13 +260,13 @@ impl Outputs for LocalStore {
         let id = id.clone();
         let deleted = self.writer.write(move |db| output_rows::delete(db, &id)).await?;
         let path = spool.path(&stored.owner, &stored.id);
-        let remove = move || {
+        blocking(move || {
             let length = output_file::file_length(&path)?;
             output_file::remove_file(&path)?;
             spool.quota.give_back(Kind::Output, length.unwrap_or(0));
             Ok(())
-        };
-        blocking(remove).await?;
+        })
+        .await?;
         Ok(deleted)
     }
 

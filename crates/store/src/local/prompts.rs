@@ -78,8 +78,11 @@ fn approve(
     let Some(mut prompt) = get(db, id)?.filter(|prompt| prompt.state == PromptState::Open) else {
         return Ok(None);
     };
-    let known = |earlier: &Approval| earlier.principal == approval.principal;
-    if !prompt.approvals.iter().any(known) {
+    if !prompt
+        .approvals
+        .iter()
+        .any(|earlier| earlier.principal == approval.principal)
+    {
         let fact = Fact::approved(&prompt, &approval);
         prompt.approvals.push(approval);
         replace(db, &prompt)?;
@@ -291,8 +294,10 @@ impl Prompts for LocalStore {
         also: Vec<Settlement>,
         grants: Vec<Grant>,
     ) -> Result<Settled, StoreError> {
-        let with_json = |grant: Grant| encode("a grant", &grant).map(|json| (grant, json));
-        let grants: Vec<(Grant, String)> = grants.into_iter().map(with_json).collect::<Result<_, _>>()?;
+        let grants: Vec<(Grant, String)> = grants
+            .into_iter()
+            .map(|grant| encode("a grant", &grant).map(|json| (grant, json)))
+            .collect::<Result<_, _>>()?;
         let recorder = self.recorder.clone();
         self.writer
             .write(move |db| settle(db, &recorder, first, also, &grants))

@@ -196,12 +196,13 @@ impl Quota {
 
     /// Says that bytes were not written, or were deleted.
     pub(super) fn give_back(&self, kind: Kind, bytes: u64) {
-        let less = |count: u64| Some(count.saturating_sub(bytes));
         // The function always returns a value, so this cannot fail.
         let _ = self
             .used()
             .counter(kind)
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+                Some(count.saturating_sub(bytes))
+            });
     }
 
     /// Says that an output has ended, which the next clean-up may delete.
@@ -253,12 +254,14 @@ impl Quota {
 /// not counted.
 fn bytes_in(folder: &Path, levels: usize) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let bytes = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_file() => metadata.len(),
-        Ok(metadata) if metadata.is_dir() && levels > 0 => bytes_in(&entry.path(), levels - 1),
-        _ => 0,
-    };
-    entries.flatten().map(bytes).fold(0, u64::saturating_add)
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_file() => metadata.len(),
+            Ok(metadata) if metadata.is_dir() && levels > 0 => bytes_in(&entry.path(), levels - 1),
+            _ => 0,
+        })
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rusqlite::Connection;
 use tokio::sync::watch;
 use toolgate_telemetry::Metrics;
 
@@ -60,14 +59,15 @@ impl LocalStore {
     /// # Errors
     /// The store cannot be written, or the disk is full.
     pub async fn check(&self) -> Result<(), StoreError> {
-        let writing = |db: &Connection| {
-            let doing = "see whether the database can be written";
-            let version: i64 = db
-                .query_row("PRAGMA user_version", [], |row| row.get(0))
-                .doing(db, doing)?;
-            db.pragma_update(None, "user_version", version).doing(db, doing)
-        };
-        self.writer.write(writing).await?;
+        self.writer
+            .write(|db| {
+                let doing = "see whether the database can be written";
+                let version: i64 = db
+                    .query_row("PRAGMA user_version", [], |row| row.get(0))
+                    .doing(db, doing)?;
+                db.pragma_update(None, "user_version", version).doing(db, doing)
+            })
+            .await?;
         let space = Arc::clone(&self.quota);
         blocking(move || space.check_disk()).await
     }

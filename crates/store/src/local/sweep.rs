@@ -66,8 +66,12 @@ pub(super) fn sweep(spool: &Spool, stored: &[Stored], keep: OutputRetention) -> 
             Err(error) => tracing::warn!(%error, "an old output stays"),
         }
     }
-    let gone = |id: &&OutputId| !present.contains(*id) && !busy(id);
-    let rows = stored.iter().map(|stored| &stored.id).filter(gone).cloned().collect();
+    let rows = stored
+        .iter()
+        .map(|stored| &stored.id)
+        .filter(|id| !present.contains(*id) && !busy(id))
+        .cloned()
+        .collect();
     Ok(Swept { files, rows })
 }
 

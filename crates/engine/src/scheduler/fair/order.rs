@@ -113,8 +113,10 @@ impl Order {
             (Limit::Principal, of_principal),
             (Limit::Session, in_session),
         ];
-        let reached = |(limit, count): &(Limit, usize)| *count >= limits.value(*limit);
-        counts.into_iter().find(reached).map(|(limit, _)| limit)
+        counts
+            .into_iter()
+            .find(|(limit, count)| *count >= limits.value(*limit))
+            .map(|(limit, _)| limit)
     }
 
     /// Returns whose turn it is.
@@ -267,8 +269,11 @@ impl Order {
             let Some(line) = self.workspaces.get_mut(&workspace) else {
                 continue;
             };
-            let is_ready = |sessions: &Sessions| !sessions.ready.is_empty();
-            if let Some(rank) = rank.filter(|_| line.principals.get(&principal).is_some_and(is_ready)) {
+            if let Some(rank) = rank.filter(|_| {
+                line.principals
+                    .get(&principal)
+                    .is_some_and(|sessions| !sessions.ready.is_empty())
+            }) {
                 line.ready.insert(rank);
             }
         }
@@ -295,8 +300,11 @@ impl Order {
         if self.principals.get(&owner.principal).is_some_and(Share::is_idle) {
             self.principals.remove(&owner.principal);
         }
-        let is_idle = |line: &Line| line.running == 0 && line.principals.is_empty();
-        if self.workspaces.get(&owner.workspace).is_some_and(is_idle) {
+        if self
+            .workspaces
+            .get(&owner.workspace)
+            .is_some_and(|line| line.running == 0 && line.principals.is_empty())
+        {
             self.workspaces.remove(&owner.workspace);
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tonic::{Extensions, Status};
+use tonic::{Extensions, Request, Status};
 use toolgate_contract::Scope;
 use toolgate_engine::{Engine, WorkspaceRuntime};
 use toolgate_model::{CallId, Origin, Principal};
@@ -49,13 +49,14 @@ impl Scopes {
         let mut scopes = Self::default();
         for name in names {
             let known = Self::parse_one(name);
-            let unknown = || {
-                format!(
-                    "there is no scope {name:?}; there are {}",
-                    NAMES.map(|(name, _)| name).join(", ")
-                )
-            };
-            scopes.0 |= known.ok_or_else(unknown)?.0;
+            scopes.0 |= known
+                .ok_or_else(|| {
+                    format!(
+                        "there is no scope {name:?}; there are {}",
+                        NAMES.map(|(name, _)| name).join(", ")
+                    )
+                })?
+                .0;
         }
         Ok(scopes)
     }
@@ -172,6 +173,11 @@ impl Caller {
         caller.cloned().ok_or_else(status::no_caller)
     }
 
+    /// Returns the caller of a request, and what it asks.
+    pub(crate) fn of_request<T>(request: Request<T>) -> Result<(Arc<Self>, T), Status> {
+        Ok((Self::from_extensions(request.extensions())?, request.into_inner()))
+    }
+
     pub(crate) fn principal(&self) -> &Principal {
         &self.principal
     }
@@ -218,7 +224,6 @@ impl Caller {
 
     /// Finds a workspace; an empty name means the first that the caller may see.
     pub(crate) fn place<'e>(&self, engine: &'e Engine, name: &str) -> Result<&'e WorkspaceRuntime, Status> {
-        let missing = || status::not_found("workspace", name);
         let mut places = engine
             .catalogs()
             .all()
@@ -228,7 +233,7 @@ impl Caller {
             "" => places.next(),
             name => places.find(|place| place.workspace.name() == name),
         };
-        found.ok_or_else(missing)
+        found.ok_or_else(|| status::not_found("workspace", name))
     }
 }
 

@@ -24,17 +24,20 @@ struct Names {
 
 impl Certificates {
     pub(super) fn new(rules: Vec<CertificateConfig>) -> Result<Self, AuthError> {
-        let checked = |rule: CertificateConfig| {
-            let problem = |problem| AuthError::Rule {
-                name: rule.name.clone(),
-                problem,
-            };
-            let scopes = Scopes::parse(rule.scopes.iter().map(String::as_str)).map_err(problem)?;
-            let reach = Reach::new(rule.workspaces.clone()).map_err(problem)?;
-            let principal = Principal::new(PrincipalKind::Certificate, rule.name.clone());
-            Ok((rule, Caller::new(principal, scopes, reach)))
-        };
-        rules.into_iter().map(checked).collect::<Result<_, _>>().map(Self)
+        rules
+            .into_iter()
+            .map(|rule| {
+                let problem = |problem| AuthError::Rule {
+                    name: rule.name.clone(),
+                    problem,
+                };
+                let scopes = Scopes::parse(rule.scopes.iter().map(String::as_str)).map_err(problem)?;
+                let reach = Reach::new(rule.workspaces.clone()).map_err(problem)?;
+                let principal = Principal::new(PrincipalKind::Certificate, rule.name.clone());
+                Ok((rule, Caller::new(principal, scopes, reach)))
+            })
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 
     pub(super) fn is_empty(&self) -> bool {

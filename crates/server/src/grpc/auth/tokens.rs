@@ -140,16 +140,8 @@ fn line_token(line: &str) -> Option<RawToken> {
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
     let mut hash = [0; 32];
-    if digits.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| !pair.contains('+'))?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(hash)
+    hex::decode_to_slice(text, &mut hash).ok().map(|()| hash)
 }
 
 #[cfg(test)]
@@ -166,10 +158,7 @@ mod tests {
 
     #[test]
     fn both_forms_say_the_same() {
-        let hash: String = Sha256::digest(SECRET.as_bytes())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hex::encode(Sha256::digest(SECRET.as_bytes()));
         let toml = format!(
             "# ours\n[[tokens]]\nname = \"a\"\nsha256 = \"{hash}\"\nscopes = [\"calls.read\"]\nworkspaces = [\"m\"]"
         );

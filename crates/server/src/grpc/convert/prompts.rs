@@ -7,33 +7,12 @@ use toolgate_model as call;
 
 use super::{FromCore, IntoProto as _, timestamp, to_struct};
 
-impl FromCore<call::Action> for proto::PermissionAction {
-    fn from_core(action: call::Action) -> Self {
-        match action {
-            call::Action::Allow => Self::Allow,
-            call::Action::Ask => Self::Ask,
-            call::Action::Deny => Self::Deny,
-        }
-    }
-}
-
 impl FromCore<call::Rule> for proto::PermissionRule {
     fn from_core(rule: call::Rule) -> Self {
         Self {
             permission: rule.permission,
             pattern: rule.pattern,
             action: proto::PermissionAction::from_core(rule.action).into(),
-        }
-    }
-}
-
-impl FromCore<call::PromptState> for proto::PromptState {
-    fn from_core(state: call::PromptState) -> Self {
-        match state {
-            call::PromptState::Open => Self::Open,
-            call::PromptState::Resolved => Self::Resolved,
-            call::PromptState::Expired => Self::Expired,
-            call::PromptState::Withdrawn => Self::Withdrawn,
         }
     }
 }
@@ -102,7 +81,6 @@ impl FromCore<call::Approval> for proto::PromptApproval {
     }
 }
 
-/// Returns the state that a prompt with this outcome is in.
 /// Says what a call waits for at a prompt.
 pub(crate) fn waits_for(prompt: &call::Prompt) -> String {
     match prompt.ask() {
@@ -112,6 +90,7 @@ pub(crate) fn waits_for(prompt: &call::Prompt) -> String {
     }
 }
 
+/// Returns the state that a prompt with this outcome is in.
 pub(crate) fn outcome_state(outcome: &call::PromptOutcome) -> proto::PromptState {
     match outcome {
         call::PromptOutcome::Replied(_) => proto::PromptState::Resolved,
@@ -174,14 +153,17 @@ impl FromCore<call::PromptRequest> for proto::prompt::Request {
 
 impl FromCore<call::Question> for proto::Question {
     fn from_core(question: call::Question) -> Self {
-        let option = |option: call::QuestionOption| proto::QuestionOption {
-            label: option.label,
-            description: option.description,
-        };
         Self {
             question: question.question,
             header: question.header,
-            options: question.options.into_iter().map(option).collect(),
+            options: question
+                .options
+                .into_iter()
+                .map(|option| proto::QuestionOption {
+                    label: option.label,
+                    description: option.description,
+                })
+                .collect(),
             multiple: question.multiple,
             custom: question.custom,
         }
@@ -215,13 +197,8 @@ fn permission_part(part: call::AskPart, verdict: call::PartVerdict) -> proto::Pe
 
 impl FromCore<call::GrantScope> for proto::GrantScope {
     fn from_core(scope: call::GrantScope) -> Self {
-        let reach = match scope.reach {
-            call::GrantReach::Run => proto::GrantReach::Run,
-            call::GrantReach::Session => proto::GrantReach::Session,
-            call::GrantReach::Workspace => proto::GrantReach::Workspace,
-        };
         Self {
-            reach: reach.into(),
+            reach: proto::GrantReach::from_core(scope.reach).into(),
             expire_time: scope.until.map(timestamp),
             max_uses: scope
                 .uses

@@ -2,7 +2,6 @@
 //!
 //! *Invariant:* what comes in is bounded here, field by field, and an error names the field.
 
-use crate::grpc::convert::IntoProto as _;
 use std::sync::Arc;
 
 use prost_types::Struct;
@@ -15,7 +14,7 @@ use toolgate_extensions::hosted::{self, GRACE, Hello, HostMessage, HostResult, H
 use toolgate_model::{Ask, Attachment, AttachmentContent, Effect, JsonMap};
 
 use crate::grpc::auth::Caller;
-use crate::grpc::convert::{self, duration, from_struct};
+use crate::grpc::convert::{self, FromNumber as _, IntoProto as _, duration, from_struct};
 use crate::grpc::status::bad_field;
 
 /// What one hello may name.
@@ -46,8 +45,13 @@ pub(super) fn hello(caller: &Caller, workspace: &str, hello: HostHello) -> Resul
             return Err(bad_field(field, format!("more than {MAX_NAMES}")));
         }
     }
-    let of_tool = |tool: &proto::LentTool| tool.name.len() + tool.description.len() + tool.input_schema_json.len();
-    if hello.tools.iter().map(of_tool).sum::<usize>() > MAX_LENT {
+    if hello
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema_json.len())
+        .sum::<usize>()
+        > MAX_LENT
+    {
         return Err(bad_field("hello.tools", format!("more than {MAX_LENT} bytes together")));
     }
     let names = |field: &str, names: Vec<String>| -> Result<Vec<String>, Status> {
@@ -68,16 +72,6 @@ pub(super) fn hello(caller: &Caller, workspace: &str, hello: HostHello) -> Resul
 }
 
 fn lent_tool(tool: proto::LentTool) -> Result<HostedTool, Status> {
-    let effect = |effect: i32| match ToolEffect::try_from(effect) {
-        Ok(ToolEffect::Reads) => Ok(Effect::Reads),
-        Ok(ToolEffect::Writes) => Ok(Effect::Writes),
-        Ok(ToolEffect::RunsPrograms) => Ok(Effect::RunsPrograms),
-        Ok(ToolEffect::Network) => Ok(Effect::Network),
-        Ok(ToolEffect::AsksUser) => Ok(Effect::AsksUser),
-        Ok(ToolEffect::Unspecified) | Err(_) => {
-            Err(bad_field("hello.tools.effects", "not a value that this service knows"))
-        }
-    };
     let input_schema = match tool.input_schema_json.as_str() {
         "" => json!({"type": "object", "properties": {}}),
         // What is not JSON is no schema: the tool is refused, the others are not.
@@ -87,7 +81,11 @@ fn lent_tool(tool: proto::LentTool) -> Result<HostedTool, Status> {
         name: convert::name("hello.tools.name", tool.name)?,
         description: tool.description,
         input_schema,
-        effects: tool.effects.into_iter().map(effect).collect::<Result<_, _>>()?,
+        effects: tool
+            .effects
+            .into_iter()
+            .map(|effect| Effect::from_number("hello.tools.effects", effect))
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -102,7 +100,7 @@ pub(super) fn report(said: Option<host_report::Report>) -> Result<Option<Report>
             patch: metadata("report.progress.metadata", progress.metadata, MAX_PATCH)?,
         },
         Some(Said::Output(output)) => Report::Output(output.data),
-        Some(Said::Ask(ask)) => asked(ask)?,
+        Some(Said::Ask(ask)) => read_ask(ask)?,
         Some(Said::Completed(completed)) => Report::Completed(HostResult {
             title: cut(completed.title, MAX_TITLE),
             output: completed.output,
@@ -123,7 +121,7 @@ pub(super) fn report(said: Option<host_report::Report>) -> Result<Option<Report>
     Ok(Some(report))
 }
 
-fn asked(ask: HostAsk) -> Result<Report, Status> {
+fn read_ask(ask: HostAsk) -> Result<Report, Status> {
     let id = convert::name("report.ask.ask_id", ask.ask_id)?;
     let permission = convert::name("report.ask.permission", ask.permission)?;
     if id.is_empty() || permission.is_empty() {
@@ -165,31 +163,37 @@ fn metadata(field: &str, fields: Option<Struct>, limit: usize) -> Result<JsonMap
 fn attachments(all: Vec<proto::Attachment>) -> Result<Vec<Attachment>, Status> {
     use attachment::Content;
     let field = "report.completed.attachments";
-    let size = |one: &proto::Attachment| match &one.content {
-        Some(Content::Data(data)) => data.len(),
-        Some(Content::Url(url)) => url.len(),
-        None => 0,
-    };
-    if all.len() > MAX_ATTACHMENTS || all.iter().map(size).sum::<usize>() > MAX_ATTACHED {
+    if all.len() > MAX_ATTACHMENTS
+        || all
+            .iter()
+            .map(|one| match &one.content {
+                Some(Content::Data(data)) => data.len(),
+                Some(Content::Url(url)) => url.len(),
+                None => 0,
+            })
+            .sum::<usize>()
+            > MAX_ATTACHED
+    {
         return Err(bad_field(
             field,
             format!("more than {MAX_ATTACHMENTS}, or more than {MAX_ATTACHED} bytes together"),
         ));
     }
-    let one = |one: proto::Attachment| {
-        let content = match one.content {
-            Some(Content::Data(data)) => AttachmentContent::Bytes(data),
-            Some(Content::Url(url)) => AttachmentContent::Url(url),
-            None => return Err(bad_field(field, "one without content")),
-        };
-        Ok(Attachment {
-            id: format!("att_{}", uuid::Uuid::now_v7().simple()),
-            mime: convert::name(field, one.mime)?,
-            filename: convert::non_empty(convert::name(field, one.filename)?),
-            content,
+    all.into_iter()
+        .map(|one| {
+            let content = match one.content {
+                Some(Content::Data(data)) => AttachmentContent::Bytes(data),
+                Some(Content::Url(url)) => AttachmentContent::Url(url),
+                None => return Err(bad_field(field, "one without content")),
+            };
+            Ok(Attachment {
+                id: format!("att_{}", uuid::Uuid::now_v7().simple()),
+                mime: convert::name(field, one.mime)?,
+                filename: convert::non_empty(convert::name(field, one.filename)?),
+                content,
+            })
         })
-    };
-    all.into_iter().map(one).collect()
+        .collect()
 }
 
 fn cut(mut text: String, limit: usize) -> String {

@@ -25,8 +25,8 @@ use toolgate_contract::Scope;
 use toolgate_engine::prompts::broker::{ApproverReply, Listener, ReplyOutcome, Subscription};
 use toolgate_engine::{Cursor, Item, OutputMode, WatchError, digest_of};
 use toolgate_model::{
-    CONNECTION, CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, OutputId, Prompt, PromptId, PromptOutcome,
-    RawInput, Reply, ToolCall,
+    CONNECTION, CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, Prompt, PromptId, PromptOutcome, RawInput,
+    Reply, ToolCall,
 };
 
 use super::context::{CLIENT, Seen};
@@ -234,7 +234,7 @@ impl<'s> Following<'s> {
                 }
                 Some((prompt, result)) = self.asking.next(), if !self.asking.is_empty() => {
                     self.withdraw.remove(&prompt.id);
-                    self.answered(&prompt, result).await;
+                    self.hand_in(&prompt, result).await;
                 }
             }
         }
@@ -265,7 +265,7 @@ impl<'s> Following<'s> {
             EventKind::Pending { .. } => {}
             EventKind::Running { title, .. } => self.notes.say(title.clone()).await,
             EventKind::Metadata { title, .. } => self.notes.say(title.clone().unwrap_or_default()).await,
-            EventKind::Output { output, .. } => self.notes.output(output, &data).await,
+            EventKind::Output { .. } => self.notes.show_output(&data).await,
             EventKind::Waiting { prompt } => self.ask((**prompt).clone().into()).await,
             EventKind::Resumed { prompt, outcome } => {
                 if let Some(form) = self.withdraw.remove(prompt) {
@@ -318,7 +318,7 @@ impl<'s> Following<'s> {
     }
 
     /// Hands in what the user said. If that cannot be understood, others may still answer.
-    async fn answered(&mut self, prompt: &Prompt, result: Result<ElicitResult, ServiceError>) {
+    async fn hand_in(&mut self, prompt: &Prompt, result: Result<ElicitResult, ServiceError>) {
         let reply = match &result {
             Ok(result) => elicitation::reply(prompt, result),
             Err(error) => {
@@ -337,7 +337,7 @@ impl<'s> Following<'s> {
             self.shared.engine.prompts().dismiss(&prompt.id);
             return self.notes.say(waits("the client gave no answer")).await;
         };
-        let given = self.given(prompt, reply);
+        let given = self.make_reply(prompt, reply);
         let text = match self.shared.engine.reply(given).await {
             Ok(ReplyOutcome::Accepted(_) | ReplyOutcome::Before(_) | ReplyOutcome::Unknown) => return,
             Ok(ReplyOutcome::Recorded(_)) => waits("recorded, and another principal has to approve as well"),
@@ -360,7 +360,7 @@ impl<'s> Following<'s> {
         self.notes.say(text).await;
     }
 
-    fn given(&self, prompt: &Prompt, reply: Reply) -> ApproverReply {
+    fn make_reply(&self, prompt: &Prompt, reply: Reply) -> ApproverReply {
         let principal = self.seen.caller.principal();
         let client: String = self.asks.iter().flat_map(|name| name.chars()).take(100).collect();
         ApproverReply {
@@ -375,14 +375,10 @@ impl<'s> Following<'s> {
 }
 
 fn items(id: CallId, cursor: Cursor) -> Items {
-    Box::pin(stream::unfold(Some((id, cursor)), |state| async move {
-        let (id, mut cursor) = state?;
-        match cursor.next().await {
-            Ok(Some(item)) => Some(((id.clone(), Ok(item)), Some((id, cursor)))),
-            Ok(None) => None,
-            Err(error) => Some(((id, Err(error)), None)),
-        }
-    }))
+    let items = stream::try_unfold(cursor, |mut cursor| async {
+        Ok(cursor.next().await?.map(|item| (item, cursor)))
+    });
+    Box::pin(items.map(move |item| (id.clone(), item)))
 }
 
 /// Asks the client to show a form, and withdraws it when it is pointless.
@@ -455,7 +451,7 @@ impl Notes {
     }
 
     /// Shows the last lines of new output, not more often than anybody reads.
-    async fn output(&mut self, _output: &OutputId, data: &[u8]) {
+    async fn show_output(&mut self, data: &[u8]) {
         let is_early = self.last_output.is_some_and(|last| last.elapsed() < OUTPUT_INTERVAL);
         if is_early || self.token.is_none() {
             return;

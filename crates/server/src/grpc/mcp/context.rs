@@ -141,14 +141,17 @@ impl Seen {
             name,
             place.workspace.directory().to_string_lossy(),
         ]));
-        let plain = |c: char| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        };
-        let shown: String = name.chars().map(plain).take(MAX_CLIENT).collect();
+        let shown: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_lowercase()
+                } else {
+                    '-'
+                }
+            })
+            .take(MAX_CLIENT)
+            .collect();
         SessionId::new(format!("mcp-{shown}-{}", &owner[..12]))
     }
 }
@@ -161,8 +164,11 @@ fn pair<'q>(query: &'q str, name: &str) -> Option<&'q str> {
 /// Decodes a value of a query; none if it is not encoded well, or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
-    let is_encoded = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
-    if !spaced.split('%').skip(1).all(is_encoded) {
+    if !spaced
+        .split('%')
+        .skip(1)
+        .all(|rest| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
+    {
         return None;
     }
     let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8().ok()?;

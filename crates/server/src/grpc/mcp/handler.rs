@@ -62,7 +62,7 @@ impl Handler {
 }
 
 /// Reads what the request of HTTP came with.
-fn seen(extensions: &Extensions) -> Result<Seen, ErrorData> {
+fn read_seen(extensions: &Extensions) -> Result<Seen, ErrorData> {
     let missing = || ErrorData::invalid_request("the request did not come over HTTP", None);
     let parts = extensions.get::<Parts>().ok_or_else(missing)?;
     Ok(Seen {
@@ -103,7 +103,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let seen = seen(&context.extensions)?;
+        let seen = read_seen(&context.extensions)?;
         let client = context.client_capabilities();
         let definitions = self.definitions(&seen, client.as_ref()).await?;
         let etag = digest_of(&json!(definitions))[..16].to_owned();
@@ -111,10 +111,9 @@ impl ServerHandler for Handler {
             None => 0,
             Some(cursor) => {
                 let place = cursor.strip_prefix(&etag).and_then(|rest| rest.strip_prefix('.'));
-                let unknown = || ErrorData::invalid_params("the list has changed since: begin again", None);
                 place
                     .and_then(|first| first.parse::<usize>().ok())
-                    .ok_or_else(unknown)?
+                    .ok_or_else(|| ErrorData::invalid_params("the list has changed since: begin again", None))?
             }
         };
         let next = first.saturating_add(PAGE_SIZE);
@@ -130,9 +129,11 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let seen = seen(&context.extensions)?;
-        let over = || ErrorData::invalid_request("the session has ended", None);
-        let gone = self.sessions.gone(&seen.session).ok_or_else(over)?;
+        let seen = read_seen(&context.extensions)?;
+        let gone = self
+            .sessions
+            .gone(&seen.session)
+            .ok_or_else(|| ErrorData::invalid_request("the session has ended", None))?;
         let _counted = self.sessions.call(&seen.session);
         let result = call::run(&self.shared, &self.sessions, seen, gone, request, context).await?;
         Ok(result.into())
@@ -143,7 +144,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let seen = seen(&context.extensions)?;
+        let seen = read_seen(&context.extensions)?;
         let cursor = request.and_then(|request| request.cursor);
         let client = context.client_info();
         resources::list(&self.shared, &seen, client.as_ref(), cursor).await
@@ -162,7 +163,7 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let seen = seen(&context.extensions)?;
+        let seen = read_seen(&context.extensions)?;
         let client = context.client_info();
         let read = resources::read(&self.shared, &seen, client.as_ref(), &request.uri).await?;
         Ok(read.into())
@@ -170,7 +171,9 @@ impl ServerHandler for Handler {
 
     /// Begins to tell the client when its list of tools is another one.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Ok(seen) = seen(&context.extensions) else { return };
+        let Ok(seen) = read_seen(&context.extensions) else {
+            return;
+        };
         let client = context.peer.peer_info().map(|info| info.capabilities.clone());
         let session = seen.session.clone();
         let watcher = Self::new(self.shared.clone(), self.sessions.clone());
