@@ -10,7 +10,7 @@ use bytes::Bytes;
 use toolgate_model::redact::Redactor;
 use toolgate_model::{
     BackgroundProcess, CallId, CallRecord, EndReason, FileChange, InstanceId, Origin, ServiceEvent, ServiceEventKind,
-    SessionKey, Timestamp, Todo, ToolCall,
+    SessionKey, Todo, ToolCall,
 };
 use toolgate_permission::Rights;
 use toolgate_permission::agents::Agent;
@@ -70,7 +70,12 @@ impl Engine {
         let metrics = telemetry.metrics.clone();
         let parts = Arc::new(Parts {
             calls: Calls::new(instance.clone(), limits.running),
-            log: CallLog::new(store.clone(), redactor.clone(), metrics, limits.max_output_bytes),
+            log: Arc::new(CallLog::new(
+                store.clone(),
+                redactor.clone(),
+                metrics,
+                limits.max_output_bytes,
+            )),
             prompts: broker,
             catalogs: Catalogs::new(places),
             loop_guard: LoopGuard::new(store.clone()),
@@ -284,12 +289,8 @@ impl Engine {
         parts.prompts.end_session(session).await?;
         parts.loop_guard.forget(session);
         if forgotten > 0 || !calls.is_empty() || lookup::has_calls(parts, session).await? {
-            parts.store.record(ServiceEvent {
-                workspace: session.workspace.clone(),
-                session: Some(session.session.clone()),
-                time: Timestamp::now(),
-                kind: ServiceEventKind::SessionEnded,
-            });
+            let event = ServiceEvent::in_session(session.clone(), ServiceEventKind::SessionEnded);
+            parts.store.record(event);
         }
         Ok(calls.len())
     }

@@ -72,11 +72,8 @@ impl LoopDetector {
     fn push(&mut self, step: Step) -> bool {
         if let Some(bundle) = &step.handed_on_by {
             self.unpacked.retain(|step| step.id != *bundle);
-            if self
-                .unpacked
-                .iter()
-                .any(|other| other.handed_on_by == step.handed_on_by && other.is_same_as(&step))
-            {
+            let mut unpacked = self.unpacked.iter();
+            if unpacked.any(|other| other.handed_on_by == step.handed_on_by && other.is_same_as(&step)) {
                 return false;
             }
             let is_reported = self.reported.as_ref() == Some(bundle);

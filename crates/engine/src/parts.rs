@@ -35,7 +35,7 @@ pub(crate) struct Parts {
     /// The calls that run or wait for their turn.
     pub(crate) calls: Calls,
     /// Their logs.
-    pub(crate) log: CallLog,
+    pub(crate) log: Arc<CallLog>,
     /// The prompts that wait for people, and standing approvals.
     pub(crate) prompts: Arc<Broker>,
     /// The workspaces with their tools and agents.

@@ -129,11 +129,10 @@ async fn resume(
         return Ok(false);
     }
     // The loop question is not asked again once the tool has started.
-    for prompt in prompts
-        .into_iter()
-        .filter(|prompt| asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP))
-    {
-        earlier.push(parts.prompts.restore(prompt, &rights).await);
+    for prompt in prompts {
+        if asks_first || prompt.ask().is_none_or(|ask| ask.permission != DOOM_LOOP) {
+            earlier.push(parts.prompts.restore(prompt, &rights).await);
+        }
     }
     let (live, turn) = parts.calls.take_up(record, parts.log.ring());
     live.awaits_clients

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, CallState, JsonMap, PromptId, PromptState, SessionId, Timestamp, Todo};
+use super::{CallId, CallState, JsonMap, PromptId, PromptState, SessionId, SessionKey, Timestamp, Todo};
 
 /// Something that happened in a workspace, for `WatchEvents`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,18 @@ pub struct ServiceEvent {
     pub time: Timestamp,
     /// What.
     pub kind: ServiceEventKind,
+}
+
+impl ServiceEvent {
+    /// Makes the event that something happens in a session now.
+    pub fn in_session(session: SessionKey, kind: ServiceEventKind) -> Self {
+        Self {
+            workspace: session.workspace,
+            session: Some(session.session),
+            time: Timestamp::now(),
+            kind,
+        }
+    }
 }
 
 /// What a service event says.

@@ -234,11 +234,12 @@ fn apply(agent: &mut Agent, block: &AgentConfig) {
 /// Even a user's `"external_directory": "deny"` leaves stored output readable; only a deny of that very folder is
 /// taken to mean it.
 fn keep_readable(rules: &mut Vec<Rule>, readable: &[Rule]) {
-    if !rules.iter().any(|rule| {
+    let is_denied = rules.iter().any(|rule| {
         rule.permission == "external_directory"
             && rule.action == Deny
             && readable.iter().any(|ours| ours.pattern == rule.pattern)
-    }) {
+    });
+    if !is_denied {
         rules.extend(readable.iter().cloned());
     }
 }

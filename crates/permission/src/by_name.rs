@@ -30,11 +30,12 @@ pub(super) fn named(permission: &str, pattern: &str, rights: &Rights, grants: &[
     };
     let allows = |rule: &Rule| rule.action == Action::Allow;
     // A later rule that allows everything takes nothing back.
-    if rights.layers().all(|rules| {
+    let is_named = rights.layers().all(|rules| {
         let mut speaking = rules.iter().rev().filter(|rule| matches(rule));
         let decides = speaking.find(|rule| !(allows(rule) && is_for_everything(Some(rule))));
         decides.is_some_and(allows)
-    }) {
+    });
+    if is_named {
         return Named::ByRule;
     }
     grants

@@ -40,11 +40,12 @@ const MAX_MISSPELT_BYTES: usize = 32;
 pub fn for_rules(rules: &[Rule]) -> Vec<String> {
     let mut hints = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
-        if let Some(later) = rules[index + 1..].iter().find(|later: &&Rule| {
+        let later = rules[index + 1..].iter().find(|later| {
             later.pattern == "*"
                 && later.action != rule.action
                 && wildcard::matches(&rule.permission, &later.permission)
-        }) {
+        });
+        if let Some(later) = later {
             hints.push(format!(
                 "the rule \"{}\": \"{}\": \"{}\" has no effect: the last rule that fits decides, and \"{}\": \"*\": \"{}\" comes \
                  after it; write that one first",

@@ -150,6 +150,16 @@ pub struct OutputOwner {
     pub workspace: String,
 }
 
+impl From<&CallRecord> for OutputOwner {
+    fn from(record: &CallRecord) -> Self {
+        Self {
+            call: record.id.clone(),
+            session: record.origin.session.clone(),
+            workspace: record.origin.workspace.clone(),
+        }
+    }
+}
+
 /// What is known of a stored output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputInfo {

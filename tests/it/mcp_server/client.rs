@@ -278,6 +278,9 @@ pub(super) async fn serve(inside: &Inside) -> Service {
     let closing = CancellationToken::new();
     let shared = Arc::new(Shared {
         engine: inside.engine.clone(),
+        outputs: inside.store.clone(),
+        journal: inside.store.clone(),
+        audit: inside.store.clone(),
         heartbeat: HEARTBEAT,
         output_retention: Duration::from_secs(60),
         call_retention: Duration::from_secs(60),

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
-use toolgate_model::{CallId, EventKind, JsonMap, ServiceEvent, ServiceEventKind, Timestamp};
+use toolgate_model::{CallId, EventKind, JsonMap, ServiceEvent, ServiceEventKind};
 use toolgate_store::{Store, StoreError};
 
 use super::event::{apply, merge};
@@ -91,19 +91,15 @@ impl LateMetadata {
             patch: patch.clone(),
         };
         let events = apply(&mut record, vec![metadata]);
-        let announced = ServiceEvent {
-            workspace: record.origin.workspace.clone(),
-            session: Some(record.origin.session.clone()),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::Metadata {
-                call: record.id.clone(),
-                tool: record.tool.clone(),
-                sequence: record.last_sequence,
-                patch,
-            },
+        let kind = ServiceEventKind::Metadata {
+            call: record.id.clone(),
+            tool: record.tool.clone(),
+            sequence: record.last_sequence,
+            patch,
         };
+        let event = ServiceEvent::in_session(record.origin.session_key(), kind);
         self.store.append(record, events).await?;
-        self.store.record(announced);
+        self.store.record(event);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_model::redact::Redactor;
-use toolgate_model::{CallId, CallRecord, ServiceEvent, ServiceEventKind, Timestamp};
+use toolgate_model::{CallId, CallRecord, ServiceEvent, ServiceEventKind};
 use toolgate_store::{CallFilter, Page, PageRequest, Store, StoreError};
 use toolgate_telemetry::Metrics;
 
@@ -56,16 +56,8 @@ impl CallLog {
     }
 
     /// Makes the writer of a call's log.
-    pub(crate) fn writer(&self, live: Arc<LiveCall>, record: CallRecord) -> LogWriter {
-        LogWriter::new(
-            self.store.clone(),
-            live,
-            record,
-            self.max_output_bytes,
-            self.closing.clone(),
-            self.redactor.clone(),
-            self.metrics.clone(),
-        )
+    pub(crate) fn writer(self: &Arc<Self>, live: Arc<LiveCall>, record: CallRecord) -> LogWriter {
+        LogWriter::new(self.clone(), live, record)
     }
 
     /// Watches the log of a call, which may run here.
@@ -98,15 +90,12 @@ impl CallLog {
 
     /// Announces the state of a call to those who follow the service's events.
     pub(crate) fn announce(&self, record: &CallRecord) {
-        self.store.record(ServiceEvent {
-            workspace: record.origin.workspace.clone(),
-            session: Some(record.origin.session.clone()),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::Call {
-                call: record.id.clone(),
-                tool: record.tool.clone(),
-                state: record.state,
-            },
-        });
+        let kind = ServiceEventKind::Call {
+            call: record.id.clone(),
+            tool: record.tool.clone(),
+            state: record.state,
+        };
+        self.store
+            .record(ServiceEvent::in_session(record.origin.session_key(), kind));
     }
 }

@@ -9,15 +9,13 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use toolgate_model::redact::Redactor;
 use toolgate_model::{
     CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
-    Reply, ServiceEvent, ServiceEventKind, Timestamp,
+    Reply, Timestamp,
 };
-use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, Store, StoreError};
-use toolgate_telemetry::Metrics;
+use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
+use super::CallLog;
 use super::batch::{OUTPUT_BATCH, Output, whole_characters};
 use super::event::{LoggedEvent, merge, running_event};
 use crate::live::LiveCall;
@@ -96,14 +94,9 @@ pub(crate) struct Finished {
 
 /// Writes the log of one call.
 pub(crate) struct LogWriter {
-    store: Arc<dyn Store>,
+    log: Arc<CallLog>,
     call: Arc<LiveCall>,
     record: CallRecord,
-    max_output_bytes: u64,
-    /// Ends the attempts to store what the store does not take.
-    closing: CancellationToken,
-    redactor: Redactor,
-    metrics: Arc<Metrics>,
     output: Output,
     metadata: JsonMap,
     /// At most so many bytes the metadata has.
@@ -117,24 +110,12 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        call: Arc<LiveCall>,
-        record: CallRecord,
-        max_output_bytes: u64,
-        closing: CancellationToken,
-        redactor: Redactor,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+    pub(crate) fn new(log: Arc<CallLog>, call: Arc<LiveCall>, record: CallRecord) -> Self {
         Self {
-            store,
+            output: Output::without_secrets(log.redactor.stream()),
+            log,
             call,
             record,
-            max_output_bytes,
-            closing,
-            output: Output::without_secrets(redactor.stream()),
-            redactor,
-            metrics,
             metadata: JsonMap::new(),
             metadata_bytes: 0,
             metadata_is_full: false,
@@ -181,9 +162,9 @@ impl LogWriter {
             Command::Running { stored } => {
                 self.record.started = Some(Timestamp::now());
                 self.record.state = CallState::Running;
-                let running = running_event(&self.record, self.record.title.clone(), &self.redactor);
+                let running = running_event(&self.record, self.record.title.clone(), &self.log.redactor);
                 let durable = self.append(vec![running]).await;
-                self.announce_state();
+                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Metadata { title, patch } => self.metadata(title, patch).await,
@@ -208,7 +189,7 @@ impl LogWriter {
                 self.record.state = CallState::Waiting;
                 self.record.waiting_on = Some(prompt.id.clone());
                 let durable = self.append(vec![EventKind::Waiting { prompt }]).await;
-                self.announce_state();
+                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Resumed {
@@ -232,11 +213,11 @@ impl LogWriter {
                     self.replace_input(edit.clone());
                 }
                 let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
-                self.announce_state();
+                self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }
             Command::Warning { kind, mut text } => {
-                self.redactor.string(&mut text);
+                self.log.redactor.string(&mut text);
                 self.flush().await;
                 self.append(vec![EventKind::Warning { kind, text }]).await;
             }
@@ -268,9 +249,9 @@ impl LogWriter {
     }
 
     async fn metadata(&mut self, mut title: Option<String>, mut patch: JsonMap) {
-        self.redactor.map(&mut patch);
+        self.log.redactor.map(&mut patch);
         if let Some(title) = &mut title {
-            self.redactor.string(title);
+            self.log.redactor.string(title);
         }
         if !self.take_metadata(&patch) {
             patch.clear();
@@ -343,7 +324,7 @@ impl LogWriter {
         if self.unstored.len() > MAX_UNSTORED {
             return Err(StoreError::Full("the log of the call cannot be written".to_owned()));
         }
-        let room = usize::try_from(self.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
+        let room = usize::try_from(self.log.max_output_bytes - self.output.stored).unwrap_or(usize::MAX);
         let is_too_much = bytes.len() > room;
         bytes.truncate(whole_characters(&bytes, room));
         let mut size = bytes.len();
@@ -356,10 +337,10 @@ impl LogWriter {
             }
         }
         if is_too_much {
-            self.metrics.refused("limits.max_output_bytes");
+            self.log.metrics.refused("limits.max_output_bytes");
             return Err(StoreError::Full(format!(
                 "one call may write {} bytes of output (limits.max_output_bytes)",
-                self.max_output_bytes
+                self.log.max_output_bytes
             )));
         }
         Ok(())
@@ -368,7 +349,7 @@ impl LogWriter {
     async fn store_piece(&mut self, piece: Bytes) -> Result<(), StoreError> {
         self.output_writer().await?.append(piece.clone()).await?;
         self.output.stored += piece.len() as u64;
-        self.metrics.output_stored(piece.len() as u64);
+        self.log.metrics.output_stored(piece.len() as u64);
         self.output.batch.push(piece);
         Ok(())
     }
@@ -376,12 +357,7 @@ impl LogWriter {
     /// Returns the writer of the output, which comes into being with its first use.
     async fn output_writer(&mut self) -> Result<&mut Box<dyn OutputWriter>, StoreError> {
         if self.output.writer.is_none() {
-            let owner = OutputOwner {
-                call: self.record.id.clone(),
-                session: self.record.origin.session.clone(),
-                workspace: self.record.origin.workspace.clone(),
-            };
-            let writer = self.store.create_output(owner).await?;
+            let writer = self.log.store.create_output(OutputOwner::from(&self.record)).await?;
             self.output.id = Some(writer.id().clone());
             self.output.writer = Some(writer);
         }
@@ -474,10 +450,10 @@ impl LogWriter {
         self.record.waiting_on = None;
         self.record.title.clone_from(&ending.title);
         self.record.ending = Some((*ending).clone());
-        self.announce_state();
+        self.log.announce(&self.record);
         // Before anybody sees the end.
         let failure = metrics::failure(&self.record.tool, &ending);
-        metrics::count_end(&self.metrics, &self.record.tool, &ending);
+        metrics::count_end(&self.log.metrics, &self.record.tool, &ending);
         tracing::debug!(outcome = failure.unwrap_or("completed"), "the call has ended");
         if let Some(trace) = self.call.trace.get() {
             trace.end(failure);
@@ -511,7 +487,7 @@ impl LogWriter {
         };
         for attempt in 1..=attempts {
             let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
-            match self.store.append(self.record.clone(), events).await {
+            match self.log.store.append(self.record.clone(), events).await {
                 Ok(()) => {
                     self.call
                         .publish(self.record.clone(), std::mem::take(&mut self.unstored));
@@ -532,28 +508,15 @@ impl LogWriter {
     /// the service stops: the call stays known here as ended meanwhile.
     async fn store_end_later(&mut self) -> bool {
         self.call.publish(self.record.clone(), self.unstored.clone());
-        let closing = self.closing.clone();
+        let closing = self.log.closing.clone();
         while closing.run_until_cancelled(tokio::time::sleep(LATER)).await.is_some() {
             let events = self.unstored.iter().map(|recorded| (*recorded.event).clone()).collect();
-            match self.store.append(self.record.clone(), events).await {
+            match self.log.store.append(self.record.clone(), events).await {
                 Ok(()) => return true,
                 Err(error) => self.complain("the end of a call could still not be written", &error),
             }
         }
         false
-    }
-
-    fn announce_state(&self) {
-        self.store.record(ServiceEvent {
-            workspace: self.record.origin.workspace.clone(),
-            session: Some(self.record.origin.session.clone()),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::Call {
-                call: self.record.id.clone(),
-                tool: self.record.tool.clone(),
-                state: self.record.state,
-            },
-        });
     }
 
     fn complain(&self, what: &str, error: &StoreError) {

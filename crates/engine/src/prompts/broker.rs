@@ -17,7 +17,7 @@ use tokio::sync::{Notify, OwnedMutexGuard, broadcast, oneshot};
 use tokio_util::task::TaskTracker;
 use toolgate_model::{
     Ask, CallId, Decision, GrantId, InstanceId, Origin, PartVerdict, Prompt, PromptId, PromptOutcome, PromptRequest,
-    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, Timestamp,
+    PromptState, Reply, Rule, ServiceEvent, ServiceEventKind, SessionKey, Timestamp,
 };
 use toolgate_permission::Refusal;
 use toolgate_permission::Rights;
@@ -235,16 +235,11 @@ impl Broker {
         let Some(limit) = self.policy.max_open_per_session else {
             return Ok(());
         };
-        if state
-            .waiting
-            .values()
-            .filter(|waiting| {
-                let other = &waiting.prompt;
-                other.session == prompt.session && other.workspace == prompt.workspace
-            })
-            .count()
-            >= limit
-        {
+        let open = state.waiting.values().filter(|waiting| {
+            let other = &waiting.prompt;
+            other.session == prompt.session && other.workspace == prompt.workspace
+        });
+        if open.count() >= limit {
             let key = "limits.max_open_prompts_per_session";
             return Err(Refusal::TooManyPrompts { key, limit });
         }
@@ -419,14 +414,11 @@ impl Broker {
     }
 
     fn replied_before(&self, prompt: Prompt, given: &ApproverReply) -> ReplyOutcome {
-        if prompt
-            .decision
-            .as_ref()
-            .is_some_and(|decision| !given.reply_id.is_empty() && decision.reply_id == given.reply_id)
-        {
-            ReplyOutcome::Accepted(Arc::new(prompt))
-        } else {
-            ReplyOutcome::Before(Arc::new(prompt))
+        match &prompt.decision {
+            Some(decision) if !given.reply_id.is_empty() && decision.reply_id == given.reply_id => {
+                ReplyOutcome::Accepted(Arc::new(prompt))
+            }
+            Some(_) | None => ReplyOutcome::Before(Arc::new(prompt)),
         }
     }
 
@@ -573,12 +565,8 @@ impl Broker {
     }
 
     fn journal(&self, prompt: &Prompt, kind: ServiceEventKind) {
-        self.store.record(ServiceEvent {
-            workspace: prompt.workspace.clone(),
-            session: Some(prompt.session.clone()),
-            time: Timestamp::now(),
-            kind,
-        });
+        let session = SessionKey::new(&prompt.workspace, &prompt.session);
+        self.store.record(ServiceEvent::in_session(session, kind));
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -113,12 +113,10 @@ impl Broker {
     /// # Errors
     /// The store failed; some approvals may stand.
     pub async fn end_session(self: &Arc<Self>, session: &SessionKey) -> Result<(), StoreError> {
-        for grant in self.grants(None).into_iter().filter(|grant| {
-            grant.scope.reach == GrantReach::Session
-                && grant.session == session.session
-                && grant.workspace == session.workspace
-        }) {
-            self.revoke(&grant.id, "").await?;
+        for grant in self.grants(Some(&session.workspace)) {
+            if grant.scope.reach == GrantReach::Session && grant.session == session.session {
+                self.revoke(&grant.id, "").await?;
+            }
         }
         Ok(())
     }

@@ -245,14 +245,8 @@ impl RunContext {
             })
             .await?
         else {
-            return match self
-                .parts
-                .prompts
-                .ask(ask, origin, &self.rights, |request, expires| {
-                    self.prompt(request, expires)
-                })
-                .await?
-            {
+            let make = |request, expires| self.prompt(request, expires);
+            return match self.parts.prompts.ask(ask, origin, &self.rights, make).await? {
                 Asked::Allowed { grants } => Ok(Decided::Allowed { grants }),
                 Asked::Opened(opened) => self.wait(opened).await.map(Decided::Replied),
             };
@@ -290,15 +284,13 @@ impl RunContext {
             Judgement::Ask { .. } => {}
         }
         let origin = &self.record.origin;
-        match hooks
-            .permission(self.about(), &origin.message_id, ask, |hook| {
-                hook.principal().is_none_or(|principal| {
-                    let is_own = origin.requesters().iter().any(|id| id == principal);
-                    !is_own || self.parts.prompts.approvals().allows_self(&origin.workspace, principal)
-                })
+        let answer = hooks.permission(self.about(), &origin.message_id, ask, |hook| {
+            hook.principal().is_none_or(|principal| {
+                let is_own = origin.requesters().iter().any(|id| id == principal);
+                !is_own || self.parts.prompts.approvals().allows_self(&origin.workspace, principal)
             })
-            .await
-        {
+        });
+        match answer.await {
             HookAnswer::Ask => Ok(None),
             HookAnswer::Allow(hook) => Ok(Some(Decided::Hooked(hook))),
             HookAnswer::Deny(hook) => Err(Refusal::Corrected {
@@ -401,11 +393,9 @@ impl PermissionHandle for RunContext {
         let replied = match self.asked_before(|before| *before == request).await? {
             Some(earlier) => self.go_on_from(earlier).await,
             None => {
-                let opened = self
-                    .parts
-                    .prompts
-                    .open(request, &self.rights, |request, expires| self.prompt(request, expires))
-                    .await;
+                let prompts = &self.parts.prompts;
+                let opened = prompts.open(request, &self.rights, |request, expires| self.prompt(request, expires));
+                let opened = opened.await;
                 metrics::count_prompt(&self.parts.telemetry.metrics, opened.as_ref().err());
                 self.wait(opened?).await
             }
@@ -484,15 +474,9 @@ impl SessionHandle for RunContext {
     fn replace_todos(&self, todos: Vec<Todo>) {
         let session = self.record.origin.session_key();
         self.parts.store.remember(&session, Todo::FACT, json!(todos));
-        self.parts.store.record(ServiceEvent {
-            workspace: session.workspace,
-            session: Some(session.session),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::TodosUpdated {
-                todos,
-                call: self.record.id.clone(),
-            },
-        });
+        let call = self.record.id.clone();
+        let kind = ServiceEventKind::TodosUpdated { todos, call };
+        self.parts.store.record(ServiceEvent::in_session(session, kind));
     }
 }
 
@@ -544,15 +528,12 @@ impl ChangesHandle for RunContext {
     }
 
     fn announce(&self, path: &Path) {
-        self.parts.store.record(ServiceEvent {
-            workspace: self.record.origin.workspace.clone(),
-            session: Some(self.record.origin.session.clone()),
-            time: Timestamp::now(),
-            kind: ServiceEventKind::FileEdited {
-                path: path.to_string_lossy().into_owned(),
-                call: self.record.id.clone(),
-            },
-        });
+        let kind = ServiceEventKind::FileEdited {
+            path: path.to_string_lossy().into_owned(),
+            call: self.record.id.clone(),
+        };
+        let session = self.record.origin.session_key();
+        self.parts.store.record(ServiceEvent::in_session(session, kind));
     }
 }
 

@@ -367,11 +367,7 @@ impl Run {
     }
 
     async fn store_whole(&self, text: &str) -> Result<OutputInfo, StoreError> {
-        let owner = OutputOwner {
-            call: self.record.id.clone(),
-            session: self.record.origin.session.clone(),
-            workspace: self.record.origin.workspace.clone(),
-        };
+        let owner = OutputOwner::from(&self.record);
         let mut writer = self.parts.store.create_output(owner).await?;
         writer.append(Bytes::copy_from_slice(text.as_bytes())).await?;
         writer.finish().await

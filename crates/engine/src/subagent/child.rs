@@ -68,11 +68,8 @@ async fn admit(
 ) -> Result<(Child, Option<Work>), ToolError> {
     let record = maker.record();
     let parent = &*record;
-    if depth_of(parts, parent)
-        .await
-        .map_err(|error| ToolError::Internal(Box::new(error)))?
-        >= MAX_DEPTH
-    {
+    let depth = depth_of(parts, parent).await;
+    if depth.map_err(|error| ToolError::Internal(Box::new(error)))? >= MAX_DEPTH {
         return Err(ToolError::Quota(format!(
             "Calls that make calls may be nested {MAX_DEPTH} deep, and this one would be deeper. Do the work in this \
              call, or make the next one from outside."

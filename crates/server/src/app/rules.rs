@@ -205,14 +205,13 @@ pub(super) async fn watch(
         .is_some()
     {
         let (engine, environment) = (engine.clone(), environment.clone());
-        match tokio::task::spawn_blocking(move || {
+        let looking = tokio::task::spawn_blocking(move || {
             for one in &mut watched {
                 one.look(&engine, &environment);
             }
             watched
-        })
-        .await
-        {
+        });
+        match looking.await {
             Ok(same) => watched = same,
             Err(error) => {
                 tracing::error!(%error, "changed rules are not read any more: start the service again");

@@ -97,16 +97,10 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads a call id: 1 to 128 letters, digits and `-_.:`.
 pub(crate) fn call_id(field: &str, id: &str) -> Result<call::CallId, Status> {
-    if id.is_empty()
-        || id.len() > 128
-        || !id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
-    {
-        return Err(bad_field(
-            field,
-            "a call id is 1 to 128 letters, digits, or any of -_.:",
-        ));
+    let mut bytes = id.bytes();
+    if !(1..=128).contains(&id.len()) || !bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte)) {
+        let problem = "a call id is 1 to 128 letters, digits, or any of -_.:";
+        return Err(bad_field(field, problem));
     }
     Ok(call::CallId::from(id))
 }

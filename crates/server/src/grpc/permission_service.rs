@@ -295,11 +295,8 @@ impl PermissionService for Permissions {
     ) -> Result<Response<RevokeGrantResponse>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
         let id = toolgate_model::GrantId::new(convert::name("grant_id", request.into_inner().grant_id)?);
-        let standing = self.0.engine.prompts().grants(None);
-        if standing
-            .iter()
-            .any(|grant| grant.id == id && !caller.sees(&grant.workspace))
-        {
+        let mut standing = self.0.engine.prompts().grants(None).into_iter();
+        if standing.any(|grant| grant.id == id && !caller.sees(&grant.workspace)) {
             return Err(status::not_found("grant", id.as_str()));
         }
         let by = caller.principal().id();

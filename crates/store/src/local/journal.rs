@@ -100,17 +100,14 @@ impl Journal for LocalStore {
     async fn sweep_journal(&self, before: Timestamp) -> Result<usize, StoreError> {
         let mut count = 0;
         loop {
-            match self
-                .writer
-                .write(move |db| {
-                    let sql = "DELETE FROM journal WHERE number IN
-                       (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
-                    db.prepare_cached(sql)
-                        .and_then(|mut statement| statement.execute(params![before.millis(), EVENTS_PER_DELETE]))
-                        .doing(db, "delete old events of the journal")
-                })
-                .await?
-            {
+            let deleted = self.writer.write(move |db| {
+                let sql = "DELETE FROM journal WHERE number IN
+                           (SELECT number FROM journal WHERE time < ? ORDER BY number LIMIT ?)";
+                db.prepare_cached(sql)
+                    .and_then(|mut statement| statement.execute(params![before.millis(), EVENTS_PER_DELETE]))
+                    .doing(db, "delete old events of the journal")
+            });
+            match deleted.await? {
                 0 => return Ok(count),
                 some => count += some,
             }

@@ -269,11 +269,8 @@ impl Order {
             let Some(line) = self.workspaces.get_mut(&workspace) else {
                 continue;
             };
-            if let Some(rank) = rank.filter(|_| {
-                line.principals
-                    .get(&principal)
-                    .is_some_and(|sessions| !sessions.ready.is_empty())
-            }) {
+            let sessions = line.principals.get(&principal);
+            if let (Some(rank), Some(true)) = (rank, sessions.map(|sessions| !sessions.ready.is_empty())) {
                 line.ready.insert(rank);
             }
         }
@@ -300,11 +297,8 @@ impl Order {
         if self.principals.get(&owner.principal).is_some_and(Share::is_idle) {
             self.principals.remove(&owner.principal);
         }
-        if self
-            .workspaces
-            .get(&owner.workspace)
-            .is_some_and(|line| line.running == 0 && line.principals.is_empty())
-        {
+        let line = self.workspaces.get(&owner.workspace);
+        if line.is_some_and(|line| line.running == 0 && line.principals.is_empty()) {
             self.workspaces.remove(&owner.workspace);
         }
     }

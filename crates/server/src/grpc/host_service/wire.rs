@@ -45,13 +45,9 @@ pub(super) fn hello(caller: &Caller, workspace: &str, hello: HostHello) -> Resul
             return Err(bad_field(field, format!("more than {MAX_NAMES}")));
         }
     }
-    if hello
-        .tools
-        .iter()
-        .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema_json.len())
-        .sum::<usize>()
-        > MAX_LENT
-    {
+    let sizes = hello.tools.iter();
+    let sizes = sizes.map(|tool| tool.name.len() + tool.description.len() + tool.input_schema_json.len());
+    if sizes.sum::<usize>() > MAX_LENT {
         return Err(bad_field("hello.tools", format!("more than {MAX_LENT} bytes together")));
     }
     let names = |field: &str, names: Vec<String>| -> Result<Vec<String>, Status> {
@@ -163,21 +159,14 @@ fn metadata(field: &str, fields: Option<Struct>, limit: usize) -> Result<JsonMap
 fn attachments(all: Vec<proto::Attachment>) -> Result<Vec<Attachment>, Status> {
     use attachment::Content;
     let field = "report.completed.attachments";
-    if all.len() > MAX_ATTACHMENTS
-        || all
-            .iter()
-            .map(|one| match &one.content {
-                Some(Content::Data(data)) => data.len(),
-                Some(Content::Url(url)) => url.len(),
-                None => 0,
-            })
-            .sum::<usize>()
-            > MAX_ATTACHED
-    {
-        return Err(bad_field(
-            field,
-            format!("more than {MAX_ATTACHMENTS}, or more than {MAX_ATTACHED} bytes together"),
-        ));
+    let sizes = all.iter().map(|one| match &one.content {
+        Some(Content::Data(data)) => data.len(),
+        Some(Content::Url(url)) => url.len(),
+        None => 0,
+    });
+    if all.len() > MAX_ATTACHMENTS || sizes.sum::<usize>() > MAX_ATTACHED {
+        let problem = format!("more than {MAX_ATTACHMENTS}, or more than {MAX_ATTACHED} bytes together");
+        return Err(bad_field(field, problem));
     }
     all.into_iter()
         .map(|one| {

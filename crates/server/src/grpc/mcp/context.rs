@@ -164,11 +164,8 @@ fn pair<'q>(query: &'q str, name: &str) -> Option<&'q str> {
 /// Decodes a value of a query; none if it is not encoded well, or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let spaced = text.replace('+', " ");
-    if !spaced
-        .split('%')
-        .skip(1)
-        .all(|rest| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
-    {
+    let mut encoded = spaced.split('%').skip(1).map(str::as_bytes);
+    if !encoded.all(|rest| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit)) {
         return None;
     }
     let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8().ok()?;
