@@ -21,7 +21,7 @@ use crate::admission::Admission;
 use crate::admission::refusal::AdmitError;
 use crate::admission::started::Started;
 use crate::audit::Refusals;
-use crate::background::{Background, LeftRunning};
+use crate::background::{LeftRunning, NoPrograms};
 use crate::calls::{Calls, stop_and_wait};
 use crate::catalogs::{Catalogs, WorkspaceRuntime};
 use crate::log::CallLog;
@@ -80,7 +80,7 @@ impl Engine {
             catalogs: Catalogs::new(places),
             loop_guard: LoopGuard::new(store.clone()),
             refusals: Refusals::new(store.clone(), instance),
-            background: Background(background),
+            background: background.unwrap_or_else(|| Arc::new(NoPrograms)),
             store,
             redactor,
             telemetry,

@@ -9,7 +9,7 @@ use toolgate_store::Store;
 use toolgate_telemetry::Telemetry;
 
 use crate::audit::Refusals;
-use crate::background::Background;
+use crate::background::LeftRunning;
 use crate::calls::Calls;
 use crate::catalogs::Catalogs;
 use crate::log::CallLog;
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
     /// Keeps the record of refusals small.
     pub(crate) refusals: Refusals,
     /// What ended calls left running.
-    pub(crate) background: Background,
+    pub(crate) background: Arc<dyn LeftRunning>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) redactor: Redactor,
     pub(crate) telemetry: Telemetry,

@@ -22,9 +22,12 @@ pub(crate) const SELF_APPROVAL: &str =
     "this call is made in your own name, so somebody else has to answer (permission.self_approval)";
 
 fn details(reason: &str) -> ErrorDetails {
-    let mut details = ErrorDetails::new();
-    details.set_error_info(reason, DOMAIN, HashMap::new());
-    details
+    details_with(reason, [])
+}
+
+fn details_with<const N: usize>(reason: &str, metadata: [(&str, String); N]) -> ErrorDetails {
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+    ErrorDetails::with_error_info(reason, DOMAIN, HashMap::from(metadata))
 }
 
 /// A field of the request is wrong. `field` is its name in the proto.
@@ -52,10 +55,7 @@ pub(crate) fn precondition(reason: &str, subject: &str, problem: impl Into<Strin
 
 /// Details of a refusal for a limit; `key` is its name in the configuration.
 fn quota(reason: &str, key: &str, limit: u64, problem: &str) -> ErrorDetails {
-    let mut details = ErrorDetails::new();
-    let metadata = [("limit", key.to_owned()), ("value", limit.to_string())];
-    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
-    details.set_error_info(reason, DOMAIN, HashMap::from(metadata));
+    let mut details = details_with(reason, [("limit", key.to_owned()), ("value", limit.to_string())]);
     details.add_quota_failure_violation(key, problem);
     details
 }
@@ -70,24 +70,18 @@ pub(crate) fn exhausted(reason: &str, key: &str, limit: u64, retry: Duration, pr
 
 /// The service is stopping.
 pub(crate) fn draining() -> Status {
+    let text = "the service is stopping; try again when it is back";
     let mut details = details("DRAINING");
     details.set_retry_info(Some(Duration::from_secs(1)));
-    Status::with_error_details(
-        Code::Unavailable,
-        "the service is stopping; try again when it is back",
-        details,
-    )
+    Status::with_error_details(Code::Unavailable, text, details)
 }
 
 /// The client read too slowly and missed changes.
 pub(crate) fn missed_changes() -> Status {
+    let text = "this client read too slowly and missed changes; open again";
     let mut details = details("MISSED_CHANGES");
     details.set_retry_info(Some(Duration::ZERO));
-    Status::with_error_details(
-        Code::Aborted,
-        "this client read too slowly and missed changes; open again",
-        details,
-    )
+    Status::with_error_details(Code::Aborted, text, details)
 }
 
 /// Another stream has taken the place of this one.
@@ -121,10 +115,8 @@ pub(crate) fn waited(call: &str, prompt: &str, what: &str) -> Status {
         "the deadline of the request is over, and the call {call} still waits for a person to answer: {what}, prompt \
          {prompt}; answer with `toolgate approve`, or with ReplyPrompt"
     );
-    let mut details = ErrorDetails::new();
-    let metadata = [("call_id", call), ("prompt_id", prompt)];
-    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    details.set_error_info("WAITS_FOR_PERSON", DOMAIN, HashMap::from(metadata));
+    let metadata = [("call_id", call.to_owned()), ("prompt_id", prompt.to_owned())];
+    let details = details_with("WAITS_FOR_PERSON", metadata);
     Status::with_error_details(Code::DeadlineExceeded, text, details)
 }
 
@@ -146,9 +138,7 @@ pub(crate) fn no_caller() -> Status {
 
 /// The caller has not the scope that an RPC needs.
 pub(crate) fn scope_missing(scope: &str, problem: impl Into<String>) -> Status {
-    let mut details = ErrorDetails::new();
-    let metadata = HashMap::from([("scope".to_owned(), scope.to_owned())]);
-    details.set_error_info("SCOPE_MISSING", DOMAIN, metadata);
+    let details = details_with("SCOPE_MISSING", [("scope", scope.to_owned())]);
     Status::with_error_details(Code::PermissionDenied, problem, details)
 }
 
@@ -254,9 +244,7 @@ pub(crate) fn input(error: InputError) -> Status {
         InputError::Elsewhere { call, .. } => precondition("OTHER_INSTANCE", call.as_str(), message),
         InputError::Closed { .. } => precondition("INPUT_CLOSED", "input", message),
         InputError::Ahead { next_offset } => {
-            let mut details = ErrorDetails::new();
-            let metadata = HashMap::from([("next_offset".to_owned(), next_offset.to_string())]);
-            details.set_error_info("INPUT_OFFSET", DOMAIN, metadata);
+            let mut details = details_with("INPUT_OFFSET", [("next_offset", next_offset.to_string())]);
             details.add_bad_request_violation("offset", message.clone());
             Status::with_error_details(Code::OutOfRange, format!("offset: {message}"), details)
         }
