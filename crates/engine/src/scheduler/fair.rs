@@ -25,8 +25,8 @@ pub(crate) type Ticket = u64;
 
 type Name = Arc<str>;
 
-/// How many calls run below one call: what a `batch` makes (`docs/spec/framework.md` §11), and no more for a plugin or a
-/// subagent, since the limits do not count them.
+/// How many calls run below one call: as many as a `batch` makes (`docs/spec/framework.md` §11), and no more for a subagent or
+/// a hosted tool, since the limits do not count them.
 const MAX_RUNNING_PER_CALL: usize = 25;
 
 /// How many calls may run at once, and how many may wait.
