@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_config::service::{LogConfig, RawListen, RawSandbox, RawTelemetry, RawWorkspace, TelemetryConfig};
+use toolgate_config::service::{LogConfig, TelemetryConfig};
 use toolgate_config::{Config, Environment, RawConfig, ToolsConfig};
 use toolgate_fs::Workspace;
 use toolgate_model::audit_key::Key;
@@ -43,33 +43,21 @@ impl Flags {
     fn raw(&self) -> RawConfig {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         let or_none = |off: bool, value: Option<String>| if off { Some("none".to_owned()) } else { value };
-        let workspace = |(name, directory): &(String, PathBuf)| RawWorkspace {
-            name: name.clone(),
-            directory: text(directory),
-            self_approval: None,
-            trust: None,
-        };
-        RawConfig {
-            data_dir: self.data_dir.as_ref().map(text),
-            listen: RawListen {
-                tcp: or_none(self.no_tcp, self.listen.clone()),
-                unix: or_none(self.no_socket, self.socket.as_ref().map(text)),
-                insecure: self.insecure.then_some(true),
-                ..RawListen::default()
-            },
-            trust: self.trust.then_some(true),
-            console: self.console.then_some(true),
-            workspaces: (!self.workspaces.is_empty()).then(|| self.workspaces.iter().map(workspace).collect()),
-            sandbox: RawSandbox {
-                mode: self.sandbox.clone(),
-                ..RawSandbox::default()
-            },
-            telemetry: RawTelemetry {
-                admin: self.admin.clone(),
-                ..RawTelemetry::default()
-            },
-            ..RawConfig::default()
-        }
+        let workspaces: Vec<(&str, String)> = self
+            .workspaces
+            .iter()
+            .map(|(name, folder)| (&**name, text(folder)))
+            .collect();
+        RawConfig::default()
+            .with_some("data_dir", self.data_dir.as_ref().map(text))
+            .with_some("listen.tcp", or_none(self.no_tcp, self.listen.clone()))
+            .with_some("listen.unix", or_none(self.no_socket, self.socket.as_ref().map(text)))
+            .with_some("listen.insecure", self.insecure.then_some(true))
+            .with_some("trust", self.trust.then_some(true))
+            .with_some("console", self.console.then_some(true))
+            .with_workspaces(&workspaces)
+            .with_some("sandbox.mode", self.sandbox.clone())
+            .with_some("telemetry.admin", self.admin.clone())
     }
 
     fn load(&self, environment: &Environment) -> Result<Config, Failure> {
@@ -118,7 +106,7 @@ pub(super) fn audit_key(config: Option<PathBuf>) -> Option<Key> {
         config,
         ..Flags::default()
     };
-    flags.load(&environment()).ok()?.audit.key
+    flags.load(&environment()).ok()?.audit.key().cloned()
 }
 
 /// Returns the data directory: the one that is named, else the configured one.

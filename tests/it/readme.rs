@@ -216,7 +216,7 @@ fn wrong(page: &str, block: &Block<'_>) -> Option<String> {
         "json" => serde_json::from_str::<serde_json::Value>(&block.text())
             .err()
             .map(|error| error.to_string()),
-        "toml" => toml::from_str::<RawConfig>(&block.text())
+        "toml" => RawConfig::check_file(&block.text())
             .err()
             .map(|error| error.to_string()),
         // What the program prints of itself, compared by `reference`.

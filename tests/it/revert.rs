@@ -7,7 +7,6 @@ use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
-use toolgate_config::service::{RawLimits, RawListen, RawSize, RawWorkspace};
 use toolgate_config::{Config, Environment, RawConfig};
 use toolgate_contract::call::Ending;
 use toolgate_contract::call_event::Event;
@@ -32,31 +31,20 @@ fn work(folder: &TempDir) -> PathBuf {
 
 impl Service {
     async fn start(folder: &TempDir) -> Self {
-        Self::with_limits(folder, RawLimits::default()).await
+        Self::with_limits(folder, RawConfig::default()).await
     }
 
-    async fn with_limits(folder: &TempDir, limits: RawLimits) -> Self {
+    async fn with_limits(folder: &TempDir, limits: RawConfig) -> Self {
         let base = folder.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("work")).unwrap();
         fs::write(base.join("work/opencode.json"), RULES).unwrap();
         let text = |name: &str| base.join(name).display().to_string();
         let environment = Environment::new([("HOME".to_owned(), text("home"))], &base);
-        let flags = RawConfig {
-            data_dir: Some(text("data")),
-            listen: RawListen {
-                tcp: Some("none".to_owned()),
-                unix: Some(text("socket")),
-                ..RawListen::default()
-            },
-            workspaces: Some(vec![RawWorkspace {
-                name: "main".to_owned(),
-                directory: text("work"),
-                self_approval: None,
-                trust: None,
-            }]),
-            limits,
-            ..RawConfig::default()
-        };
+        let flags = limits
+            .with("data_dir", text("data"))
+            .with("listen.tcp", "none")
+            .with("listen.unix", text("socket"))
+            .with_workspaces(&[("main", text("work"))]);
         let config = Config::load(None, flags, &environment).unwrap();
         let running = App::build(&config, &environment, None).await.unwrap();
         let running = running.start().await.unwrap();
@@ -207,10 +195,7 @@ async fn rules_and_other_writers_stop_a_revert() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_too_large_to_be_kept_says_so() {
     let folder = TempDir::new().unwrap();
-    let limits = RawLimits {
-        max_undo_bytes: Some(RawSize::Bytes(64)),
-        ..RawLimits::default()
-    };
+    let limits = RawConfig::default().with("limits.max_undo_bytes", 64);
     let service = Service::with_limits(&folder, limits).await;
     let (small, large) = ("s".repeat(70), "l".repeat(71));
     let created = service.write("a.txt", &small).await;

@@ -34,107 +34,42 @@ enum Shape {
 
 /// Every key that is checked here, as a path in which `*` is any name. Permission blocks and old `tools` maps are
 /// checked where they are read, in `permission::rules`.
+#[rustfmt::skip]
 const SHAPES: &[(&str, Shape)] = &[
-    ("agent", Shape::Object),
-    ("agent/*", Shape::Object),
-    ("agent/*/color", Shape::Text),
-    ("agent/*/description", Shape::Text),
-    ("agent/*/disable", Shape::Switch),
-    ("agent/*/hidden", Shape::Switch),
-    ("agent/*/maxSteps", Shape::Positive),
-    ("agent/*/mode", Shape::Word(&["subagent", "primary", "all"])),
-    ("agent/*/model", Shape::Text),
-    ("agent/*/options", Shape::Object),
-    ("agent/*/prompt", Shape::Text),
-    ("agent/*/steps", Shape::Positive),
-    ("agent/*/temperature", Shape::Number),
-    ("agent/*/tools", Shape::Object),
-    ("agent/*/top_p", Shape::Number),
-    ("experimental", Shape::Object),
-    ("experimental/batch_tool", Shape::Switch),
-    ("experimental/continue_loop_on_deny", Shape::Switch),
-    ("experimental/mcp_timeout", Shape::Positive),
-    ("experimental/primary_tools", Shape::Texts),
-    ("instructions", Shape::Texts),
-    ("lsp", Shape::ObjectOrSwitch),
-    ("lsp/*", Shape::Object),
-    ("lsp/*/command", Shape::Texts),
-    ("lsp/*/disabled", Shape::Switch),
-    ("lsp/*/env", Shape::TextMap),
-    ("lsp/*/extensions", Shape::Texts),
-    ("lsp/*/initialization", Shape::Object),
-    ("mcp", Shape::Object),
-    ("mcp/*", Shape::Object),
-    ("mcp/*/command", Shape::Texts),
-    ("mcp/*/cwd", Shape::Text),
-    ("mcp/*/enabled", Shape::Switch),
-    ("mcp/*/environment", Shape::TextMap),
-    ("mcp/*/headers", Shape::TextMap),
-    ("mcp/*/oauth", Shape::ObjectOrFalse),
-    ("mcp/*/timeout", Shape::Positive),
-    ("mcp/*/type", Shape::Word(&["local", "remote"])),
-    ("mcp/*/url", Shape::Text),
-    ("mode", Shape::Object),
-    ("mode/*", Shape::Object),
-    ("plugin", Shape::Plugins),
-    ("provider", Shape::Object),
-    ("provider/*/models/*/provider/npm", Shape::Text),
-    ("provider/*/npm", Shape::Text),
-    ("skills", Shape::Object),
-    ("skills/paths", Shape::Texts),
-    ("skills/urls", Shape::Texts),
-    ("subagent_depth", Shape::Count),
-    ("tool_output", Shape::Object),
-    ("tool_output/max_bytes", Shape::Positive),
-    ("tool_output/max_lines", Shape::Positive),
-    ("tools", Shape::Object),
+    ("agent", Shape::Object), ("agent/*", Shape::Object), ("agent/*/color", Shape::Text),
+    ("agent/*/description", Shape::Text), ("agent/*/disable", Shape::Switch), ("agent/*/hidden", Shape::Switch),
+    ("agent/*/maxSteps", Shape::Positive), ("agent/*/mode", Shape::Word(&["subagent", "primary", "all"])),
+    ("agent/*/model", Shape::Text), ("agent/*/options", Shape::Object), ("agent/*/prompt", Shape::Text),
+    ("agent/*/steps", Shape::Positive), ("agent/*/temperature", Shape::Number), ("agent/*/tools", Shape::Object),
+    ("agent/*/top_p", Shape::Number), ("experimental", Shape::Object), ("experimental/batch_tool", Shape::Switch),
+    ("experimental/continue_loop_on_deny", Shape::Switch), ("experimental/mcp_timeout", Shape::Positive),
+    ("experimental/primary_tools", Shape::Texts), ("instructions", Shape::Texts), ("lsp", Shape::ObjectOrSwitch),
+    ("lsp/*", Shape::Object), ("lsp/*/command", Shape::Texts), ("lsp/*/disabled", Shape::Switch),
+    ("lsp/*/env", Shape::TextMap), ("lsp/*/extensions", Shape::Texts), ("lsp/*/initialization", Shape::Object),
+    ("mcp", Shape::Object), ("mcp/*", Shape::Object), ("mcp/*/command", Shape::Texts), ("mcp/*/cwd", Shape::Text),
+    ("mcp/*/enabled", Shape::Switch), ("mcp/*/environment", Shape::TextMap), ("mcp/*/headers", Shape::TextMap),
+    ("mcp/*/oauth", Shape::ObjectOrFalse), ("mcp/*/timeout", Shape::Positive),
+    ("mcp/*/type", Shape::Word(&["local", "remote"])), ("mcp/*/url", Shape::Text), ("mode", Shape::Object),
+    ("mode/*", Shape::Object), ("plugin", Shape::Plugins), ("provider", Shape::Object),
+    ("provider/*/models/*/provider/npm", Shape::Text), ("provider/*/npm", Shape::Text), ("skills", Shape::Object),
+    ("skills/paths", Shape::Texts), ("skills/urls", Shape::Texts), ("subagent_depth", Shape::Count),
+    ("tool_output", Shape::Object), ("tool_output/max_bytes", Shape::Positive),
+    ("tool_output/max_lines", Shape::Positive), ("tools", Shape::Object),
 ];
 
 /// Top-level keys that belong to other parts of OpenCode.
+#[rustfmt::skip]
 const FOREIGN: &[&str] = &[
-    "$schema",
-    "attachment",
-    "autoshare",
-    "autoupdate",
-    "command",
-    "compaction",
-    "default_agent",
-    "disabled_providers",
-    "enabled_providers",
-    "enterprise",
-    "formatter",
-    "keybinds",
-    "layout",
-    "logLevel",
-    "model",
-    "references",
-    "server",
-    "share",
-    "shell",
-    "small_model",
-    "snapshot",
-    "theme",
-    "tui",
-    "username",
-    "watcher",
+    "$schema", "attachment", "autoshare", "autoupdate", "command", "compaction", "default_agent", "disabled_providers",
+    "enabled_providers", "enterprise", "formatter", "keybinds", "layout", "logLevel", "model", "references", "server",
+    "share", "shell", "small_model", "snapshot", "theme", "tui", "username", "watcher",
 ];
 
 /// The keys of an agent that have a meaning; all others become its options.
+#[rustfmt::skip]
 const AGENT_KEYS: &[&str] = &[
-    "color",
-    "description",
-    "disable",
-    "hidden",
-    "mode",
-    "model",
-    "name",
-    "options",
-    "permission",
-    "prompt",
-    "steps",
-    "temperature",
-    "top_p",
-    "variant",
+    "color", "description", "disable", "hidden", "mode", "model", "name", "options", "permission", "prompt", "steps",
+    "temperature", "top_p", "variant",
 ];
 
 /// Checks a layer and brings it into one form: permission words become blocks, the `tools` of agents become
@@ -143,7 +78,7 @@ const AGENT_KEYS: &[&str] = &[
 /// # Errors
 /// Everything that is wrong, each with its JSON pointer.
 pub(super) fn normalise(mut layer: JsonMap) -> Result<JsonMap, Vec<ConfigProblem>> {
-    let root = Value::Object(layer);
+    let root = Value::Object(layer.clone());
     let mut problems = Vec::new();
     for (path, shape) in SHAPES {
         let segments: Vec<&str> = path.split('/').collect();
@@ -160,10 +95,6 @@ pub(super) fn normalise(mut layer: JsonMap) -> Result<JsonMap, Vec<ConfigProblem
     if !problems.is_empty() {
         return Err(problems);
     }
-    layer = match root {
-        Value::Object(map) => map,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => JsonMap::new(),
-    };
     modes_to_agents(&mut layer);
     if let Some(block) = layer.get_mut("permission") {
         collect(&mut problems, "/permission", permission(block));
@@ -198,14 +129,9 @@ pub(super) fn meant_key(key: &str) -> Option<&'static str> {
 }
 
 /// The places whose keys are nearly all known. Others may stand there too, so only what is nearly a known one is odd.
+#[rustfmt::skip]
 const CLOSED: [&str; 7] = [
-    "agent/*",
-    "mode/*",
-    "experimental",
-    "lsp/*",
-    "mcp/*",
-    "skills",
-    "tool_output",
+    "agent/*", "mode/*", "experimental", "lsp/*", "mcp/*", "skills", "tool_output",
 ];
 
 /// Known keys that are nearly the names of options which models take, such as `top_k`.
@@ -335,56 +261,43 @@ fn visit(node: &Value, path: &[&str], pointer: &mut String, check: &mut dyn FnMu
 impl Shape {
     /// Returns what is expected if the value is something else.
     fn refuses(self, value: &Value) -> Option<String> {
-        let texts = |items: &[Value]| items.iter().all(Value::is_string);
+        let texts = |items: &Vec<Value>| items.iter().all(Value::is_string);
         let (fits, expected) = match self {
-            Self::Switch => (value.is_boolean(), "true or false".to_owned()),
-            Self::Text => (value.is_string(), "a string".to_owned()),
-            Self::Number => (value.is_number(), "a number".to_owned()),
-            Self::Count => (value.is_u64(), "an integer that is not negative".to_owned()),
-            Self::Positive => (
-                value.as_u64().is_some_and(|count| count > 0),
-                "a positive integer".to_owned(),
-            ),
-            Self::Word(words) => (
-                value.as_str().is_some_and(|word| words.contains(&word)),
-                words
-                    .iter()
-                    .map(|word| format!("{word:?}"))
-                    .collect::<Vec<_>>()
-                    .join(" or "),
-            ),
-            Self::Texts => (
-                value.as_array().is_some_and(|items| texts(items)),
-                "a list of strings".to_owned(),
-            ),
+            Self::Switch => (value.is_boolean(), "true or false"),
+            Self::Text => (value.is_string(), "a string"),
+            Self::Number => (value.is_number(), "a number"),
+            Self::Count => (value.is_u64(), "an integer that is not negative"),
+            Self::Positive => (value.as_u64().is_some_and(|count| count > 0), "a positive integer"),
+            Self::Word(words) => {
+                let fits = value.as_str().is_some_and(|word| words.contains(&word));
+                return (!fits).then(|| {
+                    words
+                        .iter()
+                        .map(|word| format!("{word:?}"))
+                        .collect::<Vec<_>>()
+                        .join(" or ")
+                });
+            }
+            Self::Texts => (value.as_array().is_some_and(texts), "a list of strings"),
             Self::TextMap => (
                 value.as_object().is_some_and(|map| map.values().all(Value::is_string)),
-                "an object of strings".to_owned(),
+                "an object of strings",
             ),
-            Self::Object => (value.is_object(), "an object".to_owned()),
-            Self::ObjectOrSwitch => (
-                value.is_object() || value.is_boolean(),
-                "an object, true or false".to_owned(),
-            ),
-            Self::ObjectOrFalse => (
-                value.is_object() || *value == Value::Bool(false),
-                "an object or false".to_owned(),
-            ),
+            Self::Object => (value.is_object(), "an object"),
+            Self::ObjectOrSwitch => (value.is_object() || value.is_boolean(), "an object, true or false"),
+            Self::ObjectOrFalse => (value.is_object() || *value == false, "an object or false"),
             Self::Plugins => (
                 value.as_array().is_some_and(|items| items.iter().all(is_plugin)),
-                "a list of strings, or of lists of a string and an object".to_owned(),
+                "a list of strings, or of lists of a string and an object",
             ),
         };
-        (!fits).then_some(expected)
+        (!fits).then(|| expected.to_owned())
     }
 }
 
 fn is_plugin(item: &Value) -> bool {
-    match item {
-        Value::String(_) => true,
-        Value::Array(pair) => matches!(pair.as_slice(), [Value::String(_), Value::Object(_)]),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
-    }
+    let pair = item.as_array().map(Vec::as_slice);
+    item.is_string() || matches!(pair, Some([Value::String(_), Value::Object(_)]))
 }
 
 #[cfg(test)]

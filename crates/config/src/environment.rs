@@ -64,23 +64,17 @@ impl Environment {
 
     /// Returns the folder of a user's settings: `$XDG_CONFIG_HOME` or `~/.config`.
     pub fn config_home(&self) -> Option<PathBuf> {
-        self.folder("XDG_CONFIG_HOME")
-            .map(Path::to_path_buf)
-            .or_else(|| self.home().map(|home| home.join(".config")))
+        self.folder_or("XDG_CONFIG_HOME", ".config")
     }
 
     /// Returns the folder of a user's data: `$XDG_DATA_HOME` or `~/.local/share`.
     pub fn data_home(&self) -> Option<PathBuf> {
-        self.folder("XDG_DATA_HOME")
-            .map(Path::to_path_buf)
-            .or_else(|| self.home().map(|home| home.join(".local/share")))
+        self.folder_or("XDG_DATA_HOME", ".local/share")
     }
 
     /// Returns the folder of what can be had again: `$XDG_CACHE_HOME` or `~/.cache`.
     pub fn cache_home(&self) -> Option<PathBuf> {
-        self.folder("XDG_CACHE_HOME")
-            .map(Path::to_path_buf)
-            .or_else(|| self.home().map(|home| home.join(".cache")))
+        self.folder_or("XDG_CACHE_HOME", ".cache")
     }
 
     /// Returns the folder for sockets, if the login session has one.
@@ -106,6 +100,11 @@ impl Environment {
             (Some(rest), Some(home)) => home.join(rest),
             _ => base.join(written),
         })
+    }
+
+    fn folder_or(&self, name: &str, below_home: &str) -> Option<PathBuf> {
+        let folder = self.folder(name).map(Path::to_path_buf);
+        folder.or_else(|| Some(self.home()?.join(below_home)))
     }
 
     /// A relative folder in such a variable is to be ignored, says the XDG specification.

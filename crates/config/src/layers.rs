@@ -102,6 +102,17 @@ pub(super) struct Folder {
     pub(super) of_project: bool,
 }
 
+impl Folder {
+    /// Makes one that belongs to the user who runs the service.
+    pub(super) fn of_user(path: PathBuf) -> Self {
+        Self {
+            path,
+            foreign: false,
+            of_project: false,
+        }
+    }
+}
+
 /// The folders of a project, from the outermost that counts to the workspace itself.
 pub(super) fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> {
     let repository = worktree.join(".git").exists() && directory.starts_with(worktree);
@@ -120,11 +131,6 @@ pub(super) fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> 
 
 /// The `.opencode` folders, outermost first, then those that belong to the user.
 fn dot_folders(project: &[Folder], env: &Environment, seen: &mut Seen) -> Vec<Folder> {
-    let own = |path| Folder {
-        path,
-        foreign: false,
-        of_project: false,
-    };
     let mut folders: Vec<Folder> = project
         .iter()
         .map(|folder| Folder {
@@ -132,10 +138,10 @@ fn dot_folders(project: &[Folder], env: &Environment, seen: &mut Seen) -> Vec<Fo
             ..folder.clone()
         })
         .collect();
-    folders.extend(env.home().map(|home| own(home.join(".opencode"))));
+    folders.extend(env.home().map(|home| Folder::of_user(home.join(".opencode"))));
     folders.extend(
         env.get("OPENCODE_CONFIG_DIR")
-            .map(|named| own(env.resolve(named, env.cwd()))),
+            .map(|named| Folder::of_user(env.resolve(named, env.cwd()))),
     );
     let mut last_places = Vec::new();
     for (index, folder) in folders.iter().enumerate() {

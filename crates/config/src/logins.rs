@@ -7,13 +7,13 @@
 //! *Invariant:* what else is in the file stays; the file is replaced in one step, and only its owner may read it. No secret
 //! is in a debug text or an error.
 
-use std::fmt;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use toolgate_model::{Login, OAuthClient};
 
 use super::environment::Environment;
 use super::read;
@@ -26,53 +26,13 @@ pub struct LoginFile {
     writing: Mutex<()>,
 }
 
-/// A stored login.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoredLogin {
-    /// The token to be sent.
-    pub access: String,
-    /// What a new one can be had for.
-    pub refresh: Option<String>,
-    /// When it is no good any more.
-    pub expires: Option<SystemTime>,
-    /// The client that it was given to.
-    pub client: Option<StoredClient>,
-}
-
-impl fmt::Debug for StoredLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoredLogin")
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A client that is registered at a server.
-#[derive(Clone, PartialEq, Eq)]
-pub struct StoredClient {
-    /// Its name.
-    pub id: String,
-    /// What proves it.
-    pub secret: Option<String>,
-}
-
-impl fmt::Debug for StoredClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoredClient")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-impl StoredClient {
-    /// Reads `clientId` and `clientSecret`.
-    pub(super) fn read(part: &Value) -> Option<Self> {
-        let text = |key: &str| part.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        Some(Self {
-            id: text("clientId")?.to_owned(),
-            secret: text("clientSecret").map(str::to_owned),
-        })
-    }
+/// Reads `clientId` and `clientSecret`.
+pub(super) fn client(part: &Value) -> Option<OAuthClient> {
+    let text = |key: &str| part.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    Some(OAuthClient {
+        id: text("clientId")?.to_owned(),
+        secret: text("clientSecret").map(str::to_owned),
+    })
 }
 
 impl LoginFile {
@@ -91,7 +51,7 @@ impl LoginFile {
 
     /// Returns the login stored for a server, if there is one for just this address. Blocking; a file that cannot be read
     /// holds no login.
-    pub fn login(&self, name: &str, url: &str) -> Option<StoredLogin> {
+    pub fn login(&self, name: &str, url: &str) -> Option<Login> {
         let text = read::text(&self.path).ok()??;
         let logins: Value = serde_json::from_str(&text).ok()?;
         login(logins.get(name)?, url)
@@ -102,8 +62,8 @@ impl LoginFile {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn renew(&self, name: &str, url: &str, old: &StoredLogin, new: &StoredLogin) -> io::Result<()> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn renew(&self, name: &str, url: &str, old: &Login, new: &Login) -> io::Result<()> {
+        let _alone = self.writing.lock();
         let text = read::text(&self.path).map_err(io::Error::other)?;
         // What is wrong with the text may quote a secret.
         let unreadable = |_| io::Error::other("the file of logins is not JSON");
@@ -128,7 +88,7 @@ impl LoginFile {
     }
 }
 
-fn login(entry: &Value, url: &str) -> Option<StoredLogin> {
+fn login(entry: &Value, url: &str) -> Option<Login> {
     if entry.get("serverUrl").and_then(Value::as_str) != Some(url) {
         return None;
     }
@@ -136,16 +96,16 @@ fn login(entry: &Value, url: &str) -> Option<StoredLogin> {
     let text = |key: &str| tokens.get(key).and_then(Value::as_str).map(str::to_owned);
     let expires = tokens.get("expiresAt").and_then(Value::as_f64);
     let since = expires.map(|expires| Duration::try_from_secs_f64(expires).unwrap_or_default());
-    Some(StoredLogin {
-        access: text("accessToken")?,
+    Some(Login {
+        token: text("accessToken")?,
         refresh: text("refreshToken"),
         expires: since.and_then(|since| UNIX_EPOCH.checked_add(since)),
-        client: entry.get("clientInfo").and_then(StoredClient::read),
+        client: entry.get("clientInfo").and_then(client),
     })
 }
 
-fn put(tokens: &mut Map<String, Value>, new: &StoredLogin) {
-    tokens.insert("accessToken".to_owned(), json!(new.access));
+fn put(tokens: &mut Map<String, Value>, new: &Login) {
+    tokens.insert("accessToken".to_owned(), json!(new.token));
     if let Some(refresh) = &new.refresh {
         tokens.insert("refreshToken".to_owned(), json!(refresh));
     }
@@ -164,12 +124,12 @@ mod tests {
 
     #[test]
     fn a_login_is_for_its_address() {
-        let check = |entry: Value, expected: Option<StoredLogin>| {
+        let check = |entry: Value, expected: Option<Login>| {
             assert!(login(&entry, "https://a") == expected, "{entry}");
         };
         let token = |expires: Option<u64>| {
-            Some(StoredLogin {
-                access: "t".to_owned(),
+            Some(Login {
+                token: "t".to_owned(),
                 refresh: None,
                 expires: expires.map(|expires| UNIX_EPOCH + Duration::from_secs(expires)),
                 client: None,
@@ -222,8 +182,8 @@ mod tests {
         std::fs::write(&file.path, all.to_string()).unwrap();
         std::fs::set_permissions(&file.path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let old = file.login("s", "https://a").unwrap();
-        let new = StoredLogin {
-            access: "t2".to_owned(),
+        let new = Login {
+            token: "t2".to_owned(),
             refresh: Some("r2".to_owned()),
             expires: Some(UNIX_EPOCH + Duration::from_secs(9)),
             ..old.clone()

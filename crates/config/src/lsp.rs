@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 use toolgate_lsp::{Command, Server};
 use toolgate_model::JsonMap;
@@ -47,45 +48,44 @@ fn is_disabled(entry: &Value) -> bool {
     entry.get("disabled") == Some(&Value::Bool(true))
 }
 
-/// Returns a server as an entry leaves it; none if the entry says nothing of use.
-fn server(id: &str, all: &Value, allowed: Option<&JsonMap>, known: Option<&Server>) -> Option<Server> {
-    let Some(entry) = allowed.and_then(|part| part.get(id)) else {
-        let untrusted = || Server {
-            id: id.to_owned(),
-            extensions: extensions(all).unwrap_or_default(),
-            command: Command::Untrusted,
-            environment: BTreeMap::new(),
-            initialization: None,
-        };
-        // One that is known is used as if the project said nothing of it.
-        return known.cloned().or_else(|| all.get("command").map(|_| untrusted()));
-    };
-    let base = known.cloned().or_else(|| {
-        // One that only switches names nothing.
-        entry.get("command").map(|_| Server {
-            id: id.to_owned(),
-            extensions: Vec::new(),
-            command: Command::Line(Vec::new()),
-            environment: BTreeMap::new(),
-            initialization: None,
-        })
-    })?;
-    let words = entry.get("command").and_then(Value::as_array);
-    let words = words.map(|words| words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-    let variables = entry.get("env").and_then(Value::as_object).into_iter().flatten();
-    let variables = variables.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-    Some(Server {
-        extensions: extensions(entry).unwrap_or(base.extensions),
-        command: words.map_or(base.command, Command::Line),
-        environment: variables.collect(),
-        initialization: entry.get("initialization").cloned(),
-        id: base.id,
-    })
+/// What an entry may say; its values were checked layer by layer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    command: Option<Vec<String>>,
+    extensions: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    initialization: Option<Value>,
 }
 
-fn extensions(entry: &Value) -> Option<Vec<String>> {
-    let texts = entry.get("extensions")?.as_array()?;
-    Some(texts.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+/// Returns a server as an entry leaves it; none if the entry says nothing of use.
+fn server(id: &str, all: &Value, allowed: Option<&JsonMap>, known: Option<&Server>) -> Option<Server> {
+    let trusted = allowed.and_then(|part| part.get(id));
+    if trusted.is_none() && known.is_some() {
+        // It is used as if the project said nothing of it.
+        return known.cloned();
+    }
+    let entry = Entry::deserialize(trusted.unwrap_or(all)).ok()?;
+    let new = || Server {
+        id: id.to_owned(),
+        extensions: Vec::new(),
+        command: Command::Untrusted,
+        environment: BTreeMap::new(),
+        initialization: None,
+    };
+    // One that only switches names nothing.
+    let base = known.cloned().or_else(|| entry.command.is_some().then(new))?;
+    let extensions = entry.extensions.unwrap_or(base.extensions);
+    if trusted.is_none() {
+        return Some(Server { extensions, ..base });
+    }
+    Some(Server {
+        id: base.id,
+        extensions,
+        command: entry.command.map_or(base.command, Command::Line),
+        environment: entry.env,
+        initialization: entry.initialization,
+    })
 }
 
 /// Returns what is wrong with the entries of a layer beyond their shapes, each with its JSON pointer.

@@ -49,20 +49,24 @@ pub(super) fn without_inserted(text: &str, value: &JsonMap) -> JsonMap {
     }
 }
 
+/// Returns the marks of a text, each with what is before it, and what is behind the last one.
+fn marks(text: &str) -> (Vec<(&str, &str)>, &str) {
+    let (mut found, mut rest) = (Vec::new(), text);
+    while let Some(start) = MARKS.iter().filter_map(|mark| rest.find(mark)).min()
+        && let Some(length) = rest[start..].find('}')
+    {
+        let (until, behind) = rest.split_at(start + length + 1);
+        found.push(until.split_at(start));
+        rest = behind;
+    }
+    (found, rest)
+}
+
 /// Says behind every mark that what it stands for is hidden.
 fn marked(text: &str) -> String {
-    let mut done = String::with_capacity(text.len());
-    let mut rest = text;
-    loop {
-        let next = MARKS.iter().filter_map(|mark| rest.find(mark)).min();
-        let end = next.and_then(|start| Some(start + rest[start..].find('}')? + 1));
-        let Some(end) = end else { break };
-        done.push_str(&rest[..end]);
-        done.push(' ');
-        done.push_str(HIDDEN);
-        rest = &rest[end..];
-    }
-    done + rest
+    let (marks, rest) = marks(text);
+    let marks = marks.iter().map(|(before, mark)| format!("{before}{mark} {HIDDEN}"));
+    marks.collect::<String>() + rest
 }
 
 /// Hides what is a secret by its place, however it was written there.
@@ -92,15 +96,8 @@ fn hide(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(hide),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
         Value::String(text) => {
-            let mut marks = String::new();
-            let mut rest = text.as_str();
-            while let Some(start) = MARKS.iter().filter_map(|mark| rest.find(mark)).min() {
-                let Some(length) = rest[start..].find('}') else { break };
-                marks.push_str(&rest[start..=start + length]);
-                marks.push(' ');
-                rest = &rest[start + length + 1..];
-            }
-            *text = marks + HIDDEN;
+            let marks = marks(text).0.into_iter().map(|(_, mark)| format!("{mark} "));
+            *text = marks.collect::<String>() + HIDDEN;
         }
     }
 }

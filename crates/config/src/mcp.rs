@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
+use toolgate_model::OAuthClient;
 
-use super::logins::StoredClient;
+use super::logins;
 use super::opencode::ToolsConfig;
 
 /// A configured server.
@@ -43,7 +45,7 @@ pub enum McpKind {
         /// Whether a login that OpenCode has stored is used.
         uses_login: bool,
         /// The client that is registered at the server.
-        client: Option<StoredClient>,
+        client: Option<OAuthClient>,
     },
     /// It is switched off.
     Disabled,
@@ -73,57 +75,57 @@ impl ToolsConfig {
     }
 }
 
+/// What an entry may say; its values were checked layer by layer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    enabled: Option<bool>,
+    r#type: String,
+    command: Vec<String>,
+    environment: BTreeMap<String, String>,
+    cwd: Option<PathBuf>,
+    url: String,
+    headers: BTreeMap<String, String>,
+    oauth: Value,
+    timeout: u64,
+}
+
 /// An entry that only switches is one for a server that a weaker layer names; alone it means nothing.
 fn server(name: &str, entry: &Value) -> Option<McpServerConfig> {
-    let entry = entry.as_object()?;
-    if entry.keys().all(|key| key == "enabled") {
+    if entry.as_object()?.keys().all(|key| key == "enabled") {
         return None;
     }
-    let text = |key: &str| entry.get(key).and_then(Value::as_str);
-    let kind = match text("type") {
-        _ if entry.get("enabled") == Some(&Value::Bool(false)) => McpKind::Disabled,
-        Some("local") => local(entry.get("command"), entry.get("environment"), text("cwd")),
-        Some("remote") => remote(text("url"), entry.get("headers"), entry.get("oauth")),
-        Some(_) | None => McpKind::Invalid("`type` must be \"local\" or \"remote\"".to_owned()),
-    };
-    let timeout = entry.get("timeout").and_then(Value::as_u64);
+    let entry = Entry::deserialize(entry).ok()?;
+    let timeout = Some(entry.timeout).filter(|&timeout| timeout > 0);
     Some(McpServerConfig {
         name: name.to_owned(),
-        kind,
-        timeout: timeout.filter(|&timeout| timeout > 0).map(Duration::from_millis),
+        timeout: timeout.map(Duration::from_millis),
+        kind: kind(entry),
     })
 }
 
-fn local(command: Option<&Value>, environment: Option<&Value>, directory: Option<&str>) -> McpKind {
-    let words = command.and_then(Value::as_array).into_iter().flatten();
-    let command: Vec<String> = words.filter_map(Value::as_str).map(str::to_owned).collect();
-    if command.first().is_none_or(String::is_empty) {
-        return McpKind::Invalid("`command` must be a list that begins with a program".to_owned());
+fn kind(entry: Entry) -> McpKind {
+    let is_web = entry.url.starts_with("http://") || entry.url.starts_with("https://");
+    let invalid = |why: &str| McpKind::Invalid(why.to_owned());
+    match entry.r#type.as_str() {
+        _ if entry.enabled == Some(false) => McpKind::Disabled,
+        "local" if entry.command.first().is_none_or(String::is_empty) => {
+            invalid("`command` must be a list that begins with a program")
+        }
+        "local" => McpKind::Local {
+            command: entry.command,
+            environment: entry.environment,
+            directory: entry.cwd,
+        },
+        "remote" if !is_web => invalid("`url` must be an address that begins with http:// or https://"),
+        "remote" => McpKind::Remote {
+            url: entry.url,
+            headers: entry.headers,
+            uses_login: entry.oauth != false,
+            client: logins::client(&entry.oauth),
+        },
+        _ => invalid("`type` must be \"local\" or \"remote\""),
     }
-    McpKind::Local {
-        command,
-        environment: texts(environment),
-        directory: directory.map(PathBuf::from),
-    }
-}
-
-fn remote(url: Option<&str>, headers: Option<&Value>, oauth: Option<&Value>) -> McpKind {
-    let Some(url) = url.filter(|url| url.starts_with("http://") || url.starts_with("https://")) else {
-        return McpKind::Invalid("`url` must be an address that begins with http:// or https://".to_owned());
-    };
-    McpKind::Remote {
-        url: url.to_owned(),
-        headers: texts(headers),
-        uses_login: oauth != Some(&Value::Bool(false)),
-        client: oauth.and_then(StoredClient::read),
-    }
-}
-
-fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
-    let pairs = map.and_then(Value::as_object).into_iter().flatten();
-    pairs
-        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
-        .collect()
 }
 
 #[cfg(test)]
@@ -173,7 +175,7 @@ mod tests {
                     url: url.to_owned(),
                     headers: BTreeMap::new(),
                     uses_login: true,
-                    client: Some(StoredClient {
+                    client: Some(OAuthClient {
                         id: "me".to_owned(),
                         secret: Some("s".to_owned()),
                     }),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use toolgate_lsp::Server;
 use toolgate_model::skills::{SkillFolder, SkillSource};
@@ -53,7 +54,8 @@ pub struct ToolsConfig {
 }
 
 /// The part `experimental`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Experimental {
     /// Offers the batch tool.
     pub batch_tool: bool,
@@ -62,11 +64,13 @@ pub struct Experimental {
     /// A rejection does not end the agent's turn.
     pub continue_loop_on_deny: bool,
     /// How long a call of an MCP server's tool may take.
+    #[serde(deserialize_with = "millis")]
     pub mcp_timeout: Option<Duration>,
 }
 
 /// How much of an output a model sees; what is absent is the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct ToolOutputLimits {
     /// Lines.
     pub max_lines: Option<u64>,
@@ -112,9 +116,9 @@ impl ToolsConfig {
         let skills = skills::roots(directory, worktree, env, &merged, &mut warnings);
         Ok(Self {
             agents,
-            experimental: Experimental::read(&merged),
+            experimental: part(&merged, "experimental"),
             subagent_depth: subagent_depth(&merged),
-            tool_output: ToolOutputLimits::read(&merged),
+            tool_output: part(&merged, "tool_output"),
             packages: packages_of(&merged),
             flags: Flags::from_environment(env),
             merged,
@@ -255,17 +259,15 @@ fn agents_of(merged: &JsonMap, env: &Environment, warnings: &mut Vec<String>) ->
 }
 
 fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
-    fn entries(part: Option<&Value>) -> impl Iterator<Item = (&String, &Value)> {
-        part.and_then(Value::as_object).into_iter().flatten()
-    }
+    let entries = |part: Option<&Value>| part.and_then(Value::as_object).cloned().unwrap_or_default();
     let package = |block: &Value, pointer: &str| block.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let mut packages = BTreeMap::new();
     for (provider, block) in entries(merged.get("provider")) {
-        packages.extend(package(block, "/npm").map(|package| (provider.clone(), package)));
         for (model, block) in entries(block.get("models")) {
-            let package = package(block, "/provider/npm");
+            let package = package(&block, "/provider/npm");
             packages.extend(package.map(|package| (format!("{provider}/{model}"), package)));
         }
+        packages.extend(package(&block, "/npm").map(|package| (provider, package)));
     }
     packages
 }
@@ -275,34 +277,14 @@ fn subagent_depth(merged: &JsonMap) -> usize {
     depth.map_or(1, |depth| usize::try_from(depth).unwrap_or(usize::MAX))
 }
 
-impl Experimental {
-    fn read(merged: &JsonMap) -> Self {
-        let part = merged.get("experimental");
-        let get = |key: &str| part.and_then(|part| part.get(key));
-        let switch = |key: &str| get(key).and_then(Value::as_bool).unwrap_or(false);
-        let names = get("primary_tools").and_then(Value::as_array);
-        Self {
-            batch_tool: switch("batch_tool"),
-            primary_tools: names
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
-            continue_loop_on_deny: switch("continue_loop_on_deny"),
-            mcp_timeout: get("mcp_timeout").and_then(Value::as_u64).map(Duration::from_millis),
-        }
-    }
+/// Reads one part of the merged configuration. Its values were checked layer by layer.
+fn part<T: Default + for<'v> Deserialize<'v>>(merged: &JsonMap, key: &str) -> T {
+    let part = merged.get(key).map(T::deserialize);
+    part.and_then(Result::ok).unwrap_or_default()
 }
 
-impl ToolOutputLimits {
-    fn read(merged: &JsonMap) -> Self {
-        let get = |key: &str| merged.get("tool_output")?.get(key)?.as_u64();
-        Self {
-            max_lines: get("max_lines"),
-            max_bytes: get("max_bytes"),
-        }
-    }
+fn millis<'v, D: Deserializer<'v>>(time: D) -> Result<Option<Duration>, D::Error> {
+    Ok(Option::deserialize(time)?.map(Duration::from_millis))
 }
 
 #[cfg(test)]

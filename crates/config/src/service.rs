@@ -1,6 +1,6 @@
 //! The service's own configuration: `toolgate.toml`, then `TOOLGATE_*` variables, then flags, the strongest last.
 //!
-//! A [`RawConfig`] is what one of them says; [`Config`] is what is in force, checked, with the source of every value.
+//! A [`RawConfig`] is what flags say; [`Config`] is what is in force, checked, with the source of every value.
 //! The variable of the key `limits.max_running_calls` is `TOOLGATE_LIMITS_MAX_RUNNING_CALLS`, and so on; workspaces are
 //! given as `TOOLGATE_WORKSPACES=name=/folder,other=/folder`.
 
@@ -10,23 +10,23 @@ use super::environment::Environment;
 use super::error::ConfigError;
 use super::read;
 
-mod auth;
-mod layered;
-mod limits;
-mod network;
-mod raw;
+mod keys;
+mod kinds;
+mod layers;
+mod parse;
 mod resolve;
 mod sandbox;
-mod search;
 mod secrets;
 mod telemetry;
-mod toml_file;
 mod values;
-mod variables;
 
-pub use limits::DEFAULT_MESSAGE_BYTES;
-pub use raw::*;
+pub use keys::*;
+pub use kinds::{MAX_COUNT, Shape};
+pub use layers::{Key, RawConfig};
+pub use resolve::{AuthConfig, Config};
 pub use values::*;
+
+use layers::Layer;
 
 impl Config {
     /// Reads the configuration: a file, the variables of `env`, and what the command line says. Blocking.
@@ -38,14 +38,24 @@ impl Config {
     /// # Errors
     /// A named file is missing, or something in a file, a variable or a flag means nothing.
     pub fn load(file: Option<&Path>, flags: RawConfig, env: &Environment) -> Result<Self, ConfigError> {
+        let file = find_file(file, env)?;
         let mut layers = Vec::new();
-        if let Some((path, text)) = find_file(file, env)? {
-            let raw = toml_file::parse(&text, &path)?;
-            layers.push(layered::RawLayer::file(raw, path, text));
+        if let Some((path, text)) = &file {
+            layers.push(Layer::file(path.clone(), text)?);
         }
-        layers.push(layered::RawLayer::variables(variables::read(env)?, env));
-        layers.push(layered::RawLayer::flags(flags, env));
+        layers.extend([Layer::Variables(env), Layer::Flags(&flags)]);
+        layers.iter().try_for_each(|layer| layer.check(KEYS))?;
         resolve::config(&layers, env)
+    }
+}
+
+impl RawConfig {
+    /// Checks that a text is a configuration file: that its keys are known and their values have the right form.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_file(text: &str) -> Result<(), ConfigError> {
+        Layer::file(PathBuf::from("toolgate.toml"), text)?.check(KEYS)
     }
 }
 

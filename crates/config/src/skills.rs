@@ -37,7 +37,7 @@ pub(super) fn roots(
         (AGENTS, flags.disable_external_skills),
     ];
     let others = others.into_iter().filter(|(_, is_off)| !is_off).map(|(name, _)| name);
-    let homes = env.home().map(native).into_iter();
+    let homes = env.home().map(|home| Folder::of_user(home.to_path_buf())).into_iter();
     for folder in homes.chain(project.iter().cloned()) {
         let below = |name| root(&folder, folder.path.join(name).join("skills"), worktree);
         roots.extend(others.clone().map(below).map(|root| SkillFolder {
@@ -52,21 +52,12 @@ pub(super) fn roots(
     keep_last(roots)
 }
 
-fn native(path: &Path) -> Folder {
-    Folder {
-        path: path.to_path_buf(),
-        foreign: false,
-        of_project: false,
-    }
-}
-
 fn root(folder: &Folder, path: PathBuf, worktree: &Path) -> SkillFolder {
     let is_of_project = folder.foreign || folder.path.starts_with(worktree);
     SkillFolder {
-        path,
-        enters_hidden: false,
         own_only: folder.foreign,
         within: is_of_project.then(|| if folder.foreign { &folder.path } else { worktree }.to_path_buf()),
+        ..anywhere(path)
     }
 }
 
@@ -81,7 +72,7 @@ fn configuration(project: &[Folder], env: &Environment, flags: &Flags) -> Vec<(F
     let named = env
         .get("OPENCODE_CONFIG_DIR")
         .map(|named| env.resolve(named, env.cwd()));
-    let users = |path: PathBuf| (native(&path), path);
+    let users = |path: PathBuf| (Folder::of_user(path.clone()), path);
     let homes = of_home.into_iter().flatten().map(users);
     homes.chain(of_project).chain(named.map(users)).collect()
 }
@@ -95,20 +86,22 @@ fn named(merged: &JsonMap, directory: &Path, env: &Environment, warnings: &mut V
         if !path.is_dir() {
             warnings.push(format!("skills.paths: {} is not a folder", path.display()));
         }
-        roots.push(SkillFolder {
-            path,
-            enters_hidden: false,
-            own_only: false,
-            within: None,
-        });
+        roots.push(anywhere(path));
     }
     roots.extend(remote(part, env).into_iter().map(|remote| SkillFolder {
         within: Some(remote.folder.clone()),
-        path: remote.folder,
-        enters_hidden: false,
-        own_only: false,
+        ..anywhere(remote.folder)
     }));
     roots
+}
+
+fn anywhere(path: PathBuf) -> SkillFolder {
+    SkillFolder {
+        path,
+        enters_hidden: false,
+        own_only: false,
+        within: None,
+    }
 }
 
 fn texts<'v>(part: Option<&'v Value>, key: &str) -> impl Iterator<Item = &'v str> {

@@ -1,25 +1,18 @@
 //! Durations and sizes as people write them: `250ms`, `10m`, `8MiB`.
+//!
+//! Not the crates `humantime` and `bytesize`: they take texts that are errors here, such as `1h 30m`, `5w` and `8MB`, and
+//! write `7days` for `7d`.
 
 use std::time::Duration;
 
 /// About a hundred years: more is a slip of the hand, and sums with it could overflow.
 const MAX_SECONDS: u64 = 100 * 366 * 86_400;
 
-const DURATIONS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
+#[rustfmt::skip]
+const DURATIONS: [(&str, u64); 5] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-const SIZES: [(&str, u64); 5] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
+#[rustfmt::skip]
+const SIZES: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// Reads a duration: an integer and one of `ms`, `s`, `m`, `h`, `d`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

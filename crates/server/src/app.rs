@@ -139,7 +139,7 @@ impl App {
         }
         let (telemetry, admin) = telemetry::open(&config.telemetry).await?;
         let authenticator = authenticator(&config.auth).await?;
-        let tls = tls(config.listen.tls.as_ref()).await?;
+        let tls = tls(config.tls.as_ref()).await?;
         process::adopt_orphans().context("cannot look after orphaned processes")?;
         let instance = InstanceId::generate();
         let (data_dir, opened_by) = (config.data_dir.clone(), instance.clone());
@@ -150,7 +150,7 @@ impl App {
         };
         let redactor = config.redact.0.clone();
         let recorder = Recorder {
-            key: config.audit.key.clone(),
+            key: config.audit.key().cloned(),
             redactor: redactor.clone(),
         };
         let store =
@@ -167,8 +167,8 @@ impl App {
             .collect();
         let settings = process::Settings {
             filter: process::Filter {
-                allow: config.shell.environment_allow.clone(),
-                deny: config.shell.environment_deny.clone(),
+                allow: config.shell.allow.clone(),
+                deny: config.shell.deny.clone(),
             },
             watchdog,
             ..process::Settings::default()

@@ -1,413 +1,469 @@
-//! From layers of raw configuration to the one in force: the strongest layer that says something decides, and every
-//! value is checked with its source at hand.
+//! From the values of all keys to the configuration in force: what concerns two keys is checked here, and what depends on
+//! others gets its default.
+//!
+//! *Invariant:* an address that other machines can reach is refused unless callers must say who they are and the line is
+//! encrypted, or somebody took the risk by name.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toolgate_permission::Unattended;
+use toolgate_model::audit_key::Key as AuditKey;
+use toolgate_permission::{Unattended, hints};
+use toolgate_web as net;
 
-use super::layered::{DEFAULT_TCP, Layered, RawLayer, folder};
-use super::raw::RawWorkspace;
-use super::values::{
-    AuthConfig, Config, ListenConfig, LocalUsers, LogConfig, LogFormat, LspConfig, PermissionConfig, RetentionConfig,
-    ShellConfig, Source, WorkspaceConfig,
-};
-use super::variables;
+use super::keys::*;
+use super::layers::{Key, Layer, Layers};
+use super::parse::MAX_SOCKET_PATH_BYTES;
+use super::values::*;
+use super::{secrets, telemetry};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Problem};
-use crate::units;
+use crate::units::show_size;
 
-/// How long ago an approver may have left, so that prompts still wait.
-const DEFAULT_ATTENDED_WITHIN: Duration = Duration::from_secs(600);
-const DAY: Duration = Duration::from_secs(86_400);
-/// Long enough for a server that looks at one file at a time, and hardly noticed beside what a model takes.
-const DEFAULT_DIAGNOSTICS_WAIT: Duration = Duration::from_millis(500);
-/// A server that takes longer is better heard of later.
-const MAX_DIAGNOSTICS_WAIT: Duration = Duration::from_secs(3);
-/// Bytes of the longest path that a socket address holds.
-const MAX_SOCKET_PATH_BYTES: usize = 107;
+/// Where OpenCode looks for the key of the search service.
+const SEARCH_KEY_VARIABLE: &str = "EXA_API_KEY";
+
+/// The configuration in force.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where calls, outputs and grants are kept; absolute.
+    pub data_dir: PathBuf,
+    /// How long running calls may go on when the service stops.
+    pub drain_grace: Duration,
+    /// Where to listen.
+    pub listen: ListenConfig,
+    /// Encryption of TCP.
+    pub tls: Option<TlsConfig>,
+    /// Whether the console is served.
+    pub console: bool,
+    /// Who may call.
+    pub auth: AuthConfig,
+    /// The root folders in which tools work, the default one first; at least one.
+    pub workspaces: Vec<WorkspaceConfig>,
+    /// Bounds on what everybody and each may use.
+    pub limits: LimitsConfig,
+    /// How prompts are treated.
+    pub permission: PermissionConfig,
+    /// How long things are kept.
+    pub retention: RetentionConfig,
+    /// How the audit is kept.
+    pub audit: AuditConfig,
+    /// What is shown to nobody.
+    pub redact: RedactConfig,
+    /// Which servers tools may reach, and how.
+    pub network: net::Settings,
+    /// Where the search tools ask.
+    pub search: SearchConfig,
+    /// What programs are confined to.
+    pub sandbox: SandboxConfig,
+    /// Which variables commands get.
+    pub shell: ShellConfig,
+    /// The JavaScript runtime for custom tools and plugins; none for the first one that is there.
+    pub javascript_runtime: Option<String>,
+    /// How language servers are used.
+    pub lsp: LspConfig,
+    /// What operators see of the service.
+    pub telemetry: TelemetryConfig,
+    /// What is logged.
+    pub log: LogConfig,
+    /// The files with secrets that the configuration names, and those that it is in.
+    pub private_files: Vec<PathBuf>,
+    /// What a person should know that is no error.
+    pub warnings: Vec<String>,
+    settings: Vec<Setting>,
+}
+
+impl Config {
+    /// Returns every value in force and where it comes from, in the order of the documentation.
+    pub fn explain(&self) -> &[Setting] {
+        &self.settings
+    }
+}
+
+/// Who may call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuthConfig {
+    /// The file of bearer tokens.
+    pub tokens_file: Option<PathBuf>,
+    /// Signed tokens.
+    pub jwt: Option<JwtConfig>,
+    /// Who the owners of client certificates are.
+    pub certificates: Vec<CertificateConfig>,
+    /// Who else may use the Unix socket.
+    pub unix: Option<UnixGroupConfig>,
+}
+
+impl AuthConfig {
+    /// Returns whether it is known who calls.
+    pub fn is_configured(&self) -> bool {
+        self.has_credentials() || self.unix.is_some()
+    }
+
+    /// Returns whether there is anything that callers over TCP can show.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.tokens_file.is_some() || self.jwt.is_some() || !self.certificates.is_empty()
+    }
+}
+
+impl ListenConfig {
+    /// Returns whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.tcp.is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
+impl AuditConfig {
+    /// Returns the key that the records are made with.
+    pub fn key(&self) -> Option<&AuditKey> {
+        self.key_file.as_ref().map(|(_, key)| key)
+    }
+}
 
 /// Makes the configuration of layers, the strongest last.
-pub(super) fn config(layers: &[RawLayer], env: &Environment) -> Result<Config, ConfigError> {
-    let mut pick = Layered {
-        layers,
+pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, ConfigError> {
+    let mut layers = Layers {
+        layers: given,
         env,
         settings: Vec::new(),
         warnings: Vec::new(),
-        private_files: Vec::new(),
     };
-    let data_dir = pick.data_dir()?;
-    let drain_grace = pick.duration("drain_grace", |raw| &raw.drain_grace, Duration::from_secs(10))?;
-    let listen = pick.listen(&data_dir)?;
-    let console = pick.switch("console", |raw| &raw.console)?;
-    let auth = pick.auth()?;
-    pick.check_reach(&listen, &auth)?;
-    let workspaces = pick.workspaces()?;
-    let limits = pick.limits()?;
-    let permission = pick.permission(listen.is_local(), &auth)?;
-    let retention = RetentionConfig {
-        outputs: pick.duration("retention.outputs", |raw| &raw.retention.outputs, 7 * DAY)?,
-        calls: pick.duration("retention.calls", |raw| &raw.retention.calls, 30 * DAY)?,
-        journal: pick.duration("retention.journal", |raw| &raw.retention.journal, 7 * DAY)?,
+    let keys = Keys::read(&mut layers)?;
+    let general = keys.general;
+    if general.data_dir.as_os_str().is_empty() {
+        let message = "there is no home folder to keep data in: set data_dir or TOOLGATE_DATA_DIR";
+        let problem = Problem::new(None, "data_dir", message);
+        return Err(ConfigError::invalid("the environment", problem));
+    }
+    let listen = listen(&mut layers, keys.listen, &general.data_dir)?;
+    let key_of_tls = Some(keys.tls.key.clone()).filter(|key| !key.as_os_str().is_empty());
+    let tls = tls(&layers, keys.tls)?;
+    let auth = AuthConfig {
+        tokens_file: keys.auth.tokens_file,
+        jwt: jwt(&layers, keys.jwt)?,
+        certificates: keys.auth.certificates,
+        unix: unix_group(&layers, keys.unix)?,
     };
-    let audit = pick.audit()?;
-    let redact = pick.redact()?;
-    let network = pick.network()?;
-    let search = pick.search()?;
-    let sandbox = pick.sandbox()?;
-    let shell = ShellConfig {
-        environment_allow: pick.names(
-            "shell.environment.allow",
-            |raw| &raw.shell.environment.allow,
-            "every variable",
-        )?,
-        environment_deny: pick.names("shell.environment.deny", |raw| &raw.shell.environment.deny, "none")?,
-    };
-    let javascript_runtime = pick.value(
-        "extensions.runtime",
-        |raw| &raw.extensions.runtime,
-        |text, base| {
-            Ok(Some(text)
-                .filter(|text| *text != "auto")
-                .map(|text| program(text, base)))
-        },
-        || None,
-        |runtime| runtime.clone().unwrap_or_else(|| "auto".to_owned()),
-    )?;
-    let lsp = LspConfig {
-        diagnostics_wait: pick.value(
-            "lsp.diagnostics_wait",
-            |raw| &raw.lsp.diagnostics_wait,
-            |text, _| diagnostics_wait(text),
-            || DEFAULT_DIAGNOSTICS_WAIT,
-            |wait| units::show_duration(*wait),
-        )?,
-    };
-    let telemetry = pick.telemetry()?;
-    let log = pick.log()?;
-    let keys: Vec<&str> = pick.settings.iter().map(|setting| setting.key.as_str()).collect();
-    let unknown = variables::unknown(env, &keys);
-    pick.warnings.extend(unknown);
+    check_reach(&layers, &listen, tls.as_ref(), &auth)?;
+    check_limits(&layers, &keys.limits)?;
+    let permission = permission(&mut layers, keys.permission, listen.is_local(), &auth)?;
+    let workspaces: Vec<WorkspaceConfig> = general
+        .workspaces
+        .into_iter()
+        .map(|entry| WorkspaceConfig {
+            name: entry.name,
+            directory: entry.directory,
+            self_approval: entry.self_approval,
+            trust: entry.trust.unwrap_or(general.trust),
+        })
+        .collect();
     // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
-    let is_outside = |path: &PathBuf| {
+    let is_outside = |path: &&PathBuf| {
         !workspaces
             .iter()
             .any(|workspace| path.starts_with(&workspace.directory))
     };
-    let mut private_files = pick.private_files;
-    private_files.extend(layers.iter().filter_map(RawLayer::path).filter(is_outside));
+    let files_of_layers = given.iter().filter_map(|layer| match layer {
+        Layer::File { path, .. } => Some(path),
+        Layer::Variables(_) | Layer::Flags(_) => None,
+    });
+    let key_files = [
+        key_of_tls.as_ref(),
+        auth.tokens_file.as_ref(),
+        auth.jwt.as_ref().map(|jwt| &jwt.jwks_file),
+        keys.audit.key_file.as_ref().map(|(path, _)| path),
+        keys.search.key_file.as_ref().map(|(path, _)| path),
+    ];
+    let key_files = key_files
+        .into_iter()
+        .flatten()
+        .chain(keys.redact.files.iter().map(|(path, _)| path));
+    let private_files = key_files.chain(files_of_layers.filter(is_outside)).cloned().collect();
+    let redact = redact(&mut layers, keys.redact)?;
+    let search = SearchConfig {
+        key: search_key(&mut layers, keys.search.key_file.map(|(_, key)| key)),
+        endpoint: keys.search.endpoint,
+    };
+    layers.show("sandbox.agents", keys.sandbox.show_agents());
+    let [traces, metrics] = telemetry::collectors(&mut layers, keys.telemetry.otlp_endpoint.as_ref());
+    layers.warnings.extend(unknown_variables(env));
     Ok(Config {
-        data_dir,
-        drain_grace,
+        data_dir: general.data_dir,
+        drain_grace: general.drain_grace,
         listen,
-        console,
+        tls,
+        console: general.console,
         auth,
         workspaces,
-        limits,
+        limits: keys.limits,
         permission,
-        retention,
-        audit,
+        retention: keys.retention,
+        audit: keys.audit,
         redact,
-        network,
+        network: net::Settings {
+            allow: keys.network.allow,
+            proxy: keys.network.proxy,
+        },
         search,
-        sandbox,
-        shell,
-        javascript_runtime,
-        lsp,
-        telemetry,
-        log,
+        sandbox: keys.sandbox,
+        shell: keys.shell,
+        javascript_runtime: keys.extensions.runtime,
+        lsp: keys.lsp,
+        telemetry: TelemetryConfig {
+            admin: keys.telemetry.admin,
+            traces,
+            metrics,
+            attributes: telemetry::attributes(env),
+        },
+        log: keys.log,
         private_files,
-        warnings: pick.warnings,
-        settings: pick.settings,
+        warnings: layers.warnings,
+        settings: layers.settings,
     })
 }
 
-fn diagnostics_wait(text: &str) -> Result<Duration, String> {
-    match units::duration(text)? {
-        wait if wait <= MAX_DIAGNOSTICS_WAIT => Ok(wait),
-        _ => Err(format!("expected at most {:?}, found {text:?}", MAX_DIAGNOSTICS_WAIT)),
+/// Picks the socket where nobody says which, and checks that there is something to listen on.
+fn listen(layers: &mut Layers<'_>, mut listen: ListenConfig, data_dir: &Path) -> Result<ListenConfig, ConfigError> {
+    if !layers.has("listen.unix") {
+        let socket = layers.env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
+        if socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES {
+            layers.show("listen.unix", socket.display().to_string());
+            listen.unix = Some(socket);
+        } else {
+            layers.warn(format!("no Unix socket: the path {} is too long", socket.display()));
+        }
+    }
+    if listen.tcp.is_none() && listen.unix.is_none() {
+        return Err(layers.conflict("listen.tcp", "nothing to listen on: give listen.tcp or listen.unix"));
+    }
+    Ok(listen)
+}
+
+fn tls(layers: &Layers<'_>, tls: TlsConfig) -> Result<Option<TlsConfig>, ConfigError> {
+    let [certificate, key] = ["listen.tls.certificate", "listen.tls.key"];
+    match (layers.has(certificate), layers.has(key)) {
+        (true, true) => Ok(Some(tls)),
+        (false, false) if tls.client_ca.is_none() => Ok(None),
+        (false, _) => {
+            let message = "the certificate is missing: TLS needs both certificate and key";
+            Err(layers.conflict_with(key, certificate, message))
+        }
+        (true, false) => {
+            let message = "the private key is missing: TLS needs both certificate and key";
+            Err(layers.conflict_with(certificate, key, message))
+        }
     }
 }
 
-/// Takes a name as it is, and a relative path from the folder of the file that says it.
-fn program(text: &str, base: &Path) -> String {
-    if text.contains('/') {
-        return base.join(text).to_string_lossy().into_owned();
+fn jwt(layers: &Layers<'_>, jwt: JwtConfig) -> Result<Option<JwtConfig>, ConfigError> {
+    let [file, issuer, audience] = ["auth.jwt.jwks_file", "auth.jwt.issuer", "auth.jwt.audience"];
+    if !layers.has(file) {
+        if !layers.has(issuer) && !layers.has(audience) {
+            return Ok(None);
+        }
+        let message = "the file of public keys is missing: set auth.jwt.jwks_file";
+        return Err(layers.conflict_with(issuer, file, message));
     }
-    text.to_owned()
+    match [issuer, audience].into_iter().find(|key| !layers.has(key)) {
+        None => Ok(Some(jwt)),
+        Some(key) => {
+            let message = format!("{key} is missing: a token must name its issuer and be meant for this service");
+            Err(layers.conflict_with(file, key, message))
+        }
+    }
 }
 
-impl Layered<'_> {
-    fn data_dir(&mut self) -> Result<PathBuf, ConfigError> {
-        let env = self.env;
-        let default = env.data_home().map(|folder| folder.join("toolgate"));
-        if default.is_none() && self.said(|raw| &raw.data_dir).is_none() {
-            let message = "there is no home folder to keep data in: set data_dir or TOOLGATE_DATA_DIR";
-            return Err(ConfigError::invalid(
-                "the environment",
-                Problem::new(None, "data_dir", message),
-            ));
+fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixGroupConfig>, ConfigError> {
+    match (unix.group.is_empty(), unix.scopes.is_empty()) {
+        (false, false) => Ok(Some(unix)),
+        (true, true) => Ok(None),
+        (false, true) => {
+            let message = "it is not said what the group may do: set auth.unix.scopes";
+            Err(layers.conflict("auth.unix.group", message))
         }
-        self.value(
-            "data_dir",
-            |raw| &raw.data_dir,
-            |text, base| folder(env, text, base),
-            || default.unwrap_or_default(),
-            |path| path.display().to_string(),
-        )
+        (true, false) => Err(layers.conflict("auth.unix.scopes", "it is not said who has them: set auth.unix.group")),
     }
+}
 
-    fn listen(&mut self, data_dir: &Path) -> Result<ListenConfig, ConfigError> {
-        let env = self.env;
-        let tcp = self.value(
-            "listen.tcp",
-            |raw| &raw.listen.tcp,
-            |text, _| address(text),
-            || DEFAULT_TCP.parse().ok(),
-            |address| address.map_or_else(|| "none".to_owned(), |address| address.to_string()),
-        )?;
-        let default_socket = env.runtime_dir().unwrap_or(data_dir).join("toolgate.sock");
-        let fits = default_socket.as_os_str().len() <= MAX_SOCKET_PATH_BYTES;
-        if !fits && self.said(|raw| &raw.listen.unix).is_none() {
-            let text = format!("no Unix socket: the path {} is too long", default_socket.display());
-            self.warnings.push(text);
-        }
-        let unix = self.value(
-            "listen.unix",
-            |raw| &raw.listen.unix,
-            |text, base| socket(env, text, base),
-            || fits.then_some(default_socket),
-            |path| {
-                path.as_ref()
-                    .map_or_else(|| "none".to_owned(), |path| path.display().to_string())
-            },
-        )?;
-        let insecure = self.switch("listen.insecure", |raw| &raw.listen.insecure)?;
-        let local_users = self.value(
-            "listen.local_users",
-            |raw| &raw.listen.local_users,
-            |text, _| match text.as_str() {
-                "same" => Ok(LocalUsers::Same),
-                "any" => Ok(LocalUsers::Any),
-                other => Err(format!("expected \"same\" or \"any\", found {other:?}")),
-            },
-            LocalUsers::default,
-            |users| match users {
-                LocalUsers::Same => "same".to_owned(),
-                LocalUsers::Any => "any".to_owned(),
-            },
-        )?;
-        let origins = self.value(
-            "listen.origins",
-            |raw| &raw.listen.origins,
-            |list, _| list.iter().map(|text| origin(text)).collect(),
-            Vec::new,
-            |list| {
-                if list.is_empty() {
-                    "none".to_owned()
-                } else {
-                    list.join(",")
-                }
-            },
-        )?;
-        let listen = ListenConfig {
-            tcp,
-            unix,
-            insecure,
-            local_users,
-            origins,
-            tls: self.tls()?,
-        };
-        if listen.tcp.is_none() && listen.unix.is_none() {
-            let message = "nothing to listen on: give listen.tcp or listen.unix".to_owned();
-            return Err(self.conflict("listen.tcp", |raw| &raw.listen.tcp, message));
-        }
-        Ok(listen)
+/// Refuses what would let strangers in.
+fn check_reach(
+    layers: &Layers<'_>,
+    listen: &ListenConfig,
+    tls: Option<&TlsConfig>,
+    auth: &AuthConfig,
+) -> Result<(), ConfigError> {
+    if !auth.certificates.is_empty() && tls.is_none_or(|tls| tls.client_ca.is_none()) {
+        let message = "nobody can show a certificate: set listen.tls.client_ca to the authority that signs them";
+        return Err(layers.conflict("auth.certificates", message));
     }
-
-    fn workspaces(&mut self) -> Result<Vec<WorkspaceConfig>, ConfigError> {
-        let env = self.env;
-        let trust = self.switch("trust", |raw| &raw.trust)?;
-        let workspaces = match self.said(|raw| &raw.workspaces) {
-            None => vec![WorkspaceConfig {
-                name: "default".to_owned(),
-                directory: env.cwd().to_path_buf(),
-                self_approval: None,
-                trust,
-            }],
-            Some((layer, entries)) => entries
-                .iter()
-                .enumerate()
-                .map(|(index, entry)| workspace(env, (entry, trust), &entries[..index], &layer.base))
-                .collect::<Result<_, _>>()
-                .map_err(|message| layer.error("workspaces", message))?,
-        };
-        if workspaces.is_empty() {
-            let message = "expected at least one workspace, or no such key".to_owned();
-            return Err(self.conflict("workspaces", |raw| &raw.workspaces, message));
+    if auth.unix.is_some() {
+        let group = "auth.unix.group";
+        if listen.unix.is_none() {
+            return Err(layers.conflict(group, "there is no socket for it: listen.unix is none"));
         }
-        let source = self
-            .said(|raw| &raw.workspaces)
-            .map_or(Source::Default, |(layer, _)| layer.source("workspaces"));
-        let shown = workspaces
-            .iter()
-            .map(|workspace| format!("{}={}", workspace.name, workspace.directory.display()));
-        let shown: Vec<String> = shown.collect();
-        self.record("workspaces", shown.join(","), source);
-        Ok(workspaces)
+        if listen.tcp.is_some() && !auth.has_credentials() {
+            let message = "its members would be asked who they are, but nobody could say so over TCP: set listen.tcp to \
+                           none, or auth.tokens_file, auth.jwt or auth.certificates";
+            return Err(layers.conflict(group, message));
+        }
     }
+    let Some(address) = listen.tcp.filter(|_| !listen.is_local()) else {
+        return Ok(());
+    };
+    let missing = match (tls.is_some() || listen.insecure, auth.has_credentials()) {
+        (true, true) => return Ok(()),
+        (false, true) => {
+            "the line is not encrypted: set listen.tls.certificate and listen.tls.key, or listen.insecure (--insecure) \
+             if something in front of the service encrypts"
+        }
+        (true, false) => "nobody would be asked who they are: set auth.tokens_file, auth.jwt or auth.certificates",
+        (false, false) => {
+            "there is neither TLS nor authentication: set listen.tls.certificate and listen.tls.key (or \
+             listen.insecure, --insecure, if something in front of the service encrypts), and auth.tokens_file, \
+             auth.jwt or auth.certificates"
+        }
+    };
+    let message = format!(
+        "other machines can reach {address}, and {missing}; or listen on a loopback address such as {DEFAULT_TCP}"
+    );
+    Err(layers.conflict("listen.tcp", message))
+}
 
-    fn permission(&mut self, is_local: bool, auth: &AuthConfig) -> Result<PermissionConfig, ConfigError> {
-        let timeout = self.value(
-            "permission.timeout",
-            |raw| &raw.permission.timeout,
-            |text, _| timeout(text),
-            || (!is_local).then_some(Duration::from_secs(600)),
-            |value| value.map_or_else(|| "none".to_owned(), units::show_duration),
-        )?;
-        let unattended = self.value(
-            "permission.unattended",
-            |raw| &raw.permission.unattended,
-            |text, _| match text.as_str() {
-                "wait" => Ok(Unattended::Wait),
-                "refuse" => Ok(Unattended::Refuse),
-                "attended" => Ok(Unattended::Attended(DEFAULT_ATTENDED_WITHIN)),
-                other => Err(format!(
-                    "expected \"wait\", \"refuse\" or \"attended\", found {other:?}"
-                )),
-            },
-            || Unattended::Wait,
-            |value| match value {
-                Unattended::Wait => "wait".to_owned(),
-                Unattended::Refuse => "refuse".to_owned(),
-                Unattended::Attended(_) => "attended".to_owned(),
-            },
-        )?;
-        let attended_within = self.value(
-            "permission.attended_within",
-            |raw| &raw.permission.attended_within,
-            |text, _| match units::duration(text)? {
-                Duration::ZERO => Err("expected more than no time at all".to_owned()),
-                time => Ok(time),
-            },
-            || DEFAULT_ATTENDED_WITHIN,
-            |value| units::show_duration(*value),
-        )?;
-        let (self_approval, second_approver) = self.approval(auth)?;
-        Ok(PermissionConfig {
-            timeout,
-            unattended: match unattended {
-                Unattended::Attended(_) => Unattended::Attended(attended_within),
-                Unattended::Wait | Unattended::Refuse => unattended,
-            },
-            self_approval,
-            second_approver,
+fn check_limits(layers: &Layers<'_>, limits: &LimitsConfig) -> Result<(), ConfigError> {
+    if limits.max_requests_per_second.is_none() && limits.max_request_burst.is_some() {
+        let message = "it says nothing without limits.max_requests_per_second";
+        return Err(layers.conflict("limits.max_request_burst", message));
+    }
+    let input = limits.max_input_bytes;
+    let message_key = "limits.max_message_bytes";
+    let largest = show_size(MAX_MESSAGE_BYTES);
+    if input > MAX_MESSAGE_BYTES && !layers.has(message_key) {
+        // It is the input that no message can carry.
+        let message = format!("expected at most {largest}, found {}", show_size(input));
+        return Err(layers.conflict("limits.max_input_bytes", message));
+    }
+    let at_least = |key: &str, bytes: u64, other: &str, least: u64| match bytes >= least {
+        true => Ok(()),
+        false => {
+            let (least, bytes) = (show_size(least), show_size(bytes));
+            Err(layers.conflict(key, format!("expected at least {other}, {least}, found {bytes}")))
+        }
+    };
+    at_least(
+        "limits.max_queued_bytes",
+        limits.max_queued_bytes,
+        "limits.max_input_bytes",
+        input,
+    )?;
+    if !(input..=MAX_MESSAGE_BYTES).contains(&limits.max_message_bytes) {
+        let (input, found) = (show_size(input), show_size(limits.max_message_bytes));
+        let message = format!("expected from limits.max_input_bytes, {input}, to {largest}, found {found}");
+        return Err(layers.conflict(message_key, message));
+    }
+    let (one, all) = (limits.max_output_bytes, limits.max_total_output_bytes);
+    at_least("limits.max_total_output_bytes", all, "limits.max_output_bytes", one)
+}
+
+/// Picks how long prompts wait, and whose replies count.
+fn permission(
+    layers: &mut Layers<'_>,
+    mut permission: PermissionConfig,
+    is_local: bool,
+    auth: &AuthConfig,
+) -> Result<PermissionConfig, ConfigError> {
+    if !is_local && !layers.has("permission.timeout") {
+        permission.timeout = Some(Duration::from_secs(600));
+        layers.show("permission.timeout", "10m".to_owned());
+    }
+    if let Unattended::Attended(within) = &mut permission.unattended {
+        *within = permission.attended_within;
+    }
+    if permission.self_approval.is_none() {
+        let default = if auth.is_configured() { "owner only" } else { "true" };
+        layers.show("permission.self_approval", default.to_owned());
+    }
+    if auth.is_configured() {
+        return Ok(permission);
+    }
+    let alone = "needs authentication: without it everybody counts as the same one";
+    if permission.self_approval == Some(false) {
+        let message = format!("false {alone}, and nobody could answer a prompt");
+        return Err(layers.conflict("permission.self_approval", message));
+    }
+    if !permission.second_approver.is_empty() {
+        let message = format!("{alone}, and there is no second one");
+        return Err(layers.conflict("permission.second_approver", message));
+    }
+    Ok(permission)
+}
+
+fn redact(layers: &mut Layers<'_>, redact: Redact) -> Result<RedactConfig, ConfigError> {
+    for (name, values) in &redact.values_from_env {
+        if values.0.is_empty() {
+            layers.warn(format!("redact.values_from_env: the variable {name} is not set"));
+        }
+    }
+    let of_variables = redact.values_from_env.into_iter().flat_map(|(_, values)| values.0);
+    let of_files = redact.files.into_iter().flat_map(|(_, values)| values.0);
+    let secrets: Vec<String> = of_variables.chain(of_files).collect();
+    secrets::redactor(&secrets, &redact.patterns)
+        .map(RedactConfig)
+        .map_err(|message| layers.conflict("redact.files", message))
+}
+
+fn search_key(layers: &mut Layers<'_>, of_file: Option<ApiKey>) -> Option<ApiKey> {
+    of_file.or_else(|| match ApiKey::parse(layers.env.get(SEARCH_KEY_VARIABLE)?) {
+        Ok(key) => Some(key),
+        Err(why) => {
+            layers.warn(format!("the variable {SEARCH_KEY_VARIABLE} has no effect: {why}"));
+            None
+        }
+    })
+}
+
+/// Variables that are no keys of the configuration and are read all the same. The last one is what a service says to the
+/// servers that it starts.
+#[rustfmt::skip]
+const OTHER_VARIABLES: [&str; 14] = [
+    "TOOLGATE_AGENT", "TOOLGATE_COLOR", "TOOLGATE_CONFIG", "TOOLGATE_LOG", "TOOLGATE_NAME", "TOOLGATE_SERVER",
+    "TOOLGATE_SESSION", "TOOLGATE_TLS_CA", "TOOLGATE_TLS_CERT", "TOOLGATE_TLS_KEY", "TOOLGATE_TOKEN",
+    "TOOLGATE_TOKEN_FILE", "TOOLGATE_WORKSPACE", "TOOLGATE_MCP_DEPTH",
+];
+
+/// Returns a sentence for each variable that looks like ours and is none.
+fn unknown_variables(env: &Environment) -> Vec<String> {
+    let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
+    let ours = env.vars().filter(|(name, _)| name.starts_with("TOOLGATE_"));
+    let unknown = ours.filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|one| one == *name));
+    unknown
+        .map(|(name, _)| {
+            let meant = hints::nearest(name, known()).map(|meant| format!("; did you mean {meant}?"));
+            let meant = meant.unwrap_or_default();
+            format!("the variable {name} is not known and has no effect{meant}")
         })
-    }
-
-    fn log(&mut self) -> Result<LogConfig, ConfigError> {
-        let format = self.value(
-            "log.format",
-            |raw| &raw.log.format,
-            |text, _| match text.as_str() {
-                "text" => Ok(LogFormat::Text),
-                "json" => Ok(LogFormat::Json),
-                other => Err(format!("expected \"text\" or \"json\", found {other:?}")),
-            },
-            || LogFormat::Text,
-            |value| match value {
-                LogFormat::Text => "text".to_owned(),
-                LogFormat::Json => "json".to_owned(),
-            },
-        )?;
-        let filter = self.value(
-            "log.filter",
-            |raw| &raw.log.filter,
-            |text, _| log_filter(text),
-            || "info".to_owned(),
-            String::clone,
-        )?;
-        Ok(LogConfig { format, filter })
-    }
+        .collect()
 }
 
-fn log_filter(text: &str) -> Result<String, String> {
-    tracing_subscriber::EnvFilter::try_new(text)
-        .map(|_| text.to_owned())
-        .map_err(|error| format!("expected a filter such as \"info,toolgate=debug\", found {text:?}: {error}"))
-}
-
-/// Reads the origin of a web page, as browsers send it: scheme, host, and a port that is not the scheme's own.
-fn origin(text: &str) -> Result<String, String> {
-    let text = text.to_ascii_lowercase();
-    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_origin = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', ' ']);
-    match host {
-        Some(host) if is_origin(host) => Ok(text),
-        Some(_) | None => Err(format!(
-            "expected an origin such as \"http://localhost:3000\", found {text:?}"
-        )),
-    }
-}
-
-fn address(text: &str) -> Result<Option<SocketAddr>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    let numeric = text
-        .strip_prefix("localhost:")
-        .map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    numeric
-        .parse()
-        .map(Some)
-        .map_err(|_| format!("expected an address and port such as {DEFAULT_TCP:?}, or \"none\", found {text:?}"))
-}
-
-fn socket(env: &Environment, text: &str, base: &Path) -> Result<Option<PathBuf>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    let path = folder(env, text, base)?;
-    if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
-        return Err(format!(
-            "expected a path of at most {MAX_SOCKET_PATH_BYTES} bytes, found {}",
-            path.display()
-        ));
-    }
-    Ok(Some(path))
-}
-
-fn timeout(text: &str) -> Result<Option<Duration>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    match units::duration(text)? {
-        Duration::ZERO => Err("expected more than no time at all, or \"none\" to wait for ever".to_owned()),
-        time => Ok(Some(time)),
-    }
-}
-
-fn workspace(
-    env: &Environment,
-    (entry, trust): (&RawWorkspace, bool),
-    before: &[RawWorkspace],
-    base: &Path,
-) -> Result<WorkspaceConfig, String> {
-    let name = &entry.name;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-        return Err(format!(
-            "expected a name of 1 to 64 letters, digits, '-', '_' or '.', found {name:?}"
-        ));
-    }
-    if before.iter().any(|earlier| earlier.name == *name) {
-        return Err(format!("expected different names, found {name:?} twice"));
-    }
-    Ok(WorkspaceConfig {
-        name: name.clone(),
-        directory: folder(env, &entry.directory, base)?,
-        self_approval: entry.self_approval,
-        trust: entry.trust.unwrap_or(trust),
-    })
+/// Returns whether Kubernetes sets such a variable for a service whose name begins with `toolgate`, for instance
+/// `TOOLGATE_PORT_50551_TCP_ADDR`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let is_url = ["tcp://", "udp://", "sctp://"]
+        .iter()
+        .any(|scheme| value.starts_with(scheme));
+    let of_port = |rest: &str| {
+        let mut parts = rest.split('_');
+        let number = parts.next().is_some_and(|port| port.parse::<u16>().is_ok());
+        let protocol = parts.next().is_some_and(|name| ["TCP", "UDP", "SCTP"].contains(&name));
+        let what = parts
+            .next()
+            .is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what));
+        number && protocol && what && parts.next().is_none()
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.ends_with("_SERVICE_PORT")
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && is_url)
+        || name
+            .match_indices("_PORT_")
+            .any(|(at, mark)| of_port(&name[at + mark.len()..]))
 }

@@ -1,13 +1,12 @@
-//! The part `sandbox` of the configuration, from its words to what is in force.
+//! The part `sandbox` of the configuration: its lists, and what differs for agents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::layered::{Layered, folder, or_none};
-use super::raw::{RawConfig, RawSandboxAgent};
-use super::values::{SandboxConfig, SandboxMode, SandboxNetwork, SandboxRule};
+use super::keys::SandboxConfig;
+use super::kinds::{Context, Kind, Shape, meaning, or_none};
+use super::values::{RawSandboxAgent, SandboxMode, SandboxNetwork, SandboxRule};
 use crate::environment::Environment;
-use crate::error::ConfigError;
 
 /// The caches of toolchains below the home folder. What lies beside them and is run or read as settings later, such as
 /// `.cargo/bin` and `.cargo/config.toml`, is left out.
@@ -23,184 +22,92 @@ const CACHES: &[&str] = &[
 ];
 
 /// Variables that put a cache elsewhere, and what of that folder is one.
+#[rustfmt::skip]
 const CACHE_VARIABLES: &[(&str, &str)] = &[
-    ("XDG_CACHE_HOME", ""),
-    ("CARGO_HOME", "registry"),
-    ("CARGO_HOME", "git"),
-    ("CARGO_HOME", ".package-cache"),
-    ("CARGO_HOME", ".package-cache-mutate"),
-    ("CARGO_HOME", ".global-cache"),
-    ("CARGO_TARGET_DIR", ""),
-    ("GOPATH", "pkg"),
-    ("GOMODCACHE", ""),
-    ("GOCACHE", ""),
-    ("npm_config_cache", ""),
-    ("PIP_CACHE_DIR", ""),
-    ("UV_CACHE_DIR", ""),
-    ("GRADLE_USER_HOME", "caches"),
-    ("GRADLE_USER_HOME", "daemon"),
-    ("GRADLE_USER_HOME", "wrapper"),
-    ("GRADLE_USER_HOME", "native"),
-    ("SCCACHE_DIR", ""),
-    ("CCACHE_DIR", ""),
+    ("XDG_CACHE_HOME", ""), ("CARGO_HOME", "registry"), ("CARGO_HOME", "git"), ("CARGO_HOME", ".package-cache"),
+    ("CARGO_HOME", ".package-cache-mutate"), ("CARGO_HOME", ".global-cache"), ("CARGO_TARGET_DIR", ""),
+    ("GOPATH", "pkg"), ("GOMODCACHE", ""), ("GOCACHE", ""), ("npm_config_cache", ""), ("PIP_CACHE_DIR", ""),
+    ("UV_CACHE_DIR", ""), ("GRADLE_USER_HOME", "caches"), ("GRADLE_USER_HOME", "daemon"),
+    ("GRADLE_USER_HOME", "wrapper"), ("GRADLE_USER_HOME", "native"), ("SCCACHE_DIR", ""), ("CCACHE_DIR", ""),
 ];
 
 /// What is code, or makes others run code, when it is in a workspace.
-const PROTECTED: &[&str] = &[
-    ".opencode",
-    "opencode.json",
-    "opencode.jsonc",
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
+#[rustfmt::skip]
+pub(super) const PROTECTED: &[&str] = &[
+    ".opencode", "opencode.json", "opencode.jsonc", ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir",
 ];
 
-impl Layered<'_> {
-    pub(super) fn sandbox(&mut self) -> Result<SandboxConfig, ConfigError> {
-        let general = SandboxRule {
-            mode: self.value(
-                "sandbox.mode",
-                |raw| &raw.sandbox.mode,
-                |word, _| mode(word),
-                || SandboxMode::Off,
-                |mode| mode.as_str().to_owned(),
-            )?,
-            network: self.value(
-                "sandbox.network",
-                |raw| &raw.sandbox.network,
-                |word, _| network(word),
-                || SandboxNetwork::Ask,
-                |network| network.as_str().to_owned(),
-            )?,
-        };
-        let required = self.value(
-            "sandbox.required",
-            |raw| &raw.sandbox.required,
-            |value, _| Ok(*value),
-            || false,
-            bool::to_string,
-        )?;
-        Ok(SandboxConfig {
-            general,
-            required,
-            writable: self.paths("sandbox.writable", |raw| &raw.sandbox.writable)?,
-            readable: self.paths("sandbox.readable", |raw| &raw.sandbox.readable)?,
-            hidden: self.paths("sandbox.hidden", |raw| &raw.sandbox.hidden)?,
-            caches: self.caches()?,
-            protected: self.protected()?,
-            sockets: self.paths("sandbox.sockets", |raw| &raw.sandbox.sockets)?,
-            agents: self.value(
-                "sandbox.agents",
-                |raw| &raw.sandbox.agents,
-                |agents, _| agents.iter().map(|(name, raw)| agent(name, raw, general)).collect(),
-                BTreeMap::new,
-                show_agents,
-            )?,
-        })
-    }
-
-    fn caches(&mut self) -> Result<Vec<PathBuf>, ConfigError> {
-        let env: &Environment = self.env;
-        let parse = |list: &Vec<String>, base: &Path| list.iter().map(|text| folder(env, text, base)).collect();
-        // Without a home there are none.
-        let usual = || {
-            let known = CACHES.iter().filter_map(|name| Some(env.home()?.join(name)));
-            known.chain(CACHE_VARIABLES.iter().filter_map(|(name, below)| {
-                let folder = env.get(name).filter(|folder| folder.starts_with('/'))?;
-                Some(Path::new(folder).join(below))
-            }))
-        };
-        let show = |paths: &Vec<PathBuf>| or_none(paths.iter().map(|path| path.display().to_string()).collect());
-        self.value(
-            "sandbox.caches",
-            |raw| &raw.sandbox.caches,
-            parse,
-            || usual().collect(),
-            show,
-        )
-    }
-
-    fn protected(&mut self) -> Result<Vec<PathBuf>, ConfigError> {
-        let parse = |list: &Vec<String>, _: &Path| list.iter().map(|text| relative(text)).collect();
-        let show = |paths: &Vec<PathBuf>| or_none(paths.iter().map(|path| path.display().to_string()).collect());
-        let usual = || PROTECTED.iter().map(PathBuf::from).collect();
-        self.value("sandbox.protected", |raw| &raw.sandbox.protected, parse, usual, show)
-    }
-
-    fn paths(
-        &mut self,
-        key: &str,
-        get: impl Fn(&RawConfig) -> &Option<Vec<String>>,
-    ) -> Result<Vec<PathBuf>, ConfigError> {
-        let env: &Environment = self.env;
-        let parse = |list: &Vec<String>, base: &Path| list.iter().map(|text| folder(env, text, base)).collect();
-        self.value(key, get, parse, Vec::new, |paths: &Vec<PathBuf>| {
-            let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-            or_none(shown)
-        })
-    }
+/// Returns the caches that are there by default; without a home there are none in it.
+pub(super) fn caches(env: &Environment) -> Vec<PathBuf> {
+    let known = CACHES.iter().filter_map(|name| Some(env.home()?.join(name)));
+    let named = CACHE_VARIABLES.iter().filter_map(|(name, below)| {
+        let folder = env.get(name).filter(|folder| folder.starts_with('/'))?;
+        Some(Path::new(folder).join(below))
+    });
+    known.chain(named).collect()
 }
 
-fn relative(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let is_plain = !text.is_empty()
-        && path
-            .components()
-            .all(|part| matches!(part, std::path::Component::Normal(_)));
-    if is_plain {
-        Ok(path)
-    } else {
-        Err(format!(
-            "expected a name or the last part of a path, such as \".git/hooks\", found {text:?}"
-        ))
-    }
-}
-
-/// An agent's name is not checked: agents are of workspaces, and come and go with their configuration.
-fn agent(name: &str, raw: &RawSandboxAgent, general: SandboxRule) -> Result<(String, SandboxRule), String> {
-    let of_agent = |message: String| format!("agent {name:?}: {message}");
-    let rule = SandboxRule {
-        mode: raw.mode.as_deref().map_or(Ok(general.mode), mode).map_err(of_agent)?,
-        network: raw
-            .network
-            .as_deref()
-            .map_or(Ok(general.network), network)
-            .map_err(of_agent)?,
+/// What differs for agents. Their names are not checked: agents are of workspaces, and come and go with their configuration.
+pub(super) fn agents() -> Kind<BTreeMap<String, RawSandboxAgent>, BTreeMap<String, RawSandboxAgent>> {
+    let parse = |agents: BTreeMap<String, RawSandboxAgent>, _: &Context<'_>| {
+        for (name, agent) in &agents {
+            let of_agent = |message: String| format!("agent {name:?}: {message}");
+            let mode = agent
+                .mode
+                .iter()
+                .map(|word| meaning(word, SandboxMode::WORDS).map(drop));
+            let network = agent
+                .network
+                .iter()
+                .map(|word| meaning(word, SandboxNetwork::WORDS).map(drop));
+            mode.chain(network).collect::<Result<(), _>>().map_err(of_agent)?;
+        }
+        Ok(agents)
     };
-    Ok((name.to_owned(), rule))
+    // What they are in force depends on the rule of all others: see `show_agents`.
+    Kind::new(Shape::Tables, parse, |_| String::new())
 }
 
-fn mode(word: &(impl AsRef<str> + ?Sized)) -> Result<SandboxMode, String> {
-    match word.as_ref() {
-        "off" => Ok(SandboxMode::Off),
-        "workspace-write" => Ok(SandboxMode::WorkspaceWrite),
-        "read-only" => Ok(SandboxMode::ReadOnly),
-        other => Err(format!(
-            "expected \"off\", \"workspace-write\" or \"read-only\", found {other:?}"
-        )),
+impl SandboxConfig {
+    /// Returns whether any program is confined.
+    pub fn is_on(&self) -> bool {
+        let mut rules = self.rules().map(|(_, rule)| rule).chain([self.general()]);
+        rules.any(|rule| rule.mode != SandboxMode::Off)
     }
-}
 
-fn network(word: &(impl AsRef<str> + ?Sized)) -> Result<SandboxNetwork, String> {
-    match word.as_ref() {
-        "ask" => Ok(SandboxNetwork::Ask),
-        "allow" => Ok(SandboxNetwork::Allow),
-        "deny" => Ok(SandboxNetwork::Deny),
-        other => Err(format!("expected \"ask\", \"allow\" or \"deny\", found {other:?}")),
+    /// Returns how the programs of agents are confined that have no rule of their own.
+    pub fn general(&self) -> SandboxRule {
+        let (mode, network) = (self.mode, self.network);
+        SandboxRule { mode, network }
     }
-}
 
-/// Writes agents as the variable has them.
-fn show_agents(agents: &BTreeMap<String, SandboxRule>) -> String {
-    let one =
-        |(name, rule): (&String, &SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
-    or_none(agents.iter().map(one).collect())
+    /// Returns the agents that have a rule of their own.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, SandboxRule)> {
+        self.agents.iter().map(|(name, agent)| {
+            let mode = agent.mode.as_deref().map(|word| meaning(word, SandboxMode::WORDS));
+            let network = agent
+                .network
+                .as_deref()
+                .map(|word| meaning(word, SandboxNetwork::WORDS));
+            let rule = SandboxRule {
+                mode: mode.and_then(Result::ok).unwrap_or(self.mode),
+                network: network.and_then(Result::ok).unwrap_or(self.network),
+            };
+            (name.as_str(), rule)
+        })
+    }
+
+    /// Writes the agents as the variable has them.
+    pub(super) fn show_agents(&self) -> String {
+        let one =
+            |(name, rule): (&str, SandboxRule)| format!("{name}={}/{}", rule.mode.as_str(), rule.network.as_str());
+        or_none(self.rules().map(one).collect::<Vec<_>>().join(","))
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Config;
+    use super::super::{Config, RawConfig};
     use super::*;
 
     fn load(file: &str, vars: &[(&str, &str)]) -> Result<SandboxConfig, String> {
@@ -211,6 +118,10 @@ mod tests {
         let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let config = Config::load(Some(&path), RawConfig::default(), &Environment::new(vars, "/nowhere/w"));
         config.map(|config| config.sandbox).map_err(|error| error.to_string())
+    }
+
+    fn agent(config: &SandboxConfig, name: &str) -> SandboxRule {
+        config.rules().find(|(agent, _)| *agent == name).unwrap().1
     }
 
     #[test]
@@ -227,18 +138,24 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!(config.general, rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Deny));
-        assert_eq!(config.agents["plan"], rule(SandboxMode::ReadOnly, SandboxNetwork::Deny));
+        assert_eq!(
+            config.general(),
+            rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Deny)
+        );
+        assert_eq!(
+            agent(&config, "plan"),
+            rule(SandboxMode::ReadOnly, SandboxNetwork::Deny)
+        );
         assert_eq!(config.hidden, [Path::new("/nowhere/u/.ssh")]);
         assert_eq!(config.writable, [Path::new("/a"), Path::new("/b")]);
         assert!(config.required);
         let agents = [("TOOLGATE_SANDBOX_AGENTS", "build=workspace-write/allow, plan=read-only")];
         let config = load("", &agents).unwrap();
         assert_eq!(
-            config.agents["build"],
+            agent(&config, "build"),
             rule(SandboxMode::WorkspaceWrite, SandboxNetwork::Allow)
         );
-        assert!(config.is_on() && config.general.mode == SandboxMode::Off);
+        assert!(config.is_on() && config.general().mode == SandboxMode::Off);
     }
 
     #[test]

@@ -1,131 +1,79 @@
-//! The parts `audit` and `redact` of the configuration: the key of the audit, and the secrets that are shown to nobody.
+//! Secrets that the configuration names: the key of the audit, that of the search service, and what is shown to nobody.
 //!
 //! *Invariant:* names of variables and files are shown, never a value. What is meant to be hidden and cannot be is an
 //! error: a service that starts keeps every secret that it was told of.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::fmt;
+use std::path::Path;
 
 use toolgate_model::audit_key::Key;
 use toolgate_model::redact::{MIN_SECRET_BYTES, Redactor};
 
-use super::layered::{Layered, folder, or_none};
-use super::values::{AuditConfig, RedactConfig};
-use crate::environment::Environment;
-use crate::error::ConfigError;
-use crate::{read, units};
+use super::kinds::{Context, Kind, Shape};
+use super::values::ApiKey;
+use crate::read;
 
 /// The armour around a key in PEM, which every key has.
 const ARMOUR: &str = "-----";
 
-impl Layered<'_> {
-    pub(super) fn audit(&mut self) -> Result<AuditConfig, ConfigError> {
-        let env = self.env;
-        let key = self.value(
-            "audit.key_file",
-            |raw| &raw.audit.key_file,
-            |text, base| key(env, text, base),
-            || None,
-            |key| {
-                key.as_ref()
-                    .map_or_else(|| "none".to_owned(), |(path, _)| path.display().to_string())
-            },
-        )?;
-        let retention = self.value(
-            "audit.retention",
-            |raw| &raw.audit.retention,
-            |text, _| retention(text),
-            || None,
-            |time| time.map_or_else(|| "none".to_owned(), units::show_duration),
-        )?;
-        self.private_files.extend(key.iter().map(|(path, _)| path.clone()));
-        let (key_file, key) = key.unzip();
-        Ok(AuditConfig {
-            key,
-            key_file,
-            retention,
-        })
-    }
+/// Texts that are shown to nobody.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Secrets(pub(super) Vec<String>);
 
-    pub(super) fn redact(&mut self) -> Result<RedactConfig, ConfigError> {
-        let env = self.env;
-        let of_variables = self.value(
-            "redact.values_from_env",
-            |raw| &raw.redact.values_from_env,
-            |names: &Vec<String>, _| {
-                names
-                    .iter()
-                    .map(|name| variable(env, name))
-                    .collect::<Result<Vec<_>, _>>()
-            },
-            Vec::new,
-            |list| or_none(list.iter().map(|(name, _)| name.clone()).collect()),
-        )?;
-        for (name, _) in of_variables.iter().filter(|(_, values)| values.is_empty()) {
-            self.warn(format!("redact.values_from_env: the variable {name} is not set"));
-        }
-        let of_files = self.value(
-            "redact.files",
-            |raw| &raw.redact.files,
-            |paths: &Vec<String>, base| {
-                paths
-                    .iter()
-                    .map(|path| file(env, path, base))
-                    .collect::<Result<Vec<_>, _>>()
-            },
-            Vec::new,
-            |list| or_none(list.iter().map(|(path, _)| path.display().to_string()).collect()),
-        )?;
-        let patterns = self.value(
-            "redact.patterns",
-            |raw| &raw.redact.patterns,
-            |patterns, _| possible(&[], patterns).map(|_| patterns.clone()),
-            Vec::new,
-            |list: &Vec<String>| or_none(list.clone()),
-        )?;
-        self.private_files.extend(of_files.iter().map(|(path, _)| path.clone()));
-        let values = of_variables.into_iter().flat_map(|(_, values)| values);
-        let secrets: Vec<String> = values
-            .chain(of_files.into_iter().flat_map(|(_, values)| values))
-            .collect();
-        possible(&secrets, &patterns)
-            .map(RedactConfig)
-            .map_err(|message| self.conflict("redact.files", |raw| &raw.redact.files, message))
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
     }
 }
 
-fn possible(secrets: &[String], patterns: &[String]) -> Result<Redactor, String> {
+/// Makes what takes secrets out of texts.
+pub(super) fn redactor(secrets: &[String], patterns: &[String]) -> Result<Redactor, String> {
     Redactor::new(secrets, patterns).map_err(|error| match std::error::Error::source(&error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     })
 }
 
-/// Returns the values of a variable: none if it is not set.
-fn variable(env: &Environment, name: &str) -> Result<(String, Vec<String>), String> {
-    let values = match env.get(name) {
-        None => Vec::new(),
-        Some(text) => lines(text).map_err(|why| format!("the variable {name}: {why}"))?,
+pub(super) fn are_patterns(patterns: &[String]) -> Result<(), String> {
+    redactor(&[], patterns).map(drop)
+}
+
+/// A variable and its values: none if it is not set.
+pub(super) fn variable() -> Kind<String, (String, Secrets)> {
+    let parse = |name: String, context: &Context<'_>| {
+        let values = context.env.get(&name).map(lines).transpose();
+        let values = values.map_err(|why| format!("the variable {name}: {why}"))?;
+        Ok((name, values.unwrap_or_default()))
     };
-    Ok((name.to_owned(), values))
+    Kind::new(Shape::Text, parse, |(name, _)| name.clone())
 }
 
-fn file(env: &Environment, text: &str, base: &Path) -> Result<(PathBuf, Vec<String>), String> {
-    let path = folder(env, text, base)?;
-    let content = content(&path)?;
-    let content = String::from_utf8(content).map_err(|_| format!("{}: it is not UTF-8", path.display()))?;
-    let values = lines(&content).map_err(|why| format!("{}: {why}", path.display()))?;
-    Ok((path, values))
+/// Reads a file whose lines are secrets.
+pub(super) fn of_file(path: &Path) -> Result<Secrets, String> {
+    lines(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Reads a file that holds a secret.
-pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
+/// Reads the key of the audit.
+pub(super) fn audit_key(path: &Path) -> Result<Key, String> {
+    Key::new(&content(path)?).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads the key of the search service.
+pub(super) fn api_key(path: &Path) -> Result<ApiKey, String> {
+    ApiKey::parse(&text(path)?).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    String::from_utf8(content(path)?).map_err(|_| format!("{}: it is not UTF-8", path.display()))
+}
+
+fn content(path: &Path) -> Result<Vec<u8>, String> {
     read::bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// Returns the secrets in a text: its lines, since a program that prints a key prints it in lines. Short rests of a longer
 /// secret are left out.
-fn lines(text: &str) -> Result<Vec<String>, String> {
+fn lines(text: &str) -> Result<Secrets, String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(ARMOUR));
     let secrets: Vec<String> = lines
         .filter(|line| line.len() >= MIN_SECRET_BYTES)
@@ -136,29 +84,15 @@ fn lines(text: &str) -> Result<Vec<String>, String> {
             "expected a line of at least {MIN_SECRET_BYTES} bytes, found none"
         ));
     }
-    possible(&secrets, &[]).map(|_| secrets)
-}
-
-fn key(env: &Environment, text: &str, base: &Path) -> Result<Option<(PathBuf, Key)>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    let path = folder(env, text, base)?;
-    let key = Key::new(&content(&path)?).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(Some((path, key)))
-}
-
-fn retention(text: &str) -> Result<Option<Duration>, String> {
-    if text == "none" {
-        return Ok(None);
-    }
-    units::duration(text).map(Some)
+    redactor(&secrets, &[]).map(|_| Secrets(secrets))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::{Config, RawConfig};
-    use super::*;
+    use crate::environment::Environment;
 
     fn load(file: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -194,11 +128,11 @@ mod tests {
             "{:?}",
             config.warnings
         );
-        assert!(config.audit.key.is_some());
+        assert!(config.audit.key().is_some());
         assert_eq!(config.audit.retention, Some(Duration::from_secs(90 * 86_400)));
         assert!(!format!("{config:?}").contains("hunter2"), "a value is never shown");
         let config = load("", &[]).unwrap();
-        assert!(config.redact.0.is_empty() && config.audit.key.is_none() && config.audit.retention.is_none());
+        assert!(config.redact.0.is_empty() && config.audit.key().is_none() && config.audit.retention.is_none());
         let config = load(
             "",
             &[("TOOLGATE_REDACT_VALUES_FROM_ENV", "TOKEN"), ("TOKEN", "hunter2")],
@@ -219,5 +153,81 @@ mod tests {
         check("[redact]\npatterns = [\"(\"]", &[], "redact.patterns");
         check("[audit]\nkey_file = \"short\"", &[], "a key has 32");
         check("[audit]\nretention = \"x\"", &[], "audit.retention");
+    }
+}
+
+#[cfg(test)]
+mod search_tests {
+    use super::super::{Config, RawConfig};
+    use crate::environment::Environment;
+
+    const DEFAULT_ENDPOINT: &str = "https://mcp.exa.ai/mcp";
+
+    fn load(file: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "secret-of-the-file\n").unwrap();
+        std::fs::write(folder.path().join("two"), "secret-1\nsecret-2\n").unwrap();
+        let path = folder.path().join("toolgate.toml");
+        std::fs::write(&path, file).unwrap();
+        let vars = [("HOME", "/nowhere/u")].iter().chain(vars);
+        let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(Some(&path), RawConfig::default(), &Environment::new(vars, "/nowhere/w"));
+        config.map_err(|error| error.to_string())
+    }
+
+    fn key_of(file: &str, vars: &[(&str, &str)]) -> Option<String> {
+        let config = load(file, vars).unwrap();
+        assert!(!format!("{config:?}").contains("secret"), "{config:?}");
+        config.search.key.map(|key| key.reveal().to_owned())
+    }
+
+    #[test]
+    fn the_key_comes_from_a_file_or_the_environment() {
+        let variable = [("EXA_API_KEY", " secret-of-the-environment\n")];
+        assert_eq!(key_of("", &[]), None);
+        assert_eq!(key_of("", &variable).as_deref(), Some("secret-of-the-environment"));
+        assert_eq!(
+            key_of("[search]\nkey_file = \"key\"", &variable).as_deref(),
+            Some("secret-of-the-file")
+        );
+        assert_eq!(key_of("", &[("EXA_API_KEY", "secret \u{1}")]), None);
+        let warnings = load("", &[("EXA_API_KEY", "secret \u{1}")]).unwrap().warnings;
+        assert!(
+            warnings
+                .iter()
+                .any(|text| text.contains("EXA_API_KEY") && !text.contains("secret")),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn the_endpoint_is_an_address() {
+        assert_eq!(load("", &[]).unwrap().search.endpoint.as_str(), DEFAULT_ENDPOINT);
+        let config = load("[search]\nendpoint = \"http://localhost:7/x?token=secret\"", &[]).unwrap();
+        assert_eq!(config.search.endpoint.as_str(), "http://localhost:7/x?token=secret");
+        let setting = config
+            .explain()
+            .iter()
+            .find(|setting| setting.key == "search.endpoint")
+            .unwrap();
+        assert_eq!(setting.value, "http://localhost:7/x");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for (file, expected) in [
+            ("endpoint = \"mcp.exa.ai/mcp\"", "search.endpoint"),
+            ("endpoint = \"ftp://a/secret\"", "search.endpoint"),
+            ("endpoint = \"https://u:secret@a/\"", "search.endpoint"),
+            ("key_file = \"two\"", "search.key_file"),
+            ("key_file = \"missing\"", "missing"),
+            ("key = \"x\"", "unknown field `key`"),
+        ] {
+            let error = load(&format!("[search]\n{file}"), &[]).unwrap_err();
+            assert!(
+                error.contains(expected) && !error.contains("secret"),
+                "{expected:?} is not in {error:?}"
+            );
+        }
     }
 }

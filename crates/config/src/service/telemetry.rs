@@ -1,13 +1,14 @@
-//! The part `telemetry` of the configuration, with what OpenTelemetry's own variables say where it says nothing.
+//! What OpenTelemetry's own variables say, where the part `telemetry` of the configuration says nothing.
 
-use std::net::SocketAddr;
+use percent_encoding::percent_decode_str;
 
-use toolgate_web::Url;
-
-use super::layered::Layered;
-use super::values::{Source, TelemetryConfig};
+use super::layers::Layers;
+use super::parse;
+use super::values::Source;
 use crate::environment::Environment;
-use crate::error::ConfigError;
+
+/// The key that counts first.
+const KEY: &str = "telemetry.otlp_endpoint";
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -15,106 +16,64 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES: [&str; 2] = ["OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const METRICS: [&str; 2] = ["OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"];
 
-impl Layered<'_> {
-    pub(super) fn telemetry(&mut self) -> Result<TelemetryConfig, ConfigError> {
-        let admin = self.value(
-            "telemetry.admin",
-            |raw| &raw.telemetry.admin,
-            |text, _| address(text),
-            || None,
-            |address| address.map_or_else(|| "none".to_owned(), |address| address.to_string()),
-        )?;
-        const KEY: &str = "telemetry.otlp_endpoint";
-        let [traces, metrics] = if self.said(|raw| &raw.telemetry.otlp_endpoint).is_some() {
-            let endpoint = self.value(
-                KEY,
-                |raw| &raw.telemetry.otlp_endpoint,
-                |text, _| endpoint(text),
-                || None,
-                or_none,
-            )?;
-            [TRACES, METRICS].map(|[switch, _]| endpoint.clone().filter(|_| !self.is_off(switch)))
-        } else {
-            let found = [TRACES, METRICS].map(|[switch, own]| self.standard(switch, own));
-            self.note_standard(KEY, &found);
-            found.map(|found| found.map(|(_, endpoint)| endpoint))
-        };
-        Ok(TelemetryConfig {
-            admin,
-            traces,
-            metrics,
-            attributes: attributes(self.env),
-        })
+/// Returns the collectors of traces and of metrics: the configured one, else those of the standard variables.
+pub(super) fn collectors(layers: &mut Layers<'_>, endpoint: Option<&String>) -> [Option<String>; 2] {
+    if layers.has(KEY) {
+        return [TRACES, METRICS].map(|[switch, _]| endpoint.cloned().filter(|_| !is_off(layers.env, switch)));
     }
-
-    fn is_off(&self, switch: &str) -> bool {
-        self.env.get(switch).is_some_and(|text| text == "none")
-    }
-
-    /// Returns the endpoint that the standard variables name for one kind of telemetry, and the variable that does.
-    fn standard(&mut self, switch: &str, own: &'static str) -> Option<(&'static str, String)> {
-        let env = self.env;
-        let disabled = env.get("OTEL_SDK_DISABLED");
-        if self.is_off(switch) || disabled.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
-            return None;
+    let found = [TRACES, METRICS].map(|[switch, own]| standard(layers, switch, own));
+    let shown = match &found {
+        [None, None] => None,
+        [Some((name, traces)), Some((_, metrics))] if traces == metrics => Some((name, traces.clone())),
+        [Some((name, traces)), Some((_, metrics))] => {
+            Some((name, format!("{traces} for traces, {metrics} for metrics")))
         }
-        let set = |name| Some((name, env.get(name).filter(|text| !text.is_empty())?));
-        let (name, text) = [own, ENDPOINT].into_iter().find_map(set)?;
-        match endpoint(text) {
-            Ok(endpoint) => Some((name, endpoint?)),
-            Err(why) => {
-                // Perhaps meant for other programs.
-                self.warn(format!("the variable {name} has no effect: {why}"));
-                None
-            }
-        }
-    }
-
-    fn note_standard(&mut self, key: &str, found: &[Option<(&str, String)>; 2]) {
-        let (name, value) = match found {
-            [None, None] => return self.record(key, or_none(&None), Source::Default),
-            [Some((name, traces)), Some((_, metrics))] if traces == metrics => (name, traces.clone()),
-            [Some((name, traces)), Some((_, metrics))] => (name, format!("{traces} for traces, {metrics} for metrics")),
-            [Some((name, traces)), None] => (name, format!("{traces} for traces")),
-            [None, Some((name, metrics))] => (name, format!("{metrics} for metrics")),
-        };
-        self.record(key, value, Source::Variable((*name).to_owned()));
-    }
-}
-
-fn or_none(endpoint: &Option<String>) -> String {
-    endpoint.clone().unwrap_or_else(|| "none".to_owned())
-}
-
-fn address(text: &str) -> Result<Option<SocketAddr>, String> {
-    let numeric = match text.strip_prefix("localhost:") {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None if text == "none" => return Ok(None),
-        None => text.to_owned(),
+        [Some((name, traces)), None] => Some((name, format!("{traces} for traces"))),
+        [None, Some((name, metrics))] => Some((name, format!("{metrics} for metrics"))),
     };
-    let wrong = |_| format!("expected an address and port such as \"127.0.0.1:9464\", or \"none\", found {text:?}");
-    numeric.parse().map(Some).map_err(wrong)
+    if let Some((name, value)) = shown
+        && let Some(setting) = layers.show(KEY, value)
+    {
+        setting.source = Source::Variable((*name).to_owned());
+    }
+    found.map(|found| found.map(|(_, endpoint)| endpoint))
 }
 
-fn endpoint(text: &str) -> Result<Option<String>, String> {
-    if text == "none" {
-        return Ok(None);
+fn is_off(env: &Environment, switch: &str) -> bool {
+    env.get(switch) == Some("none")
+}
+
+/// Returns the endpoint that the standard variables name for one kind of telemetry, and the variable that does.
+fn standard(layers: &mut Layers<'_>, switch: &str, own: &'static str) -> Option<(&'static str, String)> {
+    let env = layers.env;
+    let disabled = env.get("OTEL_SDK_DISABLED");
+    if is_off(env, switch) || disabled.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+        return None;
     }
-    let url = Url::parse(text).ok().filter(|url| {
-        let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
-        matches!(url.scheme(), "http" | "https") && url.has_host() && is_plain
-    });
-    // Not repeated: it may hold a secret.
-    let expected = "expected the address of a collector, such as \"http://127.0.0.1:4317\", or \"none\"";
-    url.map(|url| Some(url.into())).ok_or_else(|| expected.to_owned())
+    let (name, text) = [own, ENDPOINT]
+        .into_iter()
+        .find_map(|name| Some((name, env.get(name)?)))?;
+    if text == "none" {
+        return None;
+    }
+    parse::collector(text)
+        // Perhaps meant for other programs.
+        .map_err(|why| layers.warn(format!("the variable {name} has no effect: {why}")))
+        .ok()
+        .map(|endpoint| (name, endpoint))
 }
 
 /// Returns what is said of the service: the standard variables, and what is known without them.
-fn attributes(env: &Environment) -> Vec<(String, String)> {
+pub(super) fn attributes(env: &Environment) -> Vec<(String, String)> {
     let given = env.get("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default().split(',');
     let mut all: Vec<(String, String)> = given
         .filter_map(|pair| pair.split_once('='))
-        .map(|(key, value)| (key.trim().to_owned(), decoded(value.trim())))
+        .map(|(key, value)| {
+            (
+                key.trim().to_owned(),
+                percent_decode_str(value.trim()).decode_utf8_lossy().into_owned(),
+            )
+        })
         .filter(|(key, _)| !key.is_empty())
         .collect();
     if let Some(name) = env.get("OTEL_SERVICE_NAME").filter(|name| !name.is_empty()) {
@@ -130,21 +89,6 @@ fn attributes(env: &Environment) -> Vec<(String, String)> {
         }
     }
     all
-}
-
-/// Decodes `%2C` and the like; what is none of them stays as it is.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, more)) = rest.split_first() {
-        let digits = more.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits
-            .filter(|_| first == b'%')
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { &more[2..] } else { more };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

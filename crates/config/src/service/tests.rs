@@ -204,10 +204,7 @@ fn variables_beat_the_file_and_flags_beat_both() {
         ("TOOLGATE_DRAIN_GRACE", "2s"),
         ("TOOLGATE_DATA_DIR", "rel"),
     ];
-    let flags = RawConfig {
-        drain_grace: Some("3s".to_owned()),
-        ..RawConfig::default()
-    };
+    let flags = RawConfig::default().with("drain_grace", "3s");
     let config = load(file, &vars, flags).expect("it is valid");
     assert_eq!(setting(&config, "drain_grace"), ("3s", "flag".to_owned()));
     assert_eq!(
@@ -332,7 +329,7 @@ fn names_of_variables_are_checked() {
             RawConfig::default(),
         );
         match (config, expected) {
-            (Ok(config), Some(expected)) => assert_eq!(config.shell.environment_deny, expected),
+            (Ok(config), Some(expected)) => assert_eq!(config.shell.deny, expected),
             (Err(error), None) => assert!(error.to_string().contains("shell.environment.deny"), "{error}"),
             (other, _) => panic!("{names}: {other:?}"),
         }
@@ -578,10 +575,7 @@ fn errors_of_variables_and_flags_name_them() {
         let error = load("", &[(name, value)], RawConfig::default()).expect_err("it is invalid");
         assert!(error.to_string().contains(name), "{error}");
     }
-    let flags = RawConfig {
-        drain_grace: Some("never".to_owned()),
-        ..RawConfig::default()
-    };
+    let flags = RawConfig::default().with("drain_grace", "never");
     let error = load("", &[], flags).expect_err("it is invalid").to_string();
     assert!(
         error.contains("the command line") && error.contains("drain_grace"),

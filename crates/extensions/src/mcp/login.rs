@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio_util::task::TaskTracker;
+use toolgate_model::{Login, OAuthClient};
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
@@ -34,48 +35,8 @@ pub trait Logins: Send + Sync + 'static {
     fn client(&self) -> Option<OAuthClient>;
 }
 
-/// A login at a server.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// What is sent.
-    pub token: String,
-    /// What a new token can be had for.
-    pub refresh: Option<String>,
-    /// When the token is no good any more.
-    pub expires: Option<SystemTime>,
-    /// Whose it is.
-    pub client: Option<OAuthClient>,
-}
-
-impl std::fmt::Debug for Login {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Login")
-            .field("expires", &self.expires)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Login {
-    fn is_good(&self) -> bool {
-        self.expires.is_none_or(|expires| expires > SystemTime::now() + MARGIN)
-    }
-}
-
-/// A client that is known to whoever gives out tokens.
-#[derive(Clone, PartialEq, Eq)]
-pub struct OAuthClient {
-    /// Its name.
-    pub id: String,
-    /// What proves it.
-    pub secret: Option<String>,
-}
-
-impl std::fmt::Debug for OAuthClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OAuthClient")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
+fn is_good(login: &Login) -> bool {
+    login.expires.is_none_or(|expires| expires > SystemTime::now() + MARGIN)
 }
 
 /// Why there is no token.
@@ -150,7 +111,7 @@ impl Credentials {
         match used {
             // A server that wants one will say so.
             None if is_looked_up => Ok(None),
-            Some(login) if login.is_good() => Ok(Some(login.token)),
+            Some(login) if is_good(&login) => Ok(Some(login.token)),
             Some(_) | None => self.instead_of(None, "", network).await,
         }
     }
@@ -183,7 +144,7 @@ impl Credentials {
         let Some(login) = self.look().await else {
             return Ok(None);
         };
-        if login.is_good() && refused.as_ref() != Some(&login.token) {
+        if is_good(&login) && refused.as_ref() != Some(&login.token) {
             return Ok(Some(login.token));
         }
         let Some(refresh) = login.refresh.clone() else {

@@ -34,7 +34,7 @@ use toolgate_tool::Catalog;
 use toolgate_web::Network;
 use tracing::Instrument as _;
 
-pub use login::{Login, Logins, OAuthClient};
+pub use login::Logins;
 pub use settings::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Remote, ServerSettings};
 
 use self::login::Credentials;

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use toolgate_model::OAuthClient;
 use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
 
-use super::login::OAuthClient;
 use super::signals::chain;
 
 /// Bytes of the largest answer that is taken.

@@ -4,14 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolgate_config::logins::{LoginFile, StoredClient, StoredLogin};
+use toolgate_config::logins::LoginFile;
 use toolgate_config::mcp::{McpKind, McpServerConfig};
 use toolgate_engine::WorkspaceRuntime;
 pub(super) use toolgate_extensions::mcp::Servers;
-use toolgate_extensions::mcp::{
-    CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Login, Logins, OAuthClient, Remote, ServerSettings,
-};
-use toolgate_model::{Source, SourceState};
+use toolgate_extensions::mcp::{CALL_LIMIT, CONNECT_LIMIT, Kind, Local, Logins, Remote, ServerSettings};
+use toolgate_model::{Login, OAuthClient, Source, SourceState};
 
 const UNTRUSTED: &str = "The server is named by the project, and this workspace is not trusted. If you trust it, set \
                          `trust = true` for the workspace in toolgate.toml, or start the service with `--trust` or \
@@ -81,39 +79,19 @@ struct OfFile {
     file: Arc<LoginFile>,
     name: String,
     url: String,
-    client: Option<StoredClient>,
+    client: Option<OAuthClient>,
 }
 
 impl Logins for OfFile {
     fn load(&self) -> Option<Login> {
-        let stored = self.file.login(&self.name, &self.url)?;
-        Some(Login {
-            token: stored.access,
-            refresh: stored.refresh,
-            expires: stored.expires,
-            client: stored.client.map(client),
-        })
+        self.file.login(&self.name, &self.url)
     }
 
     fn keep(&self, old: &Login, new: &Login) -> io::Result<()> {
-        self.file.renew(&self.name, &self.url, &stored(old), &stored(new))
+        self.file.renew(&self.name, &self.url, old, new)
     }
 
     fn client(&self) -> Option<OAuthClient> {
-        self.client.clone().map(client)
-    }
-}
-
-fn client(StoredClient { id, secret }: StoredClient) -> OAuthClient {
-    OAuthClient { id, secret }
-}
-
-fn stored(login: &Login) -> StoredLogin {
-    let client = login.client.clone();
-    StoredLogin {
-        access: login.token.clone(),
-        refresh: login.refresh.clone(),
-        expires: login.expires,
-        client: client.map(|OAuthClient { id, secret }| StoredClient { id, secret }),
+        self.client.clone()
     }
 }

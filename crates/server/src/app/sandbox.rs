@@ -183,8 +183,8 @@ pub(super) fn confine(config: &Config, data_dir: &Path, sandbox: Arc<Sandbox>) -
     let rules = &config.sandbox;
     let names = config.workspaces.iter().map(|workspace| workspace.name.clone());
     let outputs = names.map(|name| (name.clone(), output_folder(data_dir, &name)));
-    let agents = rules.agents.iter().map(|(name, rule)| (name.clone(), confining(*rule)));
-    Confine::new(sandbox, confining(rules.general), agents.collect(), outputs.collect())
+    let agents = rules.rules().map(|(name, rule)| (name.to_owned(), confining(rule)));
+    Confine::new(sandbox, confining(rules.general()), agents.collect(), outputs.collect())
 }
 
 fn confining(rule: SandboxRule) -> Confining {
@@ -208,8 +208,8 @@ pub(super) fn facts(rules: &SandboxConfig, kernel: Kernel) -> SandboxFacts {
         landlock: kernel.landlock,
         seccomp: kernel.seccomp,
         is_on: rules.is_on(),
-        mode: rules.general.mode.as_str(),
-        network: rules.general.network.as_str(),
+        mode: rules.mode.as_str(),
+        network: rules.network.as_str(),
         required: rules.required,
         missing: kernel.lacks(),
     }

@@ -51,7 +51,7 @@ impl Tls {
             source(&tls.certificate, Readers::Anybody),
             source(&tls.key, Readers::Group),
         ];
-        sources.extend(tls.client_ca.iter().map(|(path, _)| source(path, Readers::Anybody)));
+        sources.extend(tls.client_ca.iter().map(|path| source(path, Readers::Anybody)));
         let files = Reloading::load(sources, move |contents| server_config(&tls, contents))?;
         Ok(Arc::new(Self { files }))
     }
@@ -73,13 +73,13 @@ fn server_config(tls: &TlsConfig, contents: &[Vec<u8>]) -> Result<ServerConfig, 
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(&tls.certificate, error.to_string()))?;
     let builder = match (&tls.client_ca, client_ca.first()) {
-        (Some((path, client)), Some(pem)) => {
+        (Some(path), Some(pem)) => {
             let mut roots = RootCertStore::empty();
             for authority in certificates(path, pem)? {
                 roots.add(authority).map_err(|error| wrong(path, error.to_string()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            let verifier = match client {
+            let verifier = match tls.client_auth {
                 ClientAuth::Required => verifier,
                 ClientAuth::Optional => verifier.allow_unauthenticated(),
             };

@@ -1,0 +1,43 @@
+//! Logins at servers of tools.
+//!
+//! *Invariant:* no secret is in a debug text.
+
+use std::fmt;
+use std::time::SystemTime;
+
+/// A login at a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// What is sent.
+    pub token: String,
+    /// What a new token can be had for.
+    pub refresh: Option<String>,
+    /// When the token is no good any more.
+    pub expires: Option<SystemTime>,
+    /// The client that it was given to.
+    pub client: Option<OAuthClient>,
+}
+
+/// A client that is registered at whoever gives out tokens.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OAuthClient {
+    /// Its name.
+    pub id: String,
+    /// What proves it.
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Login");
+        shown.field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OAuthClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthClient")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
