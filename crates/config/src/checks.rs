@@ -203,17 +203,13 @@ fn agent_block(agent: &mut JsonMap, pointer: &str, problems: &mut Vec<ConfigProb
     if let Some(steps) = agent.shift_remove("maxSteps") {
         agent.entry("steps").or_insert(steps);
     }
-    let unknown: Vec<String> = agent
-        .keys()
-        .filter(|key| !AGENT_KEYS.contains(&key.as_str()))
-        .cloned()
-        .collect();
-    for key in unknown {
-        let value = agent.shift_remove(&key);
-        let options = agent.entry("options").or_insert_with(|| json!({}));
-        if let (Value::Object(options), Some(value)) = (options, value) {
-            options.insert(key, value);
-        }
+    let is_known = |(key, _): &(String, Value)| AGENT_KEYS.contains(&key.as_str());
+    let (known, unknown): (JsonMap, JsonMap) = std::mem::take(agent).into_iter().partition(is_known);
+    *agent = known;
+    if !unknown.is_empty()
+        && let Value::Object(options) = agent.entry("options").or_insert_with(|| json!({}))
+    {
+        options.extend(unknown);
     }
 }
 

@@ -33,17 +33,17 @@ const OPTIONS: ParseOptions = ParseOptions {
 /// Parses a text whose root is an object. A text of nothing but comments is an empty one.
 pub(super) fn parse(text: &str) -> Result<JsonMap, Problem> {
     let mut left = MAX_VALUES;
-    match tree(text)? {
-        None => Ok(JsonMap::new()),
-        Some(root) => {
-            match convert(text, &root, &mut left)? {
-                Value::Object(map) => Ok(map),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(
-                    Problem::new(Some(Position::at(text, root.start())), "", "expected an object"),
-                ),
-            }
-        }
-    }
+    let Some(root) = tree(text)? else {
+        return Ok(JsonMap::new());
+    };
+    let Value::Object(map) = convert(text, &root, &mut left)? else {
+        return Err(Problem::new(
+            Some(Position::at(text, root.start())),
+            "",
+            "expected an object",
+        ));
+    };
+    Ok(map)
 }
 
 /// Returns the place of the value that a JSON pointer leads to, or of what is there of the way to it.
@@ -52,23 +52,13 @@ pub(super) fn locate(text: &str, pointer: &str) -> Option<Position> {
     let (mut node, mut offset) = (&root, root.start());
     for segment in pointer.split('/').skip(1) {
         let segment = unescape(segment);
-        let next = match node {
-            ast::Value::Object(object) => object
-                .properties
-                .iter()
-                .rev()
-                .find(|property| property.name.as_str() == segment)
-                .map(|property| (&property.value, property.start())),
-            ast::Value::Array(array) => segment
-                .parse::<usize>()
-                .ok()
-                .and_then(|index| array.elements.get(index))
-                .map(|element| (element, element.start())),
-            ast::Value::StringLit(_)
-            | ast::Value::NumberLit(_)
-            | ast::Value::BooleanLit(_)
-            | ast::Value::NullKeyword(_) => None,
-        };
+        let property = node.as_object().and_then(|object| {
+            let mut last_first = object.properties.iter().rev();
+            last_first.find(|property| property.name.as_str() == segment)
+        });
+        let element = || node.as_array()?.elements.get(segment.parse::<usize>().ok()?);
+        let next = property.map(|property| (&property.value, property.start()));
+        let next = next.or_else(|| element().map(|element| (element, element.start())));
         let Some(found) = next else { break };
         (node, offset) = found;
     }

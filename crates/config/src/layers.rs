@@ -47,7 +47,7 @@ pub(super) fn collect(
     let home_dir = env.config_home().map(|folder| folder.join("opencode"));
     if let Some(folder) = &home_dir {
         collector.file(&folder.join("config.json"))?;
-        collector.files(folder)?;
+        collector.files(&Folder::of_user(folder.clone()))?;
     }
     if let Some(named) = env.get("OPENCODE_CONFIG") {
         let path = env.resolve(named, env.cwd());
@@ -65,7 +65,7 @@ pub(super) fn collect(
     };
     collector.of_project = true;
     for folder in &project {
-        collector.project_files(folder)?;
+        collector.files(folder)?;
     }
     collector.of_project = false;
     if let Some(folder) = home_dir {
@@ -76,7 +76,7 @@ pub(super) fn collect(
     }
     for folder in dot_folders(&project, env, collector.seen) {
         collector.of_project = folder.of_project;
-        collector.files(&folder.path)?;
+        collector.files(&Folder::of_user(folder.path.clone()))?;
         collector.agents(&folder.path)?;
         if folder.of_project {
             collector.found.project_directories.push(folder.path.clone());
@@ -87,7 +87,7 @@ pub(super) fn collect(
     if let Some(text) = env.get("OPENCODE_CONFIG_CONTENT") {
         collector.text(text, Origin::Variable("OPENCODE_CONFIG_CONTENT"), directory)?;
     }
-    collector.files(&env.system_dir().join("opencode"))?;
+    collector.files(&Folder::of_user(env.system_dir().join("opencode")))?;
     collector.permission_variable()?;
     Ok(collector.found)
 }
@@ -131,27 +131,22 @@ pub(super) fn project_folders(directory: &Path, worktree: &Path) -> Vec<Folder> 
 
 /// The `.opencode` folders, outermost first, then those that belong to the user.
 fn dot_folders(project: &[Folder], env: &Environment, seen: &mut Seen) -> Vec<Folder> {
-    let mut folders: Vec<Folder> = project
-        .iter()
-        .map(|folder| Folder {
-            path: folder.path.join(".opencode"),
-            ..folder.clone()
-        })
-        .collect();
-    folders.extend(env.home().map(|home| Folder::of_user(home.join(".opencode"))));
-    folders.extend(
-        env.get("OPENCODE_CONFIG_DIR")
-            .map(|named| Folder::of_user(env.resolve(named, env.cwd()))),
-    );
-    let mut last_places = Vec::new();
-    for (index, folder) in folders.iter().enumerate() {
-        seen.add(&folder.path);
+    let below = |folder: &Folder| Folder {
+        path: folder.path.join(".opencode"),
+        ..folder.clone()
+    };
+    let of_home = env.home().map(|home| home.join(".opencode"));
+    let named = env.get("OPENCODE_CONFIG_DIR");
+    let named = named.map(|named| env.resolve(named, env.cwd()));
+    let of_user = of_home.into_iter().chain(named).map(Folder::of_user);
+    let folders: Vec<Folder> = project.iter().map(below).chain(of_user).collect();
+    folders.iter().for_each(|folder| seen.add(&folder.path));
+    let counts = |(index, folder): &(usize, &Folder)| {
         let again = folders[index + 1..].iter().any(|later| later.path == folder.path);
-        if !again && folder.path.is_dir() && (!folder.foreign || read::is_own(&folder.path)) {
-            last_places.push(folder.clone());
-        }
-    }
-    last_places
+        !again && folder.path.is_dir() && (!folder.foreign || read::is_own(&folder.path))
+    };
+    let last_places = folders.iter().enumerate().filter(counts);
+    last_places.map(|(_, folder)| folder.clone()).collect()
 }
 
 struct Collector<'a> {
@@ -167,8 +162,8 @@ impl Collector<'_> {
         self.found.warnings.push(text);
     }
 
-    /// Reads the two files of a project's folder, if they may count.
-    fn project_files(&mut self, folder: &Folder) -> Result<(), ConfigError> {
+    /// Reads the two files of a folder, if they may count.
+    fn files(&mut self, folder: &Folder) -> Result<(), ConfigError> {
         for name in FILE_NAMES {
             let path = folder.path.join(name);
             self.seen.add(&path);
@@ -177,14 +172,6 @@ impl Collector<'_> {
             } else {
                 self.file(&path)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Reads the two files of a folder.
-    fn files(&mut self, folder: &Path) -> Result<(), ConfigError> {
-        for name in FILE_NAMES {
-            self.file(&folder.join(name))?;
         }
         Ok(())
     }
@@ -206,8 +193,7 @@ impl Collector<'_> {
         let parsed = substitute::substitute(text, folder, self.env, self.seen).map_err(invalid)?;
         let map = jsonc::parse(&parsed).map_err(|problem| invalid(jsonc::with_excerpt(problem, text, &parsed)))?;
         let unknown = checks::unknown_keys(&map).map(|key| {
-            let meant = checks::meant_key(key).map(|meant| format!("; did you mean {meant:?}?"));
-            let meant = meant.unwrap_or_default();
+            let meant = checks::meant_key(key).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
             format!("{origin}: the key {key:?} is not known and has no effect{meant}")
         });
         self.found.warnings.extend(unknown.collect::<Vec<String>>());
@@ -292,9 +278,10 @@ fn place(problem: &ConfigProblem, locate: impl Fn(&str) -> Option<Position>) -> 
 
 /// Makes a plugin given by a relative path independent of the file that names it.
 fn plugin_path(plugin: &mut Value, folder: &Path) {
-    let name = match plugin {
-        Value::Array(pair) => pair.first_mut(),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Some(plugin),
+    let name = if plugin.is_array() {
+        plugin.get_mut(0)
+    } else {
+        Some(plugin)
     };
     if let Some(Value::String(name)) = name
         && (name.starts_with("./") || name.starts_with("../"))

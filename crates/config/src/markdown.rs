@@ -50,9 +50,8 @@ pub(super) fn files(folder: &Path, depth: Depth, seen: &mut Seen) -> Result<Vec<
             }
             let path = entry.path();
             if path.is_dir() {
-                match depth {
-                    Depth::One => {}
-                    Depth::Any => folders.push(path),
+                if depth == Depth::Any {
+                    folders.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "md") {
                 found.push(path);
@@ -68,13 +67,11 @@ pub(super) fn files(folder: &Path, depth: Depth, seen: &mut Seen) -> Result<Vec<
 pub(super) fn agent(folder: &Path, path: &Path, text: &str) -> Result<(String, JsonMap), ConfigError> {
     let (front, body) = frontmatter::split(text);
     let mut block = frontmatter::parse(front).map_err(|error| ConfigError::invalid(path.display(), problem(error)))?;
-    let name = match block.get("name") {
-        Some(Value::String(name)) => name.clone(),
-        Some(_) | None => {
-            let below = path.strip_prefix(folder).unwrap_or(path);
-            below.with_extension("").to_string_lossy().into_owned()
-        }
-    };
+    let named = block.get("name").and_then(Value::as_str).map(str::to_owned);
+    let name = named.unwrap_or_else(|| {
+        let below = path.strip_prefix(folder).unwrap_or(path);
+        below.with_extension("").to_string_lossy().into_owned()
+    });
     block.insert("prompt".to_owned(), Value::from(body.trim()));
     Ok((name, block))
 }

@@ -30,23 +30,18 @@ pub(super) fn without_inserted(text: &str, value: &JsonMap) -> JsonMap {
         .ok()
         .and_then(|map| checks::normalise(map).ok());
     let is_written = |key: &&String| text.contains(&Value::from(key.as_str()).to_string());
-    match shown {
-        Some(shown) => {
-            let mut shown = without_secrets(shown);
-            for key in NO_SECRETS {
-                if let (Some(shown), Some(value)) = (shown.get_mut(key), value.get(key)) {
-                    *shown = value.clone();
-                }
-            }
-            shown
-        }
+    let Some(shown) = shown else {
         // Without what was inserted, the text is no configuration.
-        None => value
-            .keys()
-            .filter(is_written)
-            .map(|key| (key.clone(), Value::from(HIDDEN)))
-            .collect(),
+        let hidden = |key: &String| (key.clone(), Value::from(HIDDEN));
+        return value.keys().filter(is_written).map(hidden).collect();
+    };
+    let mut shown = without_secrets(shown);
+    for key in NO_SECRETS {
+        if let (Some(shown), Some(value)) = (shown.get_mut(key), value.get(key)) {
+            *shown = value.clone();
+        }
     }
+    shown
 }
 
 /// Returns the marks of a text, each with what is before it, and what is behind the last one.
@@ -78,14 +73,12 @@ pub(super) fn without_secrets(mut map: JsonMap) -> JsonMap {
 fn mask(key: &str, value: &mut Value) {
     let plain: String = key.to_lowercase().chars().filter(|c| !"_-".contains(*c)).collect();
     let is_secret = SECRET_BLOCKS.contains(&key) || SECRET_KEYS.iter().any(|secret| plain.ends_with(secret));
-    match value {
-        Value::Object(map) if !is_secret => map.iter_mut().for_each(|(key, value)| mask(key, value)),
-        Value::Array(items) if !is_secret => items.iter_mut().for_each(|item| mask("", item)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            if is_secret {
-                hide(value);
-            }
-        }
+    if is_secret {
+        hide(value);
+    } else if let Value::Object(map) = value {
+        map.iter_mut().for_each(|(key, value)| mask(key, value));
+    } else if let Value::Array(items) = value {
+        items.iter_mut().for_each(|item| mask("", item));
     }
 }
 

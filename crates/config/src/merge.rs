@@ -11,17 +11,17 @@ pub(super) const JOINED: [&str; 2] = ["instructions", "plugin"];
 /// Lays `over` on `base`: objects deeply, other values replaced, the lists of [`JOINED`] joined without doubles.
 pub(super) fn merge(base: &mut JsonMap, over: JsonMap) {
     for (key, value) in over {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Array(ours)), Value::Array(theirs)) if JOINED.contains(&key.as_str()) => join(ours, theirs),
-            (Some(ours), theirs) => replace(ours, theirs),
-            (None, Value::Array(items)) if JOINED.contains(&key.as_str()) => {
-                let mut joined = Vec::with_capacity(items.len());
-                join(&mut joined, items);
-                base.insert(key, Value::Array(joined));
+        let is_joined = JOINED.contains(&key.as_str());
+        let empty = || {
+            if is_joined {
+                Value::Array(Vec::new())
+            } else {
+                Value::Null
             }
-            (None, theirs) => {
-                base.insert(key, theirs);
-            }
+        };
+        match (base.entry(key).or_insert_with(empty), value) {
+            (Value::Array(ours), Value::Array(theirs)) if is_joined => join(ours, theirs),
+            (ours, theirs) => replace(ours, theirs),
         }
     }
 }
@@ -31,12 +31,7 @@ pub(super) fn replace(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(ours), Value::Object(theirs)) => {
             for (key, value) in theirs {
-                match ours.get_mut(&key) {
-                    Some(known) => replace(known, value),
-                    None => {
-                        ours.insert(key, value);
-                    }
-                }
+                replace(ours.entry(key).or_insert(Value::Null), value);
             }
         }
         (ours, theirs) => *ours = theirs,

@@ -117,7 +117,7 @@ impl ToolsConfig {
         Ok(Self {
             agents,
             experimental: part(&merged, "experimental"),
-            subagent_depth: subagent_depth(&merged),
+            subagent_depth: part::<Option<usize>>(&merged, "subagent_depth").unwrap_or(1),
             tool_output: part(&merged, "tool_output"),
             packages: packages_of(&merged),
             flags: Flags::from_environment(env),
@@ -177,11 +177,8 @@ impl ToolsConfig {
 
     /// Returns the files that say something of rules or agents.
     pub fn rule_files(&self) -> impl Iterator<Item = &Path> {
-        let of_rules = |layer: &&Layer| {
-            ["permission", "agent", "tools"]
-                .iter()
-                .any(|key| layer.value.contains_key(*key))
-        };
+        let says = |layer: &&Layer, key: &str| layer.value.contains_key(key);
+        let of_rules = move |layer: &&Layer| ["permission", "agent", "tools"].iter().any(|key| says(layer, key));
         self.layers
             .iter()
             .filter(of_rules)
@@ -209,17 +206,13 @@ fn prepend_old_tools(layers: &mut Vec<Layer>) {
         && let Ok(block) = rules::from_tools(tools)
     {
         let value = toolgate_model::json_map([("permission", Value::Object(block))]);
-        let origin = Origin::OldTools;
-        let shown = value.clone();
-        layers.insert(
-            0,
-            Layer {
-                origin,
-                of_project: false,
-                value,
-                shown,
-            },
-        );
+        let old_tools = Layer {
+            origin: Origin::OldTools,
+            of_project: false,
+            shown: value.clone(),
+            value,
+        };
+        layers.insert(0, old_tools);
     }
 }
 
@@ -270,11 +263,6 @@ fn packages_of(merged: &JsonMap) -> BTreeMap<String, String> {
         packages.extend(package(&block, "/npm").map(|package| (provider, package)));
     }
     packages
-}
-
-fn subagent_depth(merged: &JsonMap) -> usize {
-    let depth = merged.get("subagent_depth").and_then(Value::as_u64);
-    depth.map_or(1, |depth| usize::try_from(depth).unwrap_or(usize::MAX))
 }
 
 /// Reads one part of the merged configuration. Its values were checked layer by layer.

@@ -18,26 +18,19 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Returns the text of a file without its byte order mark, or none if there is no such file.
 pub(super) fn text(path: &Path) -> Result<Option<String>, ConfigError> {
-    match bounded(path) {
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(mut text) => {
-                if text.starts_with(BYTE_ORDER_MARK) {
-                    text.drain(..BYTE_ORDER_MARK.len_utf8());
-                }
-                Ok(Some(text))
-            }
-            Err(error) => {
-                let good = error.utf8_error().valid_up_to();
-                let message = format!("the text is not UTF-8 from byte {good} on");
-                Err(ConfigError::invalid(path.display(), Problem::new(None, "", message)))
-            }
-        },
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(source) => Err(ConfigError::Unreadable {
-            path: path.to_path_buf(),
-            source,
-        }),
-    }
+    let bytes = match bounded(path) {
+        Ok(bytes) => bytes,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(source) => {
+            let path = path.to_path_buf();
+            return Err(ConfigError::Unreadable { path, source });
+        }
+    };
+    let text = str::from_utf8(&bytes).map_err(|error| {
+        let message = format!("the text is not UTF-8 from byte {} on", error.valid_up_to());
+        ConfigError::invalid(path.display(), Problem::new(None, "", message))
+    })?;
+    Ok(Some(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).to_owned()))
 }
 
 /// Reads a regular file of at most [`MAX_BYTES`].

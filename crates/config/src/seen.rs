@@ -17,11 +17,11 @@ const TIMESTAMP_GRANULARITY: Duration = Duration::from_secs(2);
 pub struct Seen(BTreeSet<PathBuf>);
 
 /// What is at one path; none if there is nothing.
-type Stamp = Option<(u64, u64, u32, u64, (i64, i64), (i64, i64))>;
+type Stamp = (u64, u64, u32, u64, (i64, i64), (i64, i64));
 
 /// How what was looked for is at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamps(Vec<Stamp>);
+pub struct Stamps(Vec<Option<Stamp>>);
 
 impl Seen {
     pub(super) fn add(&mut self, path: &Path) {
@@ -30,16 +30,12 @@ impl Seen {
 
     /// Looks at every path.
     pub fn stamps(&self) -> Stamps {
-        Stamps(
-            self.0
-                .iter()
-                .map(|path| std::fs::metadata(path).ok().map(stamp))
-                .collect(),
-        )
+        let stamps = self.0.iter().map(|path| std::fs::metadata(path).ok().map(stamp));
+        Stamps(stamps.collect())
     }
 }
 
-fn stamp(found: Metadata) -> (u64, u64, u32, u64, (i64, i64), (i64, i64)) {
+fn stamp(found: Metadata) -> Stamp {
     (
         found.dev(),
         found.ino(),

@@ -17,10 +17,6 @@ use super::environment::Environment;
 use super::flags::Flags;
 use super::layers::{Folder, project_folders};
 
-/// The folders of other programs that have skills in them, weak to strong.
-const CLAUDE: &str = ".claude";
-const AGENTS: &str = ".agents";
-
 /// Returns the folders for a workspace, weak to strong.
 pub(super) fn roots(
     directory: &Path,
@@ -32,9 +28,10 @@ pub(super) fn roots(
     let flags = Flags::from_environment(env);
     let project = project_folders(directory, worktree);
     let mut roots = Vec::new();
+    // The folders of other programs that have skills in them, weak to strong.
     let others = [
-        (CLAUDE, flags.disable_claude_skills),
-        (AGENTS, flags.disable_external_skills),
+        (".claude", flags.disable_claude_skills),
+        (".agents", flags.disable_external_skills),
     ];
     let others = others.into_iter().filter(|(_, is_off)| !is_off).map(|(name, _)| name);
     let homes = env.home().map(|home| Folder::of_user(home.to_path_buf())).into_iter();

@@ -73,24 +73,23 @@ fn walk<'a>(
     joined: bool,
     found: &mut Vec<Leaf<'a>>,
 ) {
-    match value {
-        Value::Object(map) if !map.is_empty() => {
-            for (key, value) in map {
-                let parts: Vec<_> = parts
-                    .iter()
-                    .filter_map(|(origin, part)| Some((*origin, part.get(key)?)))
-                    .collect();
-                walk(format!("{pointer}/{}", escape(key)), value, &parts, joined, found);
-            }
+    if let Value::Object(map) = value
+        && !map.is_empty()
+    {
+        for (key, value) in map {
+            let parts = parts.iter();
+            let parts: Vec<_> = parts
+                .filter_map(|(origin, part)| Some((*origin, part.get(key)?)))
+                .collect();
+            walk(format!("{pointer}/{}", escape(key)), value, &parts, joined, found);
         }
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            let from = if joined { 0 } else { parts.len().saturating_sub(1) };
-            let origins = parts[from..].iter().map(|(origin, _)| *origin).collect();
-            found.push(Leaf {
-                pointer,
-                value,
-                origins,
-            });
-        }
+        return;
     }
+    let from = if joined { 0 } else { parts.len().saturating_sub(1) };
+    let origins = parts[from..].iter().map(|(origin, _)| *origin).collect();
+    found.push(Leaf {
+        pointer,
+        value,
+        origins,
+    });
 }

@@ -293,7 +293,7 @@ keys! { |layers|
         /// Files whose lines are secrets.
         files: Vec<(PathBuf, Secrets)> = list(content(secrets::of_file)), Vec::new();
         /// Regular expressions for what else is a secret.
-        patterns: Vec<String> = one_or_list(secrets::are_patterns), Vec::new();
+        patterns: Vec<String> = secrets::patterns(), Vec::new();
     }
 
     /// Which servers tools may reach, and how.
@@ -305,7 +305,7 @@ keys! { |layers|
     }
 
     /// The service that the search tools ask.
-    pub(super) search: Search in "search." {
+    pub search: SearchConfig in "search." {
         /// The service that `websearch` and `codesearch` ask.
         endpoint: Url = text(parse::endpoint).shown(parse::without_query), parse::default_endpoint();
         /// A file with the key for that service.

@@ -2,16 +2,14 @@
 //!
 //! *Invariant:* what is not in its range is an error that says what was expected; nothing is made to fit.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
+use toml::{Spanned, Value};
 
-use super::values::{CertificateConfig, RawSandboxAgent, RawWorkspace};
 use crate::environment::Environment;
 use crate::units;
 
@@ -52,7 +50,7 @@ pub(super) struct Context<'a> {
 pub(super) enum Written<'a> {
     File(&'a Spanned<DeValue<'a>>),
     Variable(&'a str),
-    Flag(&'a toml::Value),
+    Flag(&'a Value),
 }
 
 /// Why a value cannot be read, and where in the file that is if it is not at the key.
@@ -76,50 +74,6 @@ impl From<toml::de::Error> for Malformed {
     }
 }
 
-/// The form of a value, before it is known what it means.
-pub(super) trait Raw: DeserializeOwned + 'static {
-    /// Reads it as variables have it.
-    fn from_text(text: &str) -> Result<Self, String>;
-}
-
-impl Written<'_> {
-    fn read<R: Raw>(&self) -> Result<R, Malformed> {
-        Ok(match self {
-            Self::File(value) => R::deserialize(ValueDeserializer::from((*value).clone()))?,
-            Self::Variable(text) => R::from_text(text)?,
-            Self::Flag(value) => R::deserialize((*value).clone())?,
-        })
-    }
-}
-
-impl Raw for String {
-    fn from_text(text: &str) -> Result<Self, String> {
-        Ok(text.to_owned())
-    }
-}
-
-impl Raw for bool {
-    fn from_text(text: &str) -> Result<Self, String> {
-        match text {
-            "0" | "false" => Ok(false),
-            "1" | "true" => Ok(true),
-            other => Err(format!("expected 1, true, 0 or false, found {other:?}")),
-        }
-    }
-}
-
-impl Raw for i64 {
-    fn from_text(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| format!("expected a number, found {text:?}"))
-    }
-}
-
-impl Raw for Vec<String> {
-    fn from_text(text: &str) -> Result<Self, String> {
-        Ok(text.split(',').map(|one| one.trim().to_owned()).collect())
-    }
-}
-
 /// A size: an integer, or a text such as `8MiB`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a number of bytes such as 1048576 or \"8MiB\"")]
@@ -128,85 +82,71 @@ pub(super) enum RawSize {
     Text(String),
 }
 
-impl Raw for RawSize {
-    fn from_text(text: &str) -> Result<Self, String> {
-        Ok(Self::Text(text.to_owned()))
-    }
-}
-
-/// A list that a variable has one entry of, since that may hold a comma.
-#[derive(Deserialize)]
-#[serde(transparent)]
-pub(super) struct OneOrList(Vec<String>);
-
-impl Raw for OneOrList {
-    fn from_text(text: &str) -> Result<Self, String> {
-        Ok(Self(vec![text.to_owned()]))
-    }
-}
-
-impl Raw for Vec<RawWorkspace> {
-    fn from_text(text: &str) -> Result<Self, String> {
-        pairs(text, "name=folder", |name, directory| RawWorkspace {
-            name,
-            directory: directory.into(),
-            self_approval: None,
-            trust: None,
-        })
-    }
-}
-
-impl Raw for BTreeMap<String, RawSandboxAgent> {
-    /// Reads `plan=read-only,build=workspace-write/allow`: for each agent its mode and, after a slash, its network.
-    fn from_text(text: &str) -> Result<Self, String> {
-        pairs(text, "agent=mode or agent=mode/network", |agent, rule| {
-            let mut words = rule.splitn(2, '/').map(|word| word.trim().to_owned());
-            let (mode, network) = (words.next(), words.next());
-            (agent, RawSandboxAgent { mode, network })
-        })
-    }
-}
-
-/// Reads `name=value,other=value`.
-fn pairs<T, C: FromIterator<T>>(text: &str, form: &str, entry: fn(String, &str) -> T) -> Result<C, String> {
-    let entries = text.split(',').map(|one| one.split_once('='));
-    let entries = entries.map(|pair| pair.map(|(name, value)| entry(name.trim().to_owned(), value.trim())));
-    let expected = || format!("expected {form}, separated by commas, found {text:?}");
-    entries.collect::<Option<_>>().ok_or_else(expected)
-}
-
-impl Raw for Vec<CertificateConfig> {
-    fn from_text(_: &str) -> Result<Self, String> {
-        Err("a list of tables can be set in the file only".to_owned())
-    }
-}
-
 type Parse<R, T> = Box<dyn Fn(R, &Context<'_>) -> Result<T, String>>;
+type FromVariable = fn(&str) -> Result<Value, String>;
 
 /// One kind of values: of the form `R`, meaning a `T`.
 pub(super) struct Kind<R, T> {
     pub(super) shape: Shape,
+    /// Makes of a variable's text what a file would have.
+    from_variable: FromVariable,
     parse: Parse<R, T>,
     show: Box<dyn Fn(&T) -> String>,
 }
 
-impl<R: Raw, T: 'static> Kind<R, T> {
+impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
     pub(super) fn new(
         shape: Shape,
         parse: impl Fn(R, &Context<'_>) -> Result<T, String> + 'static,
         show: impl Fn(&T) -> String + 'static,
     ) -> Self {
+        let from_variable: FromVariable = match shape {
+            Shape::Switch => |text| match text {
+                "0" | "false" => Ok(Value::from(false)),
+                "1" | "true" => Ok(Value::from(true)),
+                other => Err(format!("expected 1, true, 0 or false, found {other:?}")),
+            },
+            Shape::Count(_) => |text| {
+                let count: Result<i64, _> = text.parse();
+                count
+                    .map(Value::from)
+                    .map_err(|_| format!("expected a number, found {text:?}"))
+            },
+            Shape::Texts => |text| Ok(text.split(',').map(str::trim).collect::<Vec<_>>().into()),
+            Shape::Tables => |_| Err("a list of tables can be set in the file only".to_owned()),
+            Shape::Text | Shape::Duration | Shape::DurationOrNone | Shape::Size | Shape::Word(_) => {
+                |text| Ok(text.into())
+            }
+        };
         let (parse, show) = (Box::new(parse), Box::new(show));
-        Self { shape, parse, show }
+        Self {
+            shape,
+            from_variable,
+            parse,
+            show,
+        }
+    }
+
+    /// Has another form in a variable.
+    pub(super) fn from_variable(self, from_variable: FromVariable) -> Self {
+        Self { from_variable, ..self }
+    }
+
+    fn read(&self, written: &Written<'_>) -> Result<R, Malformed> {
+        Ok(match written {
+            Written::File(value) => R::deserialize(ValueDeserializer::from((*value).clone()))?,
+            Written::Variable(text) => R::deserialize((self.from_variable)(text)?)?,
+            Written::Flag(value) => R::deserialize((*value).clone())?,
+        })
     }
 
     /// Checks the form of a value.
     pub(super) fn check(&self, written: &Written<'_>) -> Result<(), Malformed> {
-        written.read::<R>().map(drop)
+        self.read(written).map(drop)
     }
 
     pub(super) fn parse(&self, written: &Written<'_>, context: &Context<'_>) -> Result<T, Malformed> {
-        Ok((self.parse)(written.read()?, context)?)
+        Ok((self.parse)(self.read(written)?, context)?)
     }
 
     /// Writes a value as people would.
@@ -223,17 +163,17 @@ impl<R: Raw, T: 'static> Kind<R, T> {
 
     /// Refuses what does not fit with a message.
     pub(super) fn that(self, fits: impl Fn(&T) -> bool + 'static, message: impl Fn(&T) -> String + 'static) -> Self {
-        let Self { shape, parse, show } = self;
+        let Self { shape, parse, show, .. } = self;
         let checked = move |raw, context: &Context<'_>| {
             let value = parse(raw, context)?;
             if fits(&value) { Ok(value) } else { Err(message(&value)) }
         };
-        Self::new(shape, checked, show)
+        Self::new(shape, checked, show).from_variable(self.from_variable)
     }
 
     /// Lets it be absent.
     pub(super) fn optional(self) -> Kind<R, Option<T>> {
-        let Self { shape, parse, show } = self;
+        let Self { shape, parse, show, .. } = self;
         let show = move |value: &Option<T>| value.as_ref().map(&show).unwrap_or_default();
         Kind::new(shape, move |raw, context| parse(raw, context).map(Some), show)
     }
@@ -242,17 +182,16 @@ impl<R: Raw, T: 'static> Kind<R, T> {
 impl<T: 'static> Kind<String, T> {
     /// Lets it be absent, and switched off with `none`.
     pub(super) fn or_none(self) -> Kind<String, Option<T>> {
-        let Kind { shape, parse, show } = self.optional();
-        let shape = if shape == Shape::Duration {
-            Shape::DurationOrNone
-        } else {
-            shape
+        let Kind { shape, parse, show, .. } = self.optional();
+        let of_none = match shape == Shape::Duration {
+            true => Shape::DurationOrNone,
+            false => shape,
         };
         let parse = move |raw: String, context: &Context<'_>| match raw.as_str() {
             "none" => Ok(None),
             _ => parse(raw, context),
         };
-        Kind::new(shape, parse, show)
+        Kind::new(of_none, parse, show)
     }
 }
 
@@ -358,24 +297,7 @@ pub(super) fn list<T: 'static>(one: Kind<String, T>) -> Kind<Vec<String>, Vec<T>
     Kind::new(Shape::Texts, parse, move |list: &Vec<T>| joined(list, &show))
 }
 
-/// As [`list`], but a variable has one entry only.
-pub(super) fn one_or_list(check: fn(&[String]) -> Result<(), String>) -> Kind<OneOrList, Vec<String>> {
-    let parse = move |OneOrList(texts), _: &Context<'_>| check(&texts).map(|()| texts);
-    Kind::new(Shape::Texts, parse, |list: &Vec<String>| list.join(","))
-}
-
-/// A list of tables.
-pub(super) fn tables<T: 'static>(
-    parse: impl Fn(Vec<T>, &Context<'_>) -> Result<Vec<T>, String> + 'static,
-    show: fn(&T) -> String,
-) -> Kind<Vec<T>, Vec<T>>
-where
-    Vec<T>: Raw,
-{
-    Kind::new(Shape::Tables, parse, move |entries: &Vec<T>| joined(entries, show))
-}
-
-fn joined<T>(list: &[T], show: impl Fn(&T) -> String) -> String {
+pub(super) fn joined<T>(list: &[T], show: impl Fn(&T) -> String) -> String {
     list.iter().map(show).collect::<Vec<_>>().join(",")
 }
 
@@ -392,4 +314,18 @@ impl Context<'_> {
         }
         Ok(self.env.resolve(text, self.base))
     }
+}
+
+/// Reads `name=value,other=value`; `form` says so in an error.
+pub(super) fn pairs<T, C: FromIterator<T>>(text: &str, form: &str, entry: fn(&str, &str) -> T) -> Result<C, String> {
+    let entries = text.split(',').map(|one| one.split_once('='));
+    let entries = entries.map(|pair| pair.map(|(name, value)| entry(name.trim(), value.trim())));
+    let expected = || format!("expected {form}, separated by commas, found {text:?}");
+    entries.collect::<Option<_>>().ok_or_else(expected)
+}
+
+/// Makes a table of texts.
+pub(super) fn table<const N: usize>(entries: [(&str, &str); N]) -> toml::Table {
+    let entries = entries.map(|(key, value)| (key.to_owned(), Value::from(value)));
+    entries.into_iter().collect()
 }

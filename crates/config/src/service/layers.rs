@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::kinds::{Context, Kind, Malformed, Raw, Written};
+use super::kinds::{Context, Kind, Malformed, Written, table};
 use super::values::{Setting, Source};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Position, Problem};
+use serde::de::DeserializeOwned;
 
 /// What the command line says: values as a file would have them, by key.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,12 +36,10 @@ impl RawConfig {
     /// Adds workspaces by name and folder, if there are any.
     #[must_use]
     pub fn with_workspaces(self, workspaces: &[(&str, String)]) -> Self {
-        let entry = |(name, directory): &(&str, String)| {
-            let pairs = [("name", (*name).to_owned()), ("directory", directory.clone())];
-            let pairs = pairs.map(|(key, value)| (key.to_owned(), toml::Value::from(value)));
-            toml::Table::from_iter(pairs)
-        };
-        let entries: Vec<toml::Table> = workspaces.iter().map(entry).collect();
+        let entries = workspaces.iter();
+        let entries: Vec<_> = entries
+            .map(|(name, folder)| table([("name", *name), ("directory", folder)]))
+            .collect();
         self.with_some("workspaces", (!entries.is_empty()).then_some(entries))
     }
 }
@@ -56,13 +55,6 @@ pub struct Key {
     pub(super) check: fn(&Written<'_>) -> Result<(), Malformed>,
 }
 
-impl Key {
-    /// Returns its variable.
-    pub fn variable(&self) -> String {
-        variable_of(self.path)
-    }
-}
-
 /// What one file, all variables or all flags say.
 pub(super) enum Layer<'a> {
     File {
@@ -76,17 +68,19 @@ pub(super) enum Layer<'a> {
 
 impl<'a> Layer<'a> {
     pub(super) fn file(path: PathBuf, text: &'a str) -> Result<Self, ConfigError> {
-        match DeTable::parse(text) {
-            Ok(root) => Ok(Self::File {
-                path,
-                text,
-                root: root.into_inner(),
-            }),
-            Err(error) => {
-                let position = error.span().map(|span| Position::at(text, span.start));
-                let problem = Problem::new(position, "", error.message().trim());
-                Err(ConfigError::invalid(path.display(), problem))
-            }
+        let root = DeTable::parse(text).map_err(|error| {
+            let position = error.span().map(|span| Position::at(text, span.start));
+            ConfigError::invalid(path.display(), Problem::new(position, "", error.message().trim()))
+        })?;
+        let root = root.into_inner();
+        Ok(Self::File { path, text, root })
+    }
+
+    /// Returns the file that it was read from.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::File { path, .. } => Some(path.clone()),
+            Self::Variables(_) | Self::Flags(_) => None,
         }
     }
 
@@ -146,18 +140,20 @@ impl<'a> Layer<'a> {
         }
     }
 
-    fn position(&self, key: &str) -> Option<Position> {
-        match self {
-            Self::File { root, text, .. } => find(root, key).0.map(|offset| Position::at(text, offset)),
-            Self::Variables(_) | Self::Flags(_) => None,
-        }
+    /// Returns the place of an offset, else that of a key.
+    fn position(&self, key: &str, offset: Option<usize>) -> Option<Position> {
+        let Self::File { root, text, .. } = self else {
+            return None;
+        };
+        let offset = offset.or_else(|| find(root, key).0);
+        offset.map(|offset| Position::at(text, offset))
     }
 
     fn source(&self, key: &str) -> Source {
         match self {
             Self::File { path, .. } => Source::File {
                 path: path.clone(),
-                line: self.position(key).map(|place| place.line),
+                line: self.position(key, None).map(|place| place.line),
             },
             Self::Variables(_) => Source::Variable(variable_of(key)),
             Self::Flags(_) => Source::Flag,
@@ -166,17 +162,12 @@ impl<'a> Layer<'a> {
 
     fn error(&self, key: &str, why: impl Into<Malformed>) -> ConfigError {
         let Malformed { offset, message } = why.into();
-        match self {
-            Self::File { path, text, .. } => {
-                let position = offset.map(|offset| Position::at(text, offset));
-                let problem = Problem::new(position.or_else(|| self.position(key)), key, message);
-                ConfigError::invalid(path.display(), problem)
-            }
-            Self::Variables(_) => {
-                ConfigError::invalid("the environment", Problem::new(None, variable_of(key), message))
-            }
-            Self::Flags(_) => ConfigError::invalid("the command line", Problem::new(None, key, message)),
-        }
+        let (place, name) = match self {
+            Self::File { path, .. } => (path.display().to_string(), key.to_owned()),
+            Self::Variables(_) => ("the environment".to_owned(), variable_of(key)),
+            Self::Flags(_) => ("the command line".to_owned(), key.to_owned()),
+        };
+        ConfigError::invalid(place, Problem::new(self.position(key, offset), name, message))
     }
 }
 
@@ -213,7 +204,7 @@ pub(super) struct Layers<'a> {
 
 impl<'a> Layers<'a> {
     /// Takes a value from the strongest layer that has one, and notes it with its source.
-    pub(super) fn value<R: Raw, T: 'static>(
+    pub(super) fn value<R: DeserializeOwned + 'static, T: 'static>(
         &mut self,
         key: &str,
         kind: &Kind<R, T>,
@@ -263,14 +254,17 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Makes the error of a value that does not go with another one.
-    pub(super) fn conflict(&self, key: &str, message: impl Into<String>) -> ConfigError {
-        self.conflict_with(key, key, message)
+    /// Refuses that `key` has no value although `given` has one.
+    pub(super) fn requires(&self, given: &str, key: &str, message: &str) -> Result<(), ConfigError> {
+        match self.said(given) {
+            Some((layer, _)) if !self.has(key) => Err(layer.error(key, message.to_owned())),
+            Some(_) | None => Ok(()),
+        }
     }
 
-    /// Makes the error of a key whose value is missing although `given` has one.
-    pub(super) fn conflict_with(&self, given: &str, key: &str, message: impl Into<String>) -> ConfigError {
-        match self.said(given) {
+    /// Makes the error of a value that does not go with another one.
+    pub(super) fn conflict(&self, key: &str, message: impl Into<String>) -> ConfigError {
+        match self.said(key) {
             Some((layer, _)) => layer.error(key, message.into()),
             None => ConfigError::invalid("the defaults", Problem::new(None, key, message)),
         }

@@ -8,7 +8,7 @@ use std::path::{Component, PathBuf};
 
 use toolgate_web::{Proxy, Url};
 
-use super::kinds::{Context, Kind, Shape, list, path, tables, text};
+use super::kinds::{Context, Kind, Shape, joined, list, pairs, path, table, text};
 use super::values::{CertificateConfig, RawWorkspace};
 
 /// Bytes of the longest path that a socket address holds.
@@ -160,10 +160,15 @@ pub(super) fn workspaces() -> Kind<Vec<RawWorkspace>, Vec<RawWorkspace>> {
         Ok(entries)
     };
     let show = |entry: &RawWorkspace| format!("{}={}", entry.name, entry.directory.display());
-    tables(parse, show).that(
-        |entries| !entries.is_empty(),
-        |_| "expected at least one workspace, or no such key".to_owned(),
-    )
+    let kind = Kind::new(Shape::Tables, parse, move |entries: &Vec<RawWorkspace>| {
+        joined(entries, show)
+    });
+    let kind = kind.from_variable(|text| {
+        let entry = |name: &str, directory: &str| table([("name", name), ("directory", directory)]);
+        pairs::<_, Vec<_>>(text, "name=folder", entry).map(toml::Value::from)
+    });
+    let expected = |_: &Vec<_>| "expected at least one workspace, or no such key".to_owned();
+    kind.that(|entries| !entries.is_empty(), expected)
 }
 
 pub(super) fn certificates() -> Kind<Vec<CertificateConfig>, Vec<CertificateConfig>> {
@@ -182,7 +187,9 @@ pub(super) fn certificates() -> Kind<Vec<CertificateConfig>, Vec<CertificateConf
         }
         Ok(entries)
     };
-    tables(parse, |entry| entry.name.clone())
+    Kind::new(Shape::Tables, parse, |entries: &Vec<CertificateConfig>| {
+        joined(entries, |entry| entry.name.clone())
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use toolgate_permission::{Unattended, hints};
 use toolgate_web as net;
 
 use super::keys::*;
-use super::layers::{Key, Layer, Layers};
+use super::layers::{Layer, Layers, variable_of};
 use super::parse::MAX_SOCKET_PATH_BYTES;
 use super::values::*;
 use super::{secrets, telemetry};
@@ -54,6 +54,8 @@ pub struct Config {
     pub network: net::Settings,
     /// Where the search tools ask.
     pub search: SearchConfig,
+    /// What tells the service that the search tools ask who does.
+    pub search_key: Option<ApiKey>,
     /// What programs are confined to.
     pub sandbox: SandboxConfig,
     /// Which variables commands get.
@@ -135,7 +137,6 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         return Err(ConfigError::invalid("the environment", problem));
     }
     let listen = listen(&mut layers, keys.listen, &general.data_dir)?;
-    let key_of_tls = Some(keys.tls.key.clone()).filter(|key| !key.as_os_str().is_empty());
     let tls = tls(&layers, keys.tls)?;
     let auth = AuthConfig {
         tokens_file: keys.auth.tokens_file,
@@ -157,32 +158,23 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         })
         .collect();
     // Inside a workspace it is a file like others, and hiding it would be in the way of every command.
-    let is_outside = |path: &&PathBuf| {
+    let is_outside = |path: &PathBuf| {
         !workspaces
             .iter()
             .any(|workspace| path.starts_with(&workspace.directory))
     };
-    let files_of_layers = given.iter().filter_map(|layer| match layer {
-        Layer::File { path, .. } => Some(path),
-        Layer::Variables(_) | Layer::Flags(_) => None,
-    });
-    let key_files = [
-        key_of_tls.as_ref(),
-        auth.tokens_file.as_ref(),
-        auth.jwt.as_ref().map(|jwt| &jwt.jwks_file),
-        keys.audit.key_file.as_ref().map(|(path, _)| path),
-        keys.search.key_file.as_ref().map(|(path, _)| path),
-    ];
-    let key_files = key_files
-        .into_iter()
-        .flatten()
-        .chain(keys.redact.files.iter().map(|(path, _)| path));
-    let private_files = key_files.chain(files_of_layers.filter(is_outside)).cloned().collect();
+    let private_files = [
+        tls.iter().map(|tls| tls.key.clone()).collect(),
+        auth.tokens_file.iter().cloned().collect(),
+        auth.jwt.iter().map(|jwt| jwt.jwks_file.clone()).collect(),
+        paths(keys.audit.key_file.as_slice()),
+        paths(keys.search.key_file.as_slice()),
+        paths(&keys.redact.files),
+        given.iter().filter_map(Layer::path).filter(is_outside).collect(),
+    ]
+    .concat();
     let redact = redact(&mut layers, keys.redact)?;
-    let search = SearchConfig {
-        key: search_key(&mut layers, keys.search.key_file.map(|(_, key)| key)),
-        endpoint: keys.search.endpoint,
-    };
+    let search_key = search_key(&mut layers, keys.search.key_file.as_ref().map(|(_, key)| key));
     layers.show("sandbox.agents", keys.sandbox.show_agents());
     let [traces, metrics] = telemetry::collectors(&mut layers, keys.telemetry.otlp_endpoint.as_ref());
     layers.warnings.extend(unknown_variables(env));
@@ -203,7 +195,8 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
             allow: keys.network.allow,
             proxy: keys.network.proxy,
         },
-        search,
+        search: keys.search,
+        search_key,
         sandbox: keys.sandbox,
         shell: keys.shell,
         javascript_runtime: keys.extensions.runtime,
@@ -219,6 +212,10 @@ pub(super) fn config(given: &[Layer<'_>], env: &Environment) -> Result<Config, C
         warnings: layers.warnings,
         settings: layers.settings,
     })
+}
+
+fn paths<T>(files: &[(PathBuf, T)]) -> Vec<PathBuf> {
+    files.iter().map(|(path, _)| path.clone()).collect()
 }
 
 /// Picks the socket where nobody says which, and checks that there is something to listen on.
@@ -239,48 +236,37 @@ fn listen(layers: &mut Layers<'_>, mut listen: ListenConfig, data_dir: &Path) ->
 }
 
 fn tls(layers: &Layers<'_>, tls: TlsConfig) -> Result<Option<TlsConfig>, ConfigError> {
-    let [certificate, key] = ["listen.tls.certificate", "listen.tls.key"];
-    match (layers.has(certificate), layers.has(key)) {
-        (true, true) => Ok(Some(tls)),
-        (false, false) if tls.client_ca.is_none() => Ok(None),
-        (false, _) => {
-            let message = "the certificate is missing: TLS needs both certificate and key";
-            Err(layers.conflict_with(key, certificate, message))
-        }
-        (true, false) => {
-            let message = "the private key is missing: TLS needs both certificate and key";
-            Err(layers.conflict_with(certificate, key, message))
-        }
-    }
+    let [certificate, key, client_ca] = ["listen.tls.certificate", "listen.tls.key", "listen.tls.client_ca"];
+    let no_certificate = "the certificate is missing: TLS needs both certificate and key";
+    layers.requires(key, certificate, no_certificate)?;
+    layers.requires(client_ca, certificate, no_certificate)?;
+    layers.requires(
+        certificate,
+        key,
+        "the private key is missing: TLS needs both certificate and key",
+    )?;
+    Ok(layers.has(certificate).then_some(tls))
 }
 
 fn jwt(layers: &Layers<'_>, jwt: JwtConfig) -> Result<Option<JwtConfig>, ConfigError> {
-    let [file, issuer, audience] = ["auth.jwt.jwks_file", "auth.jwt.issuer", "auth.jwt.audience"];
-    if !layers.has(file) {
-        if !layers.has(issuer) && !layers.has(audience) {
-            return Ok(None);
-        }
-        let message = "the file of public keys is missing: set auth.jwt.jwks_file";
-        return Err(layers.conflict_with(issuer, file, message));
+    let file = "auth.jwt.jwks_file";
+    for key in ["auth.jwt.issuer", "auth.jwt.audience"] {
+        layers.requires(key, file, "the file of public keys is missing: set auth.jwt.jwks_file")?;
+        let message = format!("{key} is missing: a token must name its issuer and be meant for this service");
+        layers.requires(file, key, &message)?;
     }
-    match [issuer, audience].into_iter().find(|key| !layers.has(key)) {
-        None => Ok(Some(jwt)),
-        Some(key) => {
-            let message = format!("{key} is missing: a token must name its issuer and be meant for this service");
-            Err(layers.conflict_with(file, key, message))
-        }
-    }
+    Ok(layers.has(file).then_some(jwt))
 }
 
 fn unix_group(layers: &Layers<'_>, unix: UnixGroupConfig) -> Result<Option<UnixGroupConfig>, ConfigError> {
-    match (unix.group.is_empty(), unix.scopes.is_empty()) {
-        (false, false) => Ok(Some(unix)),
-        (true, true) => Ok(None),
-        (false, true) => {
+    let is_set = !unix.group.is_empty();
+    match (is_set, unix.scopes.is_empty()) {
+        (true, true) => {
             let message = "it is not said what the group may do: set auth.unix.scopes";
             Err(layers.conflict("auth.unix.group", message))
         }
-        (true, false) => Err(layers.conflict("auth.unix.scopes", "it is not said who has them: set auth.unix.group")),
+        (false, false) => Err(layers.conflict("auth.unix.scopes", "it is not said who has them: set auth.unix.group")),
+        (true, false) | (false, true) => Ok(is_set.then_some(unix)),
     }
 }
 
@@ -397,11 +383,8 @@ fn permission(
 }
 
 fn redact(layers: &mut Layers<'_>, redact: Redact) -> Result<RedactConfig, ConfigError> {
-    for (name, values) in &redact.values_from_env {
-        if values.0.is_empty() {
-            layers.warn(format!("redact.values_from_env: the variable {name} is not set"));
-        }
-    }
+    let unset = redact.values_from_env.iter().filter(|(_, values)| values.0.is_empty());
+    unset.for_each(|(name, _)| layers.warn(format!("redact.values_from_env: the variable {name} is not set")));
     let of_variables = redact.values_from_env.into_iter().flat_map(|(_, values)| values.0);
     let of_files = redact.files.into_iter().flat_map(|(_, values)| values.0);
     let secrets: Vec<String> = of_variables.chain(of_files).collect();
@@ -410,14 +393,16 @@ fn redact(layers: &mut Layers<'_>, redact: Redact) -> Result<RedactConfig, Confi
         .map_err(|message| layers.conflict("redact.files", message))
 }
 
-fn search_key(layers: &mut Layers<'_>, of_file: Option<ApiKey>) -> Option<ApiKey> {
-    of_file.or_else(|| match ApiKey::parse(layers.env.get(SEARCH_KEY_VARIABLE)?) {
-        Ok(key) => Some(key),
-        Err(why) => {
-            layers.warn(format!("the variable {SEARCH_KEY_VARIABLE} has no effect: {why}"));
-            None
-        }
-    })
+fn search_key(layers: &mut Layers<'_>, of_file: Option<&ApiKey>) -> Option<ApiKey> {
+    of_file
+        .cloned()
+        .or_else(|| match ApiKey::parse(layers.env.get(SEARCH_KEY_VARIABLE)?) {
+            Ok(key) => Some(key),
+            Err(why) => {
+                layers.warn(format!("the variable {SEARCH_KEY_VARIABLE} has no effect: {why}"));
+                None
+            }
+        })
 }
 
 /// Variables that are no keys of the configuration and are read all the same. The last one is what a service says to the
@@ -431,14 +416,14 @@ const OTHER_VARIABLES: [&str; 14] = [
 
 /// Returns a sentence for each variable that looks like ours and is none.
 fn unknown_variables(env: &Environment) -> Vec<String> {
-    let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    let known: Vec<String> = KEYS.iter().map(|key| variable_of(key.path)).collect();
     let known = || known.iter().map(String::as_str).chain(OTHER_VARIABLES);
     let ours = env.vars().filter(|(name, _)| name.starts_with("TOOLGATE_"));
     let unknown = ours.filter(|(name, value)| !is_of_kubernetes(name, value) && !known().any(|one| one == *name));
     unknown
         .map(|(name, _)| {
-            let meant = hints::nearest(name, known()).map(|meant| format!("; did you mean {meant}?"));
-            let meant = meant.unwrap_or_default();
+            let meant = hints::nearest(name, known());
+            let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
             format!("the variable {name} is not known and has no effect{meant}")
         })
         .collect()
@@ -451,13 +436,12 @@ fn is_of_kubernetes(name: &str, value: &str) -> bool {
         .iter()
         .any(|scheme| value.starts_with(scheme));
     let of_port = |rest: &str| {
-        let mut parts = rest.split('_');
-        let number = parts.next().is_some_and(|port| port.parse::<u16>().is_ok());
-        let protocol = parts.next().is_some_and(|name| ["TCP", "UDP", "SCTP"].contains(&name));
-        let what = parts
-            .next()
-            .is_none_or(|what| ["PROTO", "PORT", "ADDR"].contains(&what));
-        number && protocol && what && parts.next().is_none()
+        let parts: Vec<&str> = rest.split('_').collect();
+        let is_known = matches!(
+            parts[1..],
+            ["TCP" | "UDP" | "SCTP"] | ["TCP" | "UDP" | "SCTP", "PROTO" | "PORT" | "ADDR"]
+        );
+        is_known && parts[0].parse::<u16>().is_ok()
     };
     name.ends_with("_SERVICE_HOST")
         || name.ends_with("_SERVICE_PORT")

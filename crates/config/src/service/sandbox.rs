@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::keys::SandboxConfig;
-use super::kinds::{Context, Kind, Shape, meaning, or_none};
+use super::kinds::{Context, Kind, Shape, meaning, or_none, pairs, table};
 use super::values::{RawSandboxAgent, SandboxMode, SandboxNetwork, SandboxRule};
 use crate::environment::Environment;
 
@@ -47,25 +47,38 @@ pub(super) fn caches(env: &Environment) -> Vec<PathBuf> {
     known.chain(named).collect()
 }
 
+impl RawSandboxAgent {
+    fn rule(&self, general: SandboxRule) -> Result<SandboxRule, String> {
+        let (mode, network) = (self.mode.as_deref(), self.network.as_deref());
+        Ok(SandboxRule {
+            mode: mode.map_or(Ok(general.mode), |word| meaning(word, SandboxMode::WORDS))?,
+            network: network.map_or(Ok(general.network), |word| meaning(word, SandboxNetwork::WORDS))?,
+        })
+    }
+}
+
 /// What differs for agents. Their names are not checked: agents are of workspaces, and come and go with their configuration.
+/// A variable has `plan=read-only,build=workspace-write/allow`: for each agent its mode and, after a slash, its network.
 pub(super) fn agents() -> Kind<BTreeMap<String, RawSandboxAgent>, BTreeMap<String, RawSandboxAgent>> {
-    let parse = |agents: BTreeMap<String, RawSandboxAgent>, _: &Context<'_>| {
+    let (mode, network) = (SandboxMode::Off, SandboxNetwork::Ask);
+    let parse = move |agents: BTreeMap<String, RawSandboxAgent>, _: &Context<'_>| {
         for (name, agent) in &agents {
-            let of_agent = |message: String| format!("agent {name:?}: {message}");
-            let mode = agent
-                .mode
-                .iter()
-                .map(|word| meaning(word, SandboxMode::WORDS).map(drop));
-            let network = agent
-                .network
-                .iter()
-                .map(|word| meaning(word, SandboxNetwork::WORDS).map(drop));
-            mode.chain(network).collect::<Result<(), _>>().map_err(of_agent)?;
+            let rule = agent.rule(SandboxRule { mode, network });
+            rule.map_err(|message| format!("agent {name:?}: {message}"))?;
         }
         Ok(agents)
     };
     // What they are in force depends on the rule of all others: see `show_agents`.
-    Kind::new(Shape::Tables, parse, |_| String::new())
+    Kind::new(Shape::Tables, parse, |_| String::new()).from_variable(|text| {
+        let entry = |agent: &str, rule: &str| {
+            let rule = match rule.split_once('/') {
+                Some((mode, network)) => table([("mode", mode.trim()), ("network", network.trim())]),
+                None => table([("mode", rule)]),
+            };
+            (agent.to_owned(), toml::Value::from(rule))
+        };
+        pairs::<_, toml::Table>(text, "agent=mode or agent=mode/network", entry).map(toml::Value::from)
+    })
 }
 
 impl SandboxConfig {
@@ -83,18 +96,10 @@ impl SandboxConfig {
 
     /// Returns the agents that have a rule of their own.
     pub fn rules(&self) -> impl Iterator<Item = (&str, SandboxRule)> {
-        self.agents.iter().map(|(name, agent)| {
-            let mode = agent.mode.as_deref().map(|word| meaning(word, SandboxMode::WORDS));
-            let network = agent
-                .network
-                .as_deref()
-                .map(|word| meaning(word, SandboxNetwork::WORDS));
-            let rule = SandboxRule {
-                mode: mode.and_then(Result::ok).unwrap_or(self.mode),
-                network: network.and_then(Result::ok).unwrap_or(self.network),
-            };
-            (name.as_str(), rule)
-        })
+        let rule = |agent: &RawSandboxAgent| agent.rule(self.general()).unwrap_or(self.general());
+        self.agents
+            .iter()
+            .map(move |(name, agent)| (name.as_str(), rule(agent)))
     }
 
     /// Writes the agents as the variable has them.

@@ -34,8 +34,11 @@ pub(super) fn redactor(secrets: &[String], patterns: &[String]) -> Result<Redact
     })
 }
 
-pub(super) fn are_patterns(patterns: &[String]) -> Result<(), String> {
-    redactor(&[], patterns).map(drop)
+/// Regular expressions. A variable has one, since it may hold a comma.
+pub(super) fn patterns() -> Kind<Vec<String>, Vec<String>> {
+    let parse = |patterns: Vec<String>, _: &Context<'_>| redactor(&[], &patterns).map(|_| patterns);
+    let kind = Kind::new(Shape::Texts, parse, |patterns: &Vec<String>| patterns.join(","));
+    kind.from_variable(|text| Ok(vec![text].into()))
 }
 
 /// A variable and its values: none if it is not set.
@@ -178,7 +181,7 @@ mod search_tests {
     fn key_of(file: &str, vars: &[(&str, &str)]) -> Option<String> {
         let config = load(file, vars).unwrap();
         assert!(!format!("{config:?}").contains("secret"), "{config:?}");
-        config.search.key.map(|key| key.reveal().to_owned())
+        config.search_key.map(|key| key.reveal().to_owned())
     }
 
     #[test]

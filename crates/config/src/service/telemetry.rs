@@ -22,16 +22,15 @@ pub(super) fn collectors(layers: &mut Layers<'_>, endpoint: Option<&String>) -> 
         return [TRACES, METRICS].map(|[switch, _]| endpoint.cloned().filter(|_| !is_off(layers.env, switch)));
     }
     let found = [TRACES, METRICS].map(|[switch, own]| standard(layers, switch, own));
-    let shown = match &found {
-        [None, None] => None,
-        [Some((name, traces)), Some((_, metrics))] if traces == metrics => Some((name, traces.clone())),
-        [Some((name, traces)), Some((_, metrics))] => {
-            Some((name, format!("{traces} for traces, {metrics} for metrics")))
+    let value = match &found {
+        [Some((_, traces)), Some((_, metrics))] if traces == metrics => traces.clone(),
+        [traces, metrics] => {
+            let traces = traces.iter().map(|(_, traces)| format!("{traces} for traces"));
+            let metrics = metrics.iter().map(|(_, metrics)| format!("{metrics} for metrics"));
+            traces.chain(metrics).collect::<Vec<_>>().join(", ")
         }
-        [Some((name, traces)), None] => Some((name, format!("{traces} for traces"))),
-        [None, Some((name, metrics))] => Some((name, format!("{metrics} for metrics"))),
     };
-    if let Some((name, value)) = shown
+    if let Some((name, _)) = found.iter().flatten().next()
         && let Some(setting) = layers.show(KEY, value)
     {
         setting.source = Source::Variable((*name).to_owned());

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use toolgate_model::redact::Redactor;
-use toolgate_web::Url;
 
 /// Bytes of the longest key of the search service.
 const MAX_KEY_BYTES: usize = 1024;
@@ -132,15 +131,6 @@ pub struct CertificateConfig {
     pub scopes: Vec<String>,
     /// Its workspaces; none for all.
     pub workspaces: Option<Vec<String>>,
-}
-
-/// The service that the search tools ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchConfig {
-    /// Its address.
-    pub endpoint: Url,
-    /// What tells it who asks.
-    pub key: Option<ApiKey>,
 }
 
 /// A key that is shown to nobody.

@@ -84,7 +84,7 @@ impl Common {
             search: exa::Service::new(
                 network.clone(),
                 config.search.endpoint.clone(),
-                config.search.key.as_ref().map(ApiKey::reveal),
+                config.search_key.as_ref().map(ApiKey::reveal),
                 flags.exa,
             ),
             diagnostics_wait: config.lsp.diagnostics_wait,
