@@ -9,10 +9,10 @@
 //!
 //! - [`environment`], [`error`], `read`, `units`: the environment as a value, what an error says, reading one file, durations
 //!   and sizes;
-//! - [`service`]: the service's own configuration, whose files are in `service/`: `raw` (the keys as they are written),
-//!   `variables` and `toml_file` (where they are read), `values` (what is in force), `layered` (which layer decides),
-//!   `resolve` (from layers to values), and one file for each larger part: `auth`, `limits`, `network`, `sandbox`,
-//!   `search`, `secrets`, `telemetry`;
+//! - [`service`]: the service's own configuration, whose files are in `service/`: `keys` (the table of all keys), `kinds` (how
+//!   values are read and shown), `parse`, `sandbox` and `secrets` (what the values of single keys mean), `values` (their
+//!   types), `layers` (which of file, variables and flags decides), `telemetry` (the standard variables beside it), `resolve`
+//!   (what concerns several keys, and the configuration in force);
 //! - [`opencode`]: the tools' configuration of one workspace, put together from `layers` (which files and variables, weak
 //!   to strong), `jsonc` and `substitute` (reading one of them), `checks` (what it may say), `markdown` (agents written as
 //!   Markdown), `merge` (one over the other), `sources` (where a value comes from), `masked` (what may be shown);

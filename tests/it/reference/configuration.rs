@@ -74,6 +74,25 @@ fn the_page_of_configuration_has_every_key() {
     compare(PAGE, &written);
 }
 
+#[test]
+fn flags_that_keys_name_are_those_of_serve() {
+    let page = read("docs/reference/cli.md");
+    let flag = Regex::new(r"`(--[a-z-]+)`").unwrap();
+    let named: Vec<&str> = KEYS
+        .iter()
+        .flat_map(|key| flag.find_iter(key.doc))
+        .map(|found| found.as_str())
+        .collect();
+    assert!(named.len() >= 9, "{named:?}");
+    for name in named {
+        let name = name.trim_matches('`');
+        assert!(
+            page.contains(&format!("{name} ")) || page.contains(&format!("{name}\n")),
+            "{name}"
+        );
+    }
+}
+
 /// Returns the schema of the values of a key, as far as its shape says it.
 fn schema(shape: &Shape) -> Value {
     match shape {

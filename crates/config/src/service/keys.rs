@@ -224,6 +224,8 @@ keys! { |layers|
         ), Vec::new();
     }
 
+    // The engine has `RunLimits` for the six of these that its scheduler needs: it must not know configuration, and this crate
+    // must not know the engine.
     /// Bounds on what everybody and each may use; `docs/reference/limits.md` says what happens at each.
     pub limits: LimitsConfig in "limits." {
         /// Calls whose tool runs or waits for a person; more wait for their turn.

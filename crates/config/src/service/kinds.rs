@@ -329,3 +329,45 @@ pub(super) fn table<const N: usize>(entries: [(&str, &str); N]) -> toml::Table {
     let entries = entries.map(|(key, value)| (key.to_owned(), Value::from(value)));
     entries.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, KEYS, RawConfig};
+    use super::*;
+
+    fn wrong(flags: RawConfig, vars: &[(&str, &str)]) -> String {
+        let vars = [("HOME", "/nowhere/u")].iter().chain(vars);
+        let vars = vars.map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let env = Environment::new(vars, "/nowhere/w").with_system_dir("/nowhere/etc");
+        Config::load(None, flags, &env).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn keys_are_documented_in_sentences() {
+        for key in KEYS {
+            assert!(key.doc.starts_with(' ') && key.doc.ends_with('.'), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn flags_are_checked_as_files_are() {
+        let unknown = wrong(RawConfig::default().with("listen.tpc", "x"), &[]);
+        assert!(
+            unknown.contains("the command line") && unknown.contains("listen.tpc"),
+            "{unknown}"
+        );
+        let form = wrong(RawConfig::default().with("console", "yes"), &[]);
+        assert!(
+            form.contains("console") && form.contains("expected a boolean"),
+            "{form}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_an_error_even_where_a_stronger_layer_decides() {
+        let vars = [("TOOLGATE_CONSOLE", "yes"), ("TOOLGATE_AUTH_CERTIFICATES", "x")];
+        let flags = RawConfig::default().with("console", true);
+        assert!(wrong(flags, &vars[..1]).contains("TOOLGATE_CONSOLE"));
+        assert!(wrong(RawConfig::default(), &vars[1..]).contains("in the file only"));
+    }
+}

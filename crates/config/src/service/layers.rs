@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -10,7 +11,6 @@ use super::kinds::{Context, Kind, Malformed, Written, table};
 use super::values::{Setting, Source};
 use crate::environment::Environment;
 use crate::error::{ConfigError, Position, Problem};
-use serde::de::DeserializeOwned;
 
 /// What the command line says: values as a file would have them, by key.
 #[derive(Clone, Debug, Default, PartialEq)]
