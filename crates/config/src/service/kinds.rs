@@ -128,7 +128,7 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
     }
 
     /// Has another form in a variable.
-    pub(super) fn from_variable(self, from_variable: FromVariable) -> Self {
+    pub(super) fn with_variable(self, from_variable: FromVariable) -> Self {
         Self { from_variable, ..self }
     }
 
@@ -168,7 +168,7 @@ impl<R: DeserializeOwned + 'static, T: 'static> Kind<R, T> {
             let value = parse(raw, context)?;
             if fits(&value) { Ok(value) } else { Err(message(&value)) }
         };
-        Self::new(shape, checked, show).from_variable(self.from_variable)
+        Self::new(shape, checked, show).with_variable(self.from_variable)
     }
 
     /// Lets it be absent.

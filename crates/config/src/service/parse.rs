@@ -163,7 +163,7 @@ pub(super) fn workspaces() -> Kind<Vec<RawWorkspace>, Vec<RawWorkspace>> {
     let kind = Kind::new(Shape::Tables, parse, move |entries: &Vec<RawWorkspace>| {
         joined(entries, show)
     });
-    let kind = kind.from_variable(|text| {
+    let kind = kind.with_variable(|text| {
         let entry = |name: &str, directory: &str| table([("name", name), ("directory", directory)]);
         pairs::<_, Vec<_>>(text, "name=folder", entry).map(toml::Value::from)
     });

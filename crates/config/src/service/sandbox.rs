@@ -69,7 +69,7 @@ pub(super) fn agents() -> Kind<BTreeMap<String, RawSandboxAgent>, BTreeMap<Strin
         Ok(agents)
     };
     // What they are in force depends on the rule of all others: see `show_agents`.
-    Kind::new(Shape::Tables, parse, |_| String::new()).from_variable(|text| {
+    Kind::new(Shape::Tables, parse, |_| String::new()).with_variable(|text| {
         let entry = |agent: &str, rule: &str| {
             let rule = match rule.split_once('/') {
                 Some((mode, network)) => table([("mode", mode.trim()), ("network", network.trim())]),

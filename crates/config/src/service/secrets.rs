@@ -38,7 +38,7 @@ pub(super) fn redactor(secrets: &[String], patterns: &[String]) -> Result<Redact
 pub(super) fn patterns() -> Kind<Vec<String>, Vec<String>> {
     let parse = |patterns: Vec<String>, _: &Context<'_>| redactor(&[], &patterns).map(|_| patterns);
     let kind = Kind::new(Shape::Texts, parse, |patterns: &Vec<String>| patterns.join(","));
-    kind.from_variable(|text| Ok(vec![text].into()))
+    kind.with_variable(|text| Ok(vec![text].into()))
 }
 
 /// A variable and its values: none if it is not set.
