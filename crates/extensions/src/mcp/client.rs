@@ -1,29 +1,28 @@
-//! A connection to a server: the handshake, its list of tools, calls, and what it says unasked.
-//!
-//! A server that asks for a model or for a person's answers is told that there is none; asked for the folders of the
-//! project it is told the workspace's.
+//! The client of a server: the handshake, its list of tools, and calls.
 //!
 //! *Invariant:* every request has an end: the answer, the time limit, the cancellation or the end of the connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientConfig, ClientRequest, ListToolsRequest, PaginatedRequestParams,
-    ProgressNotificationParam, ProtocolVersion,
-};
-use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService};
-use rmcp::transport::IntoTransport;
-use rmcp::{ClientHandler, ErrorData, Peer, RoleClient, ServiceError, ServiceExt as _};
-use serde_json::{Map, Value};
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolgate_model::{ITSELF, InstanceId, JsonMap, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
+use toolgate_model::{ITSELF, REACHES_ITSELF, STARTS_ITSELF, introduction, is_own_introduction};
 
+use super::dispatcher::{About, Disconnect, Dispatcher, shortened_line};
+use super::message::{self, CONNECTION_ERROR, ErrorObject, Outgoing, Progress};
 use super::result;
-use super::signals::{Disconnect, ServerSignals, chain, cut};
-use super::wire::{self, CONNECTION_ERROR, Progress};
+
+pub(super) const INITIALIZE: &str = "initialize";
+pub(super) const INITIALIZED: &str = "notifications/initialized";
+
+/// The versions of the protocol that a server may answer with; the one before the last is asked for. The last has no
+/// handshake, and servers that speak it all the same are taken at their word.
+const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
 /// Pages of a list that are read.
 const MAX_PAGES: usize = 1000;
@@ -38,134 +37,63 @@ const MAX_NAME: usize = 256;
 /// How long progress may put off the end of one request.
 const MAX_CALL: Duration = Duration::from_secs(60 * 60);
 
-const REQUEST_TIMEOUT: i32 = -32001;
+/// The way of messages to a server.
+#[async_trait]
+pub(super) trait Outlet: Send + Sync {
+    /// Sends a message. An answer may arrive before this is done; dropped, it no longer waits for one.
+    ///
+    /// # Errors
+    /// It cannot be sent; the text says why.
+    async fn send(self: Arc<Self>, message: &Outgoing) -> Result<(), String>;
 
-/// What the service is to a server.
-pub(super) struct Handler {
-    signals: Arc<ServerSignals>,
-    about: About,
+    /// Takes leave of the server.
+    async fn close(&self) {}
 }
 
-/// Who connects.
-#[derive(Clone)]
-pub(super) struct About {
-    /// The workspace's folder, as a URL.
-    pub(super) root: String,
-    /// This run of the service.
-    pub(super) instance: InstanceId,
-    /// Whether the server is a program that was started for this.
-    pub(super) started: bool,
+/// Why a request has no result. The text is the one that the model reads.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RequestError {
+    #[error("MCP error {}: {}", .0.code, .0.message)]
+    Server(ErrorObject),
+    #[error("MCP error {CONNECTION_ERROR}: {0}")]
+    Closed(String),
+    #[error("MCP error -32001: Request timed out")]
+    TimedOut,
+    #[error("Tool execution aborted")]
+    Cancelled,
 }
 
-impl About {
+impl RequestError {
+    pub(super) fn closed(problem: Option<String>) -> Self {
+        Self::Closed(problem.unwrap_or_else(|| "Connection closed".to_owned()))
+    }
+}
+
+/// What a server says of itself.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerInfo {
+    protocol_version: String,
+    #[serde(default)]
+    capabilities: Value,
+}
+
+impl ServerInfo {
     /// Says what a server is that must not be connected to.
-    fn recognize(&self, introduction: Option<&JsonMap>) -> Option<Disconnect> {
-        let introduction = introduction?;
-        if is_own_introduction(introduction, &self.instance) {
-            Some(Disconnect::Itself(REACHES_ITSELF))
-        } else {
-            // It has read the same configuration, and starts what this service starts.
-            self.started.then_some(Disconnect::Itself(STARTS_ITSELF))
+    fn refusal(&self, about: &About) -> Option<Disconnect> {
+        if let Some(introduction) = self.capabilities["experimental"][ITSELF].as_object() {
+            // One that was started has read the same configuration, and starts what this service starts.
+            return match is_own_introduction(introduction, &about.instance) {
+                true => Some(Disconnect::Itself(REACHES_ITSELF)),
+                false => about.is_started.then_some(Disconnect::Itself(STARTS_ITSELF)),
+            };
         }
+        let version = &self.protocol_version;
+        (!VERSIONS.contains(&version.as_str())).then(|| {
+            let problem = format!("Server's protocol version is not supported: {version}");
+            Disconnect::Failed(shortened_line(&problem))
+        })
     }
-}
-
-impl Handler {
-    pub(super) fn new(signals: Arc<ServerSignals>, about: About) -> Self {
-        Self { signals, about }
-    }
-}
-
-#[allow(deprecated)] // the folders are on their way out of the protocol, and servers still ask for them
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let mut capabilities = rmcp::model::ClientCapabilities::default();
-        capabilities.roots = Some(rmcp::model::RootsCapabilities::default());
-        let introduction = introduction(&self.about.instance);
-        capabilities.experimental = Some(BTreeMap::from([(ITSELF.to_owned(), introduction)]));
-        let client = rmcp::model::Implementation::new("toolgate", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(capabilities, client).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-
-    async fn list_roots(
-        &self,
-        _context: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
-        let root = rmcp::model::Root::new(self.about.root.clone());
-        Ok(rmcp::model::ListRootsResult::new(vec![root]))
-    }
-
-    async fn on_progress(&self, params: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        self.signals.progressed(Progress {
-            progress_token: params.progress_token,
-            progress: params.progress,
-            total: params.total,
-            message: params.message,
-        });
-    }
-
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.signals.tools_changed.notify_one();
-    }
-}
-
-/// Shakes hands with a server within a time limit.
-pub(super) async fn connect<T, E, A>(
-    transport: T,
-    handler: Handler,
-    limit: Duration,
-) -> Result<RunningService<RoleClient, Handler>, Disconnect>
-where
-    T: IntoTransport<RoleClient, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
-{
-    let signals = Arc::clone(&handler.signals);
-    let about = handler.about.clone();
-    let shaken = tokio::select! {
-        shaken = tokio::time::timeout(limit, handler.serve(transport)) => shaken,
-        loss = signals.lost() => return Err(loss),
-    };
-    let failed = |problem: String| signals.loss().unwrap_or(Disconnect::Failed(problem));
-    let running = match shaken {
-        Err(_) => {
-            let why = signals
-                .problem()
-                .map_or_else(String::new, |problem| format!(": {problem}"));
-            return Err(failed(format!("{}{why}", timed_out(limit))));
-        }
-        Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => {
-            return Err(failed(
-                signals.problem().unwrap_or_else(|| "Connection closed".to_owned()),
-            ));
-        }
-        // A service that was started below this one refuses, whatever it was started through.
-        Ok(Err(rmcp::service::ClientInitializeError::JsonRpcError(error)))
-            if error.data.as_ref().is_some_and(|data| data.get(ITSELF).is_some()) =>
-        {
-            return Err(Disconnect::Itself(STARTS_ITSELF));
-        }
-        Ok(Err(error)) => return Err(failed(chain(&error))),
-        Ok(Ok(running)) => running,
-    };
-    let info = running.peer().peer_info();
-    let capabilities = info.as_ref().and_then(|info| info.capabilities.experimental.as_ref());
-    if let Some(loss) = about.recognize(capabilities.and_then(|known| known.get(ITSELF))) {
-        return Err(loss);
-    }
-    let version = info.map(|info| info.protocol_version.clone());
-    match version {
-        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.contains(&version) => Err(Disconnect::Failed(cut(&format!(
-            "Server's protocol version is not supported: {version}"
-        )))),
-        Some(_) | None => {
-            signals.works();
-            Ok(running)
-        }
-    }
-}
-
-pub(super) fn timed_out(limit: Duration) -> String {
-    format!("Operation timed out after {}ms", limit.as_millis())
 }
 
 /// A tool as a server describes it.
@@ -180,38 +108,63 @@ pub(super) struct Described {
 /// A connection that requests can be sent over, for as long as it is there.
 #[derive(Clone)]
 pub(super) struct Link {
-    peer: Peer<RoleClient>,
-    signals: Arc<ServerSignals>,
-}
-
-/// Why a request has no result. The text is the one that the model reads.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RequestError {
-    #[error("MCP error {code}: {message}")]
-    Server { code: i32, message: String },
-    #[error("Tool execution aborted")]
-    Cancelled,
-}
-
-impl RequestError {
-    pub(super) fn closed(problem: Option<String>) -> Self {
-        Self::Server {
-            code: CONNECTION_ERROR,
-            message: problem.unwrap_or_else(|| "Connection closed".to_owned()),
-        }
-    }
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) outlet: Arc<dyn Outlet>,
 }
 
 impl Link {
-    pub(super) fn new(peer: Peer<RoleClient>, signals: Arc<ServerSignals>) -> Self {
-        Self { peer, signals }
+    /// Shakes hands with the server.
+    ///
+    /// # Errors
+    /// It does not, or must not be connected to. The connection is lost.
+    pub(super) async fn connect(&self) -> Result<HasTools, Disconnect> {
+        let shaken = self.shake_hands().await;
+        shaken.map_err(|problem| {
+            self.dispatcher.lose(problem.clone());
+            self.dispatcher.loss().unwrap_or(problem)
+        })
     }
 
-    /// Says whether the server has tools at all.
-    pub(super) fn has_tools(&self) -> bool {
-        self.peer
-            .peer_info()
-            .is_none_or(|info| info.capabilities.tools.is_some())
+    async fn shake_hands(&self) -> Result<HasTools, Disconnect> {
+        let about = &self.dispatcher.about;
+        let params = json!({
+            "protocolVersion": VERSIONS[VERSIONS.len() - 2],
+            "capabilities": {"roots": {}, "experimental": {ITSELF: introduction(&about.instance)}},
+            "clientInfo": {"name": "toolgate", "version": env!("CARGO_PKG_VERSION")},
+        });
+        let answer = self.request(INITIALIZE, params, about.connect_limit).await;
+        let info: ServerInfo = match answer {
+            Ok(info) => serde_json::from_value(info)
+                .map_err(|error| failed(&format!("The server sent a result that cannot be read: {error}")))?,
+            // A service that was started below this one refuses, whatever it was started through.
+            Err(RequestError::Server(error)) if error.data.get(ITSELF).is_some() => {
+                return Err(Disconnect::Itself(STARTS_ITSELF));
+            }
+            Err(RequestError::TimedOut) => {
+                let why = self
+                    .dispatcher
+                    .problem()
+                    .map_or_else(String::new, |why| format!(": {why}"));
+                return Err(self.timed_out(&why));
+            }
+            Err(RequestError::Closed(problem)) => return Err(failed(&problem)),
+            Err(error @ (RequestError::Server(_) | RequestError::Cancelled)) => return Err(failed(&error.to_string())),
+        };
+        if let Some(refusal) = info.refusal(about) {
+            return Err(refusal);
+        }
+        self.dispatcher.agree(info.protocol_version);
+        let initialized = Outgoing::notification(INITIALIZED, None);
+        let sent = tokio::time::timeout(about.connect_limit, Arc::clone(&self.outlet).send(&initialized)).await;
+        match sent {
+            Ok(sent) => sent.map_err(|problem| failed(&problem))?,
+            Err(_) => return Err(self.timed_out("")),
+        }
+        Ok(HasTools(!info.capabilities["tools"].is_null()))
+    }
+
+    fn timed_out(&self, why: &str) -> Disconnect {
+        failed(&format!("{}{why}", timed_out(self.dispatcher.about.connect_limit)))
     }
 
     /// Reads the whole list of tools.
@@ -219,16 +172,13 @@ impl Link {
     /// # Errors
     /// The server does not answer with a list; the text says why.
     pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Described>, String> {
-        let (mut tools, mut cursor, mut seen, mut bytes) = (Vec::new(), None, BTreeSet::new(), 0);
+        let (mut tools, mut params, mut seen, mut bytes) = (Vec::new(), json!({}), BTreeSet::new(), 0);
         let deadline = Instant::now() + limit;
-        let give_up = CancellationToken::new();
         for _ in 0..MAX_PAGES {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
             let left = deadline.saturating_duration_since(Instant::now());
-            let page = self.request(request, left, &give_up, None::<fn(Progress) -> std::future::Ready<()>>);
-            let page = page.await.map_err(|error| format!("Failed to get tools: {error}"))?;
-            bytes += wire::size(&page);
+            let page = self.request("tools/list", params, left).await;
+            let page = page.map_err(|error| format!("Failed to get tools: {error}"))?;
+            bytes += message::size(&page);
             if bytes > MAX_LIST {
                 return Err(format!(
                     "Failed to get tools: they take more than {} MiB",
@@ -246,7 +196,7 @@ impl Link {
                 Some(next) if !seen.insert(next.to_owned()) => {
                     return Err("Failed to get tools: a cursor came twice".to_owned());
                 }
-                Some(next) => cursor = Some(next.to_owned()),
+                Some(next) => params = json!({ "cursor": next }),
             }
         }
         Err(format!("Failed to get tools: there are more than {MAX_PAGES} pages"))
@@ -261,82 +211,76 @@ impl Link {
         cancelled: &CancellationToken,
         progress: impl FnMut(Progress) -> F,
     ) -> Result<Value, RequestError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.request(request, limit, cancelled, Some(progress)).await
+        let params = json!({"name": tool, "arguments": arguments});
+        self.request_with("tools/call", params, limit, cancelled, Some(progress))
+            .await
     }
 
-    async fn request<F: Future<Output = ()>>(
+    async fn request(&self, method: &'static str, params: Value, limit: Duration) -> Result<Value, RequestError> {
+        let never = CancellationToken::new();
+        let progress = None::<fn(Progress) -> std::future::Ready<()>>;
+        self.request_with(method, params, limit, &never, progress).await
+    }
+
+    async fn request_with<F: Future<Output = ()>>(
         &self,
-        request: ClientRequest,
+        method: &'static str,
+        params: Value,
         limit: Duration,
         cancelled: &CancellationToken,
         mut progress: Option<impl FnMut(Progress) -> F>,
     ) -> Result<Value, RequestError> {
-        let sent = self
-            .peer
-            .send_request_with_option(request, PeerRequestOptions::no_options());
-        let mut handle = tokio::select! {
-            sent = tokio::time::timeout(limit, sent) => match sent {
-                Ok(handle) => handle.map_err(|error| self.error(error))?,
-                Err(_) => return Err(timeout()),
-            },
-            () = cancelled.cancelled() => return Err(RequestError::Cancelled),
-        };
-        let mut following = self.signals.follow(&handle.progress_token);
+        let dispatcher = &self.dispatcher;
+        let mut expected = dispatcher.expect();
+        let message = Outgoing::request(expected.id, method, params);
+        let mut sending = Arc::clone(&self.outlet).send(&message);
+        let mut is_sent = false;
         let last = Instant::now() + MAX_CALL.max(limit);
         let mut deadline = Instant::now() + limit;
-        loop {
+        let (reason, error) = loop {
             tokio::select! {
                 biased;
-                answer = &mut handle.rx => {
-                    let answer = answer.map_err(|_| RequestError::closed(self.signals.problem()))?;
-                    return answer.map(wire::raw).map_err(|error| self.error(error));
+                answer = &mut expected.answer => return match answer {
+                    Ok(Ok(result)) => Ok(result),
+                    Ok(Err(error)) => Err(RequestError::Server(ErrorObject {
+                        message: result::shortened(error.message),
+                        ..error
+                    })),
+                    Err(_) => Err(RequestError::closed(dispatcher.problem())),
+                },
+                () = cancelled.cancelled() => break ("The call was cancelled.", RequestError::Cancelled),
+                () = tokio::time::sleep_until(deadline) => break ("Request timed out", RequestError::TimedOut),
+                _ = dispatcher.lost() => return Err(RequestError::closed(dispatcher.problem())),
+                sent = &mut sending, if !is_sent => {
+                    sent.map_err(RequestError::Closed)?;
+                    is_sent = true;
                 }
-                () = cancelled.cancelled() => {
-                    abandon(handle, "The call was cancelled.").await;
-                    return Err(RequestError::Cancelled);
-                }
-                () = tokio::time::sleep_until(deadline) => {
-                    abandon(handle, "Request timed out").await;
-                    return Err(timeout());
-                }
-                _ = self.signals.lost() => return Err(RequestError::closed(self.signals.problem())),
-                Ok(()) = following.receiver.changed() => {
-                    let latest = following.receiver.borrow_and_update().clone();
+                Ok(()) = expected.progress.changed() => {
+                    let latest = expected.progress.borrow_and_update().clone();
                     if let (Some(latest), Some(progress)) = (latest, &mut progress) {
                         deadline = last.min(Instant::now() + limit);
                         progress(latest).await;
                     }
                 }
             }
-        }
-    }
-
-    fn error(&self, error: ServiceError) -> RequestError {
-        if let ServiceError::McpError(error) = error {
-            return RequestError::Server {
-                code: error.code.0,
-                message: result::shortened(error.message.into_owned()),
-            };
-        }
-        let is_plain = matches!(error, ServiceError::TransportClosed);
-        let problem = self.signals.problem();
-        RequestError::closed(problem.or_else(|| (!is_plain).then(|| chain(&error))))
+        };
+        // The server is told that nobody waits any more.
+        let params = json!({"requestId": expected.id, "reason": reason});
+        dispatcher.enqueue(Outgoing::notification("notifications/cancelled", Some(params)));
+        Err(error)
     }
 }
 
-fn timeout() -> RequestError {
-    RequestError::Server {
-        code: REQUEST_TIMEOUT,
-        message: "Request timed out".to_owned(),
-    }
+/// Whether a server has tools at all.
+#[derive(Clone, Copy)]
+pub(super) struct HasTools(pub(super) bool);
+
+fn failed(problem: &str) -> Disconnect {
+    Disconnect::Failed(shortened_line(problem))
 }
 
-/// Tells the server that nobody waits for a request any more. One that does not read is not waited for.
-async fn abandon(handle: RequestHandle<RoleClient>, reason: &str) {
-    const LIMIT: Duration = Duration::from_millis(500);
-    let _ = tokio::time::timeout(LIMIT, handle.cancel(Some(reason.to_owned()))).await;
+pub(super) fn timed_out(limit: Duration) -> String {
+    format!("Operation timed out after {}ms", limit.as_millis())
 }
 
 fn described(tool: &Value) -> Option<Described> {

@@ -2,16 +2,13 @@
 //!
 //! *Invariant:* no event is kept beyond [`MAX_EVENT`] bytes, whatever the server sends.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
+use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt as _};
-use rmcp::model::RequestId;
-use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use reqwest::Response;
 use sse_stream::{Sse, SseStream};
 
-use super::signals::{Disconnect, ServerSignals};
-use super::wire;
+use super::dispatcher::with_causes;
 
 /// Bytes of the largest message that is taken.
 pub(super) const MAX_EVENT: usize = 16 << 20;
@@ -21,79 +18,49 @@ pub(super) fn too_large() -> String {
     format!("The server sent a message of more than {} MiB", MAX_EVENT >> 20)
 }
 
+/// Why there are no more events.
 #[derive(Debug, thiserror::Error)]
-enum EventsError {
+pub(super) enum EventsError {
     #[error("{}", too_large())]
     TooLarge,
-    #[error(transparent)]
-    Broken(reqwest::Error),
+    #[error("Connection closed: {0}")]
+    Broken(String),
 }
 
-/// Reads events whose data are messages, in the answer to a request if it has an id. A message that is too large is a
-/// failure of that request, and otherwise the end of the connection.
-pub(super) fn messages(
-    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-    id: Option<RequestId>,
-    signals: Arc<ServerSignals>,
-) -> BoxedSseResponse {
-    let lost = Arc::clone(&signals);
-    let events = SseStream::from_bytes_stream(bounded(bytes));
-    // Every message costs memory until it is dealt with: a server that is given up is not read further.
-    let events = events.take_while(move |_| std::future::ready(lost.loss().is_none()));
-    let events = events.map(move |event| match event {
-        Ok(mut event) => {
-            if let Some(data) = event.data.take() {
-                let wrapped = wire::wrap(data);
-                if wrapped.is_request {
-                    signals.asked();
-                }
-                event.data = Some(wrapped.text);
-            }
-            Ok(event)
-        }
-        Err(sse_stream::Error::Body(error)) if is_too_large(&*error) => match &id {
-            Some(id) => {
-                let failure = wire::failure(id.clone(), &too_large());
-                Ok(Sse::default().data(serde_json::to_string(&failure).unwrap_or_default()))
-            }
-            None => {
-                signals.lose(Disconnect::Failed(too_large()));
-                Err(sse_stream::Error::Body(error))
-            }
-        },
-        Err(error) => Err(error),
-    });
-    events.boxed()
+/// Events as they come. The last may be an error.
+pub(super) type Events = BoxStream<'static, Result<Sse, EventsError>>;
+
+/// Reads the events of a response.
+pub(super) fn read(response: Response) -> Events {
+    read_bytes(response.bytes_stream())
 }
 
-/// Reads events as they are.
-pub(super) fn plain(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> BoxedSseResponse {
-    SseStream::from_bytes_stream(bounded(bytes)).boxed()
-}
-
-fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(EventsError::TooLarge))
-}
-
-/// Ends a stream of events with an error where an event is too large.
-fn bounded(
-    bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
-) -> impl Stream<Item = Result<Bytes, EventsError>> + Send + 'static {
+fn read_bytes(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> Events {
     let mut size = EventSize::default();
-    let bytes = bytes.map(move |chunk| {
-        let chunk = chunk.map_err(EventsError::Broken)?;
-        match size.grow(&chunk) {
-            true => Ok(chunk),
-            false => Err(EventsError::TooLarge),
-        }
+    let bounded = bytes.map(move |chunk| {
+        let chunk = chunk.map_err(|error| EventsError::Broken(with_causes(&error)))?;
+        size.grow(&chunk).then_some(chunk).ok_or(EventsError::TooLarge)
     });
+    let events = SseStream::from_bytes_stream(bounded.boxed()).map(|event| event.map_err(EventsError::from));
     // The reader of events goes on after an error; nothing may come then.
-    bytes
-        .scan(false, |is_over, chunk| {
-            let goes_on = !std::mem::replace(is_over, chunk.is_err());
-            std::future::ready(goes_on.then_some(chunk))
+    events
+        .scan(false, |is_over, event| {
+            let goes_on = !std::mem::replace(is_over, event.is_err());
+            std::future::ready(goes_on.then_some(event))
         })
         .boxed()
+}
+
+impl From<sse_stream::Error> for EventsError {
+    fn from(error: sse_stream::Error) -> Self {
+        match error {
+            sse_stream::Error::Body(error) => match error.downcast() {
+                Ok(error) => *error,
+                Err(error) => Self::Broken(with_causes(&*error)),
+            },
+            error => Self::Broken(with_causes(&error)),
+        }
+    }
 }
 
 /// Counts the bytes of an event, which ends with an empty line.
@@ -106,30 +73,29 @@ struct EventSize {
 }
 
 impl EventSize {
-    /// Says whether the event is still small enough.
+    /// Returns whether the event is still small enough.
     fn grow(&mut self, chunk: &[u8]) -> bool {
-        let mut rest = chunk;
-        while let Some(end) = memchr::memchr2(b'\r', b'\n', rest) {
-            self.line += end;
-            self.event += end;
-            let is_return = rest[end] == b'\r';
-            let is_pair = rest[end] == b'\n' && self.was_return && end == 0;
-            if !is_pair {
-                if self.line == 0 {
-                    self.event = 0;
+        for byte in chunk {
+            let is_second_half = *byte == b'\n' && self.was_return;
+            self.was_return = *byte == b'\r';
+            match byte {
+                b'\r' | b'\n' if is_second_half => {}
+                b'\r' | b'\n' => {
+                    if self.line == 0 {
+                        self.event = 0;
+                    }
+                    self.line = 0;
                 }
-                self.line = 0;
+                _ => {
+                    self.line += 1;
+                    self.event += 1;
+                }
             }
-            self.was_return = is_return;
-            rest = &rest[end + 1..];
             if self.event > MAX_EVENT {
                 return false;
             }
         }
-        self.was_return &= rest.is_empty();
-        self.line += rest.len();
-        self.event += rest.len();
-        self.event <= MAX_EVENT
+        true
     }
 }
 
@@ -157,22 +123,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_event_is_a_failure_of_its_request() {
-        let signals = Arc::<ServerSignals>::default();
+    async fn events_end_with_one_that_is_too_large() {
         let chunk = Bytes::from(vec![b'x'; 1 << 20]);
-        let endless = || {
-            futures_util::stream::repeat_with({
-                let chunk = chunk.clone();
-                move || Ok(chunk.clone())
-            })
-        };
-        let mut events = messages(endless(), Some(RequestId::Number(5)), signals.clone());
-        let told = events.next().await.unwrap().unwrap().data.unwrap();
-        assert!(told.contains("more than 16 MiB") && told.contains("\"id\":5"), "{told}");
+        let first = futures_util::stream::iter([Ok(Bytes::from_static(b"data: a\n\n"))]);
+        let mut events = read_bytes(first.chain(futures_util::stream::repeat_with(move || Ok(chunk.clone()))));
+        assert_eq!(events.next().await.unwrap().unwrap().data.as_deref(), Some("a"));
+        assert!(matches!(events.next().await, Some(Err(EventsError::TooLarge))));
         assert!(events.next().await.is_none());
-        assert_eq!(signals.loss(), None);
-        let mut events = messages(endless(), None, signals.clone());
-        assert!(events.next().await.unwrap().is_err());
-        assert_eq!(signals.loss(), Some(Disconnect::Failed(too_large())));
     }
 }

@@ -1,391 +1,331 @@
-//! A server that is reached by HTTP: its requests, and what the protocol's own machinery makes of them.
+//! A server that is reached by streamable HTTP, the present kind: each message is a request, whose answer is the answer
+//! or a stream of events that ends with it.
 //!
-//! That machinery looks after sessions and streams. What is sent and read is done here, so that results arrive as they
-//! were sent, a login is renewed when it has to be, and a server that is gone is noticed.
-//!
-//! *Invariant:* bodies and events are bounded (16 MiB). Headers and tokens are sent to the configured server only.
+//! *Invariant:* bodies and events are bounded (16 MiB). A session that the server has forgotten is begun anew once for
+//! all who notice.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::BoxedSseResponse;
-use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-    StreamableHttpPostResponse,
-};
-use toolgate_web::Network;
+use parking_lot::Mutex;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
 
-use super::events::{self, MAX_EVENT, too_large};
-use super::login::{Credentials, LoginError};
-use super::signals::{Disconnect, ServerSignals, chain};
-use super::wire::{self, Incoming};
+use super::client::{INITIALIZE, INITIALIZED, Link, Outlet};
+use super::dispatcher::{Disconnect, Queue, with_causes};
+use super::endpoint::Endpoint;
+use super::events::{self, EventsError, MAX_EVENT, too_large};
+use super::message::{self, ErrorObject, Incoming, Outgoing};
 
 /// Bytes of an answer that says what is wrong.
 const MAX_PROBLEM: usize = 64 << 10;
 
+/// The pause before a stream is taken up again, at first and at most, unless the server says otherwise.
+const RESUME_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
 const BOTH: &str = "application/json, text/event-stream";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
-type HttpError = StreamableHttpError<reqwest::Error>;
+/// A session with a server; some servers have none.
+#[derive(Default)]
+struct Session(Option<HeaderValue>);
 
-/// Returns headers as they are sent.
-///
-/// # Errors
-/// The first one that cannot be a header.
-pub(super) fn headers(configured: &BTreeMap<String, String>) -> Result<Headers, String> {
-    let mut headers = Headers::new();
-    for (name, value) in configured {
-        let bad = || format!("The header {name:?} of the configuration cannot be sent");
-        let name: HeaderName = name.parse().map_err(|_| bad())?;
-        let mut value: HeaderValue = value.parse().map_err(|_| bad())?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-/// Says whether the configuration logs in by itself.
-pub(super) fn logs_in(headers: &Headers) -> bool {
-    headers.contains_key(&AUTHORIZATION)
-}
-
-/// A server that is reached by HTTP.
-#[derive(Clone)]
-pub(super) struct Endpoint {
-    pub(super) client: Client,
-    /// The way to who gives out tokens.
-    pub(super) network: Network,
-    pub(super) url: Arc<str>,
-    pub(super) headers: Headers,
-    /// The stored login, unless the headers have one.
-    pub(super) credentials: Option<Arc<Credentials>>,
-    pub(super) signals: Arc<ServerSignals>,
-}
-
-impl Endpoint {
-    /// Makes a transport of streamable HTTP.
-    pub(super) fn streamable(&self) -> StreamableHttpClientTransport<Http> {
-        let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.clone());
-        config.custom_headers = self.headers.clone();
-        config.max_sse_event_size = MAX_EVENT;
-        let http = Http {
-            endpoint: self.clone(),
-            is_initialized: Arc::default(),
-        };
-        StreamableHttpClientTransport::with_client(http, config)
-    }
-
-    /// Opens a stream of events.
-    pub(super) async fn events(&self, extra: &[(HeaderName, &str)], headers: &Headers) -> Result<Response, HttpError> {
-        let accept = (ACCEPT, BOTH);
-        let response = self
-            .send(headers, || {
-                let request = self.client.get(&*self.url);
-                extra
-                    .iter()
-                    .chain([&accept])
-                    .fold(request, |request, (name, value)| request.header(name, *value))
-            })
-            .await?;
-        match response.status() {
-            StatusCode::METHOD_NOT_ALLOWED => Err(HttpError::ServerDoesNotSupportSse),
-            status if !status.is_success() => Err(problem(response).await),
-            _ if is_of(&response, "text/event-stream") => Ok(response),
-            _ => Err(HttpError::UnexpectedContentType(kind_of(&response))),
-        }
-    }
-
-    /// Sends a request with the login of the moment, and once more if the server wants another one.
-    pub(super) async fn send(
-        &self,
-        headers: &Headers,
-        make: impl Fn() -> RequestBuilder + Send + Sync,
-    ) -> Result<Response, HttpError> {
-        let mut token = match &self.credentials {
-            Some(credentials) => credentials
-                .token(&self.network)
-                .await
-                .map_err(|error| self.no_login(error))?,
-            None => None,
-        };
-        let mut is_renewed = false;
-        loop {
-            let mut request = make();
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            if let Some(token) = &token {
-                request = request.bearer_auth(token);
-            }
-            let response = request.send().await.map_err(|error| self.not_sent(error))?;
-            if response.status() != StatusCode::UNAUTHORIZED {
-                return Ok(response);
-            }
-            let challenge = response.headers().get(WWW_AUTHENTICATE);
-            let challenge = challenge
-                .and_then(|challenge| challenge.to_str().ok())
-                .unwrap_or_default()
-                .to_owned();
-            if let (Some(credentials), false) = (&self.credentials, is_renewed) {
-                let other = credentials
-                    .instead_of(token.as_deref(), &challenge, &self.network)
-                    .await;
-                token = other.map_err(|error| self.no_login(error))?;
-                is_renewed = true;
-                if token.is_some() {
-                    continue;
-                }
-            }
-            self.signals.lose(Disconnect::NeedsAuth {
-                challenge: challenge.clone(),
-            });
-            return Err(HttpError::AuthRequired(AuthRequiredError::new(challenge)));
-        }
-    }
-
-    /// A server that nobody can connect to is gone, and with it what it was asked.
-    fn not_sent(&self, error: reqwest::Error) -> HttpError {
-        if error.is_connect() {
-            self.signals.lose(Disconnect::Failed(chain(&error)));
-        }
-        HttpError::Client(error)
-    }
-
-    fn no_login(&self, error: LoginError) -> HttpError {
-        let text = error.to_string();
-        self.signals.lose(match error {
-            LoginError::Over => Disconnect::NeedsAuth {
-                challenge: String::new(),
-            },
-            LoginError::Unregistered => Disconnect::NeedsRegistration,
-            LoginError::Failed(_) => Disconnect::Failed(text.clone()),
-        });
-        HttpError::UnexpectedServerResponse(text.into())
-    }
-}
-
-/// The client of the protocol's machinery.
-#[derive(Clone)]
-pub(super) struct Http {
+/// The connection to a server.
+struct Streamable {
     endpoint: Endpoint,
-    is_initialized: Arc<AtomicBool>,
+    /// Never held across an await.
+    session: Mutex<Arc<Session>>,
+    renewing: tokio::sync::Mutex<()>,
 }
 
-impl Http {
-    async fn post(
-        &self,
-        message: &ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        headers: &Headers,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let endpoint = &self.endpoint;
-        let (id, initializes) = match message {
-            JsonRpcMessage::Request(request) => {
-                let initializes = matches!(request.request, ClientRequest::InitializeRequest(_));
-                (Some(request.id.clone()), initializes)
-            }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) | JsonRpcMessage::Notification(_) => (None, false),
-        };
-        let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        if is_answer {
-            endpoint.signals.answered();
+/// Makes the connection; nothing is sent yet.
+pub(super) fn open(endpoint: Endpoint, queue: Queue) -> Link {
+    let dispatcher = Arc::clone(&endpoint.dispatcher);
+    let outlet = Arc::new(Streamable {
+        endpoint,
+        session: Mutex::default(),
+        renewing: tokio::sync::Mutex::default(),
+    });
+    dispatcher.spawn(send_queued(Arc::clone(&outlet), queue));
+    Link { dispatcher, outlet }
+}
+
+/// Sends what nobody waits for.
+pub(super) async fn send_queued(outlet: Arc<impl Outlet>, mut queue: Queue) {
+    while let Some(queued) = queue.recv().await {
+        if let Err(problem) = Arc::clone(&outlet).send(&queued.message).await {
+            tracing::debug!(problem, "a message cannot be sent");
         }
-        if initializes && self.is_initialized.swap(true, Ordering::Relaxed) {
-            // The server has begun anew, perhaps with other tools.
-            endpoint.signals.tools_changed.notify_one();
-        }
-        let sent = endpoint.send(headers, || {
-            let request = endpoint.client.post(&*endpoint.url).header(ACCEPT, BOTH).json(message);
-            match &session {
-                Some(session) => request.header(SESSION, &**session),
-                None => request,
-            }
-        });
-        let response = tokio::select! {
-            response = sent => response?,
-            // There may be many of them, and the machinery waits for each.
-            _ = endpoint.signals.lost(), if is_answer => return Err(HttpError::TransportChannelClosed),
+    }
+}
+
+#[async_trait]
+impl Outlet for Streamable {
+    async fn send(self: Arc<Self>, message: &Outgoing) -> Result<(), String> {
+        let is_first = message.method == INITIALIZE;
+        let mut session = match is_first {
+            true => Arc::default(),
+            false => self.session(),
         };
+        let mut response = self.post(message, &session).await?;
+        if response.status() == StatusCode::NOT_FOUND && session.0.is_some() && message.id.is_some() {
+            session = self.session_after(&session).await?;
+            response = self.post(message, &session).await?;
+        }
+        if is_first {
+            session = Arc::new(Session(response.headers().get(SESSION).cloned()));
+            *self.session.lock() = Arc::clone(&session);
+        }
+        self.take(response, message.id, &session).await?;
+        if message.method == INITIALIZED && session.0.is_some() {
+            self.listen(session);
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        let session = self.session();
+        if session.0.is_some() {
+            let _ = self.endpoint.send(self.request(Method::DELETE, &session)).await;
+        }
+    }
+}
+
+impl Streamable {
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session.lock())
+    }
+
+    /// Begins a session in the place of one that the server does not know any more.
+    async fn session_after(self: &Arc<Self>, old: &Arc<Session>) -> Result<Arc<Session>, String> {
+        let _alone = self.renewing.lock().await;
+        if Arc::ptr_eq(old, &self.session()) {
+            let dispatcher = Arc::clone(&self.endpoint.dispatcher);
+            let link = Link {
+                dispatcher: Arc::clone(&dispatcher),
+                outlet: Arc::clone(self) as Arc<dyn Outlet>,
+            };
+            if link.connect().await.is_err() {
+                return Err(dispatcher.problem().unwrap_or_default());
+            }
+            // Perhaps it has other tools now.
+            dispatcher.tools_changed.notify_one();
+        }
+        Ok(self.session())
+    }
+
+    fn request(&self, method: Method, session: &Session) -> RequestBuilder {
+        let mut request = self.endpoint.request(method);
+        if let Some(session) = &session.0 {
+            request = request.header(SESSION, session);
+        }
+        match self.endpoint.dispatcher.version() {
+            Some(version) => request.header(VERSION, version),
+            None => request,
+        }
+    }
+
+    async fn post(&self, message: &Outgoing, session: &Session) -> Result<Response, String> {
+        let request = match message.method {
+            INITIALIZE => self.endpoint.request(Method::POST),
+            _ => self.request(Method::POST, session),
+        };
+        let request = request.header(ACCEPT, BOTH);
+        let request = request.header(CONTENT_TYPE, JSON).body(message.text.clone());
+        self.endpoint.send(request).await
+    }
+
+    /// Takes in how the server responds to a message.
+    async fn take(&self, response: Response, id: Option<u64>, session: &Arc<Session>) -> Result<(), String> {
         let status = response.status();
-        if status == StatusCode::NOT_FOUND && session.is_some() {
-            return Err(HttpError::SessionExpired);
-        }
         if !status.is_success() {
-            return refusal(response, id).await;
+            return self.take_refusal(response, id).await;
         }
         // Only a request has an answer, whatever a server says to other messages.
-        let Some(id) = id else {
-            return Ok(StreamableHttpPostResponse::Accepted);
-        };
-        let session = response.headers().get(SESSION);
-        let session = session.and_then(|session| session.to_str().ok()).map(str::to_owned);
-        if is_of(&response, "text/event-stream") {
-            let events = match initializes {
-                true => events::plain(response.bytes_stream()),
-                false => events::messages(response.bytes_stream(), Some(id), endpoint.signals.clone()),
+        let Some(id) = id else { return Ok(()) };
+        if has_type(&response, EVENT_STREAM) {
+            return self.follow(response, Some(id), session).await;
+        }
+        if has_type(&response, JSON) {
+            let answer = match body(response, MAX_EVENT).await? {
+                None => Incoming::failure(id, &too_large()),
+                Some(body) => match message::decode(&body) {
+                    Ok(answer @ Incoming::Answer { id: of, .. }) if of == id => answer,
+                    Ok(_) => Incoming::failure(id, "The server's answer is none to what it was asked"),
+                    Err(problem) => Incoming::failure(id, &format!("The server's answer cannot be read: {problem}")),
+                },
             };
-            return Ok(StreamableHttpPostResponse::Sse(events, session));
+            self.endpoint.dispatcher.dispatch(answer);
+            return Ok(());
         }
-        if is_of(&response, "application/json") {
-            let answer = answer(response, id, initializes).await?;
-            return Ok(StreamableHttpPostResponse::Json(answer, session));
+        match status {
+            StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(()),
+            _ => Err(unexpected_type(&response)),
         }
-        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
-            return Ok(StreamableHttpPostResponse::Accepted);
+    }
+
+    /// Takes in what a server says that does not do what it is asked.
+    async fn take_refusal(&self, response: Response, id: Option<u64>) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Refusal {
+            error: ErrorObject,
         }
-        Err(HttpError::UnexpectedContentType(kind_of(&response)))
+        let (status, is_json) = (response.status(), has_type(&response, JSON));
+        let body = body(response, MAX_PROBLEM).await.ok().flatten().unwrap_or_default();
+        let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        match (serde_json::from_slice(&body), id) {
+            // Servers that did not read the request do not know its id.
+            (Ok(Refusal { error }), Some(id)) if is_json && !is_about_login => {
+                let result = Err(error);
+                self.endpoint.dispatcher.dispatch(Incoming::Answer { id, result });
+                Ok(())
+            }
+            _ => Err(refusal(status, &body)),
+        }
+    }
+
+    /// Listens to what the server says unasked, as long as the session is this one.
+    fn listen(self: &Arc<Self>, session: Arc<Session>) {
+        let streamable = Arc::clone(self);
+        self.endpoint.dispatcher.spawn(async move {
+            let listened = match streamable.resume(None, &session).await {
+                Ok(response) => streamable.follow(response, None, &session).await,
+                Err(NotResumed::Unsupported) => Ok(()),
+                Err(NotResumed::Failed(problem)) => Err(problem),
+            };
+            if let Err(problem) = listened {
+                tracing::debug!(problem, "the server's own events are not read");
+            }
+        });
+    }
+
+    /// Reads the events of a stream, and takes it up again where it ends: that of a request if the server numbers its
+    /// events, until the answer is there; the server's own one until there is another session.
+    async fn follow(&self, response: Response, id: Option<u64>, session: &Arc<Session>) -> Result<(), String> {
+        let dispatcher = &self.endpoint.dispatcher;
+        let (mut response, mut last_event, mut retry) = (response, None, None);
+        loop {
+            let mut events = events::read(response);
+            let (problem, mut pause) = loop {
+                let event = match events.next().await {
+                    Some(Ok(event)) => event,
+                    None => break ("Connection closed".to_owned(), retry.unwrap_or(RESUME_PAUSE.0)),
+                    Some(Err(EventsError::Broken(problem))) => break (problem, Duration::ZERO),
+                    Some(Err(EventsError::TooLarge)) => {
+                        match id {
+                            Some(id) => dispatcher.dispatch(Incoming::failure(id, &too_large())),
+                            None => dispatcher.lose(Disconnect::Failed(too_large())),
+                        }
+                        return Ok(());
+                    }
+                };
+                last_event = event.id.or(last_event);
+                retry = event.retry.map(Duration::from_millis).or(retry);
+                let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+                if let (true, Some(data)) = (is_message, event.data)
+                    && let Err(problem) = dispatcher.receive(data.as_bytes())
+                {
+                    tracing::debug!(problem, "not a message");
+                }
+            };
+            if let Some(id) = id {
+                if !dispatcher.awaits(id) {
+                    return Ok(());
+                }
+                if last_event.is_none() {
+                    return Err(problem);
+                }
+            }
+            response = loop {
+                tokio::time::sleep(pause).await;
+                if id.is_none() && !Arc::ptr_eq(session, &self.session()) {
+                    return Ok(());
+                }
+                match self.resume(last_event.as_deref(), session).await {
+                    Ok(response) => break response,
+                    Err(NotResumed::Unsupported) => return Err(problem),
+                    Err(NotResumed::Failed(_)) => pause = (pause * 2).clamp(RESUME_PAUSE.0, RESUME_PAUSE.1),
+                }
+            };
+        }
+    }
+
+    /// Opens a stream of events, after the last one that was read.
+    async fn resume(&self, last_event: Option<&str>, session: &Session) -> Result<Response, NotResumed> {
+        let mut request = self.request(Method::GET, session).header(ACCEPT, BOTH);
+        if let Some(last_event) = last_event {
+            request = request.header(LAST_EVENT, last_event);
+        }
+        let response = self.endpoint.send(request).await.map_err(NotResumed::Failed)?;
+        match response.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(NotResumed::Unsupported),
+            _ => check_events(response).await.map_err(NotResumed::Failed),
+        }
     }
 }
 
-/// Reads the answer to a request.
-async fn answer(response: Response, id: RequestId, initializes: bool) -> Result<ServerJsonRpcMessage, HttpError> {
-    let body = match body(response, MAX_EVENT).await? {
-        Some(body) => body,
-        None => return Ok(wire::failure(id, &too_large())),
-    };
-    match wire::decode(&body, initializes) {
-        Ok(Incoming::Message(message)) => Ok(*message),
-        Ok(Incoming::Progress(_) | Incoming::ToolsChanged | Incoming::Unneeded) => {
-            Ok(wire::failure(id, "The server's answer is none to what it was asked"))
-        }
-        Err(problem) => Ok(wire::failure(
-            id,
-            &format!("The server's answer cannot be read: {problem}"),
-        )),
-    }
+/// Why there is no stream of events.
+enum NotResumed {
+    /// There never is one.
+    Unsupported,
+    Failed(String),
 }
 
-/// Reads what a server says that does not do what it is asked.
-async fn refusal(response: Response, id: Option<RequestId>) -> Result<StreamableHttpPostResponse, HttpError> {
-    let (status, is_json) = (response.status(), is_of(&response, "application/json"));
-    let body = body(response, MAX_PROBLEM).await.ok().flatten().unwrap_or_default();
-    let is_about_login = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    if let (true, false, Some(id)) = (is_json, is_about_login, id)
-        && let Ok(JsonRpcMessage::Error(mut error)) = serde_json::from_slice::<ServerJsonRpcMessage>(&body)
-    {
-        // Servers that did not read the request do not know its id.
-        error.id = Some(id);
-        return Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), None));
-    }
-    Err(http_problem(status, &body))
-}
-
-async fn problem(response: Response) -> HttpError {
+/// Returns a response whose body is events.
+///
+/// # Errors
+/// It is not; the text says what it is.
+pub(super) async fn check_events(response: Response) -> Result<Response, String> {
     let status = response.status();
-    let body = body(response, MAX_PROBLEM).await.ok().flatten().unwrap_or_default();
-    http_problem(status, &body)
+    if !status.is_success() {
+        let body = body(response, MAX_PROBLEM).await.ok().flatten().unwrap_or_default();
+        return Err(refusal(status, &body));
+    }
+    match has_type(&response, EVENT_STREAM) {
+        true => Ok(response),
+        false => Err(unexpected_type(&response)),
+    }
 }
 
-fn http_problem(status: StatusCode, body: &[u8]) -> HttpError {
-    let said = String::from_utf8_lossy(body);
-    let text = match said.trim() {
+fn refusal(status: StatusCode, body: &[u8]) -> String {
+    match String::from_utf8_lossy(body).trim() {
         "" => format!("HTTP {status}"),
         said => format!("HTTP {status}: {said}"),
-    };
-    HttpError::UnexpectedServerResponse(text.into())
+    }
+}
+
+fn unexpected_type(response: &Response) -> String {
+    match content_type(response) {
+        Some(kind) => format!("The server's answer is of an unexpected type: {kind}"),
+        None => "The server's answer has no type".to_owned(),
+    }
+}
+
+fn content_type(response: &Response) -> Option<String> {
+    let kind = response.headers().get(CONTENT_TYPE)?;
+    Some(String::from_utf8_lossy(kind.as_bytes()).into_owned())
+}
+
+fn has_type(response: &Response, kind: &str) -> bool {
+    content_type(response).is_some_and(|found| found.to_ascii_lowercase().starts_with(kind))
 }
 
 /// Reads a body; none if it is too large.
-async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, HttpError> {
+async fn body(response: Response, most: usize) -> Result<Option<Vec<u8>>, String> {
     let (mut chunks, mut body) = (response.bytes_stream(), Vec::new());
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(HttpError::Client)?;
+        let chunk = chunk.map_err(|error| with_causes(&error))?;
         if chunk.len() > most - body.len() {
             return Ok(None);
         }
         body.extend_from_slice(&chunk);
     }
     Ok(Some(body))
-}
-
-fn kind_of(response: &Response) -> Option<String> {
-    let kind = response.headers().get(CONTENT_TYPE)?;
-    Some(String::from_utf8_lossy(kind.as_bytes()).into_owned())
-}
-
-fn is_of(response: &Response, kind: &str) -> bool {
-    kind_of(response).is_some_and(|found| found.to_ascii_lowercase().starts_with(kind))
-}
-
-impl StreamableHttpClient for Http {
-    type Error = reqwest::Error;
-
-    async fn post_message(
-        &self,
-        _uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        _token: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&message, session, &headers).await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        _uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        _token: Option<String>,
-        headers: Headers,
-        _max_event: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        self.post(&message, session, &headers).await
-    }
-
-    async fn delete_session(
-        &self,
-        _uri: Arc<str>,
-        session: Arc<str>,
-        _token: Option<String>,
-        headers: Headers,
-    ) -> Result<(), HttpError> {
-        let endpoint = &self.endpoint;
-        let response = endpoint
-            .send(&headers, || {
-                endpoint.client.delete(&*endpoint.url).header(SESSION, &*session)
-            })
-            .await?;
-        match response.status() {
-            status if status.is_success() => Ok(()),
-            StatusCode::METHOD_NOT_ALLOWED => Err(HttpError::ServerDoesNotSupportDeleteSession),
-            status => Err(http_problem(status, &[])),
-        }
-    }
-
-    async fn get_stream(
-        &self,
-        _uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        _token: Option<String>,
-        headers: Headers,
-    ) -> Result<BoxedSseResponse, HttpError> {
-        let session = session.as_deref().map(|session| (SESSION, session));
-        let last_event = last_event.as_deref().map(|event| (LAST_EVENT, event));
-        let extra: Vec<_> = session.into_iter().chain(last_event).collect();
-        let response = self.endpoint.events(&extra, &headers).await?;
-        let signals = self.endpoint.signals.clone();
-        Ok(events::messages(response.bytes_stream(), None, signals))
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: Headers,
-        _max_event: usize,
-    ) -> Result<BoxedSseResponse, HttpError> {
-        self.get_stream(uri, session, last_event, token, headers).await
-    }
 }

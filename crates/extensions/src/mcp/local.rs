@@ -13,14 +13,15 @@ use toolgate_process::stderr_log::{self, LastLine};
 use toolgate_process::{self as process, Exit, Filter, Launch, Stdin, StdioChild};
 use tracing::Instrument as _;
 
+use super::client::Link;
+use super::dispatcher::{Disconnect, Dispatcher, Queue};
 use super::settings::{Env, Local};
-use super::signals::{Disconnect, ServerSignals};
-use super::stdio::Stdio;
+use super::stdio;
 
 /// How long the end of a program whose streams have ended is waited for.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
-/// Starts a server's program.
+/// Starts a server's program, to be talked to over its standard streams.
 ///
 /// # Errors
 /// It cannot be started, or is not to be.
@@ -28,8 +29,8 @@ pub(super) async fn start(
     name: &str,
     local: &Local,
     env: &Env,
-    signals: &Arc<ServerSignals>,
-) -> Result<(StdioChild, Stdio), Disconnect> {
+    connection: (Arc<Dispatcher>, Queue),
+) -> Result<(StdioChild, Link), Disconnect> {
     let directory = match &local.directory {
         Some(directory) => env.directory.join(directory),
         None => env.directory.clone(),
@@ -67,7 +68,8 @@ pub(super) async fn start(
     };
     env.tasks
         .spawn(stderr_log::log(errors, LastLine::default()).in_current_span());
-    Ok((process, Stdio::new(input, output, Arc::clone(signals))))
+    let (dispatcher, queue) = connection;
+    Ok((process, stdio::open(input, output, dispatcher, queue)))
 }
 
 fn failed(problem: impl Into<String>) -> Disconnect {

@@ -4,21 +4,22 @@
 //! token is in an error, a log or a debug text.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_model::{Login, OAuthClient};
-use toolgate_web::Network;
+use toolgate_web::{Network, Url};
 use tracing::Instrument as _;
 
 use super::oauth::{self, TokenError};
 
 /// A token is renewed when it has less time left.
-const MARGIN: Duration = Duration::from_secs(30);
+const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 
 /// How long renewing may take.
-const LIMIT: Duration = Duration::from_secs(15);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Where the login at one server is kept.
 pub trait Logins: Send + Sync + 'static {
@@ -36,7 +37,9 @@ pub trait Logins: Send + Sync + 'static {
 }
 
 fn is_good(login: &Login) -> bool {
-    login.expires.is_none_or(|expires| expires > SystemTime::now() + MARGIN)
+    login
+        .expires
+        .is_none_or(|expires| expires > SystemTime::now() + RENEWAL_MARGIN)
 }
 
 /// Why there is no token.
@@ -62,7 +65,7 @@ impl From<TokenError> for LoginError {
 
 /// The login at one server.
 pub(super) struct Credentials {
-    url: Arc<str>,
+    url: Url,
     logins: Arc<dyn Logins>,
     renewing: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
@@ -83,7 +86,7 @@ struct Known {
 }
 
 impl Credentials {
-    pub(super) fn new(url: Arc<str>, logins: Arc<dyn Logins>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(url: Url, logins: Arc<dyn Logins>, tasks: TaskTracker) -> Self {
         Self {
             url,
             logins,
@@ -95,8 +98,7 @@ impl Credentials {
 
     /// Says whether a client is known to this server.
     pub(super) fn has_client(&self) -> bool {
-        let is_stored = |kept: &Login| kept.client.is_some();
-        self.logins.client().is_some() || self.state().kept.as_ref().is_some_and(is_stored)
+        self.logins.client().is_some() || self.state().kept.as_ref().is_some_and(|kept| kept.client.is_some())
     }
 
     /// Returns the token of the moment; none if there is no login.
@@ -156,7 +158,7 @@ impl Credentials {
         }
         let client = self.logins.client().or_else(|| login.client.clone());
         let renewal = oauth::renew(&self.url, &challenge, &refresh, client.as_ref(), &network);
-        let renewed = tokio::time::timeout(LIMIT, renewal).await;
+        let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, renewal).await;
         let tokens = match renewed.unwrap_or_else(|_| Err(TokenError::Failed("it takes too long".to_owned()))) {
             Ok(tokens) => tokens,
             Err(why) => {
@@ -208,6 +210,6 @@ impl Credentials {
     }
 
     fn state(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }

@@ -15,16 +15,16 @@ use toolgate_model::OAuthClient;
 use toolgate_web::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use toolgate_web::{Network, Reply, Request, RequestError, Url};
 
-use super::signals::chain;
+use super::dispatcher::with_causes;
 
 /// Bytes of the largest answer that is taken.
 const MAX_ANSWER: usize = 64 << 10;
 
 /// How long one lookup may take.
-const LOOKUP: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a new token may take.
-const RENEWAL: Duration = Duration::from_secs(15);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// New tokens.
 pub(super) struct Tokens {
@@ -83,19 +83,18 @@ struct Denied {
 
 /// Gets new tokens for a refresh token.
 pub(super) async fn renew(
-    server: &str,
+    server: &Url,
     challenge: &str,
     refresh: &str,
     client: Option<&OAuthClient>,
     network: &Network,
 ) -> Result<Tokens, TokenError> {
-    let server = Url::parse(server).map_err(|_| TokenError::Failed("the server's address is none".to_owned()))?;
-    let (resource, issuer) = discover(&server, challenge, network).await;
+    let (resource, issuer) = discover(server, challenge, network).await;
     let (endpoint, methods) = match issuer {
         Some(issuer) => (issuer.token_endpoint, issuer.token_endpoint_auth_methods_supported),
-        None => (at_root(&server, "/token").into(), Vec::new()),
+        None => (at_root(server, "/token").into(), Vec::new()),
     };
-    let endpoint = allowed(&endpoint, &server)
+    let endpoint = allowed(&endpoint, server)
         .ok_or_else(|| TokenError::Failed("the server names an address for tokens that is not asked".to_owned()))?;
     let mut form = vec![("grant_type", "refresh_token"), ("refresh_token", refresh)];
     if let Some(resource) = &resource {
@@ -111,10 +110,11 @@ pub(super) async fn renew(
     );
     let request = Request {
         body: Some(encoded(&form).into()),
-        ..asking(endpoint, headers, RENEWAL)
+        ..asking(endpoint, headers, RENEWAL_TIMEOUT)
     };
-    let failed = |error: RequestError| TokenError::Failed(chain(&error));
-    let reply = ask(request, &server, network).await.map_err(failed)?;
+    let reply = ask(request, server, network)
+        .await
+        .map_err(|error| TokenError::Failed(with_causes(&error)))?;
     let status = reply.status();
     let is_success = reply.is_success();
     let body = reply
@@ -159,9 +159,8 @@ fn granted(body: &[u8]) -> Result<Tokens, TokenError> {
 }
 
 /// Says whether the server is guarded by somebody who lets no client register.
-pub(super) async fn refuses_registration(server: &str, challenge: &str, network: &Network) -> bool {
-    let Ok(server) = Url::parse(server) else { return false };
-    let (_, issuer) = discover(&server, challenge, network).await;
+pub(super) async fn refuses_registration(server: &Url, challenge: &str, network: &Network) -> bool {
+    let (_, issuer) = discover(server, challenge, network).await;
     issuer.is_some_and(|issuer| issuer.registration_endpoint.is_none())
 }
 
@@ -203,7 +202,7 @@ async fn first<T: DeserializeOwned>(places: impl Iterator<Item = Url>, server: &
         if asked.contains(&place) {
             continue;
         }
-        let request = asking(place.clone(), HeaderMap::new(), LOOKUP);
+        let request = asking(place.clone(), HeaderMap::new(), LOOKUP_TIMEOUT);
         asked.push(place);
         let Ok(reply) = ask(request, server, network).await else {
             continue;

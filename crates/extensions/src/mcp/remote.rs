@@ -2,75 +2,71 @@
 //!
 //! *Invariant:* the present kind of HTTP is tried first, then the first one, each within the time limit.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rmcp::RoleClient;
-use rmcp::service::RunningService;
 use toolgate_web::{Network, Url};
 
-use super::client::{self, About, Handler};
-use super::http::{self, Endpoint};
+use super::client::{self, HasTools, Link};
+use super::dispatcher::{Disconnect, Dispatcher, Queue, with_causes};
+use super::endpoint::{self, Endpoint};
+use super::http;
 use super::login::Credentials;
 use super::oauth;
-use super::signals::{Disconnect, ServerSignals, chain};
-use super::sse::Sse;
+use super::settings::Remote;
+use super::sse;
 
-/// A server that is reached by HTTP, and the login there.
-pub(super) struct Place<'s> {
-    pub(super) url: &'s str,
-    pub(super) headers: &'s BTreeMap<String, String>,
-    pub(super) credentials: Option<Arc<Credentials>>,
-    pub(super) about: About,
-}
-
-/// A connection, and what the server says over it.
-pub(super) type Connected = (RunningService<RoleClient, Handler>, Arc<ServerSignals>);
-
-/// Connects to a server.
-pub(super) async fn connect(place: Place<'_>, limit: Duration, network: &Network) -> Result<Connected, Disconnect> {
-    let headers = http::headers(place.headers).map_err(Disconnect::Failed)?;
+/// Connects to a server. `dispatcher` makes the connection of each attempt.
+pub(super) async fn connect(
+    remote: &Remote,
+    credentials: Option<Arc<Credentials>>,
+    network: &Network,
+    dispatcher: impl Fn() -> (Arc<Dispatcher>, Queue),
+) -> Result<(Link, HasTools), Disconnect> {
+    let headers = endpoint::headers(&remote.headers).map_err(Disconnect::Failed)?;
+    let url = Url::parse(&remote.url).map_err(|error| Disconnect::Failed(with_causes(&error)))?;
+    let client = network.client_to(&url).await;
+    let (first_dispatcher, queue) = dispatcher();
     let endpoint = Endpoint {
-        client: client(network, place.url).await.map_err(Disconnect::Failed)?,
+        client: client.map_err(|error| Disconnect::Failed(with_causes(&error)))?,
         network: network.clone(),
-        url: place.url.into(),
-        credentials: place.credentials.filter(|_| !http::logs_in(&headers)),
+        url,
+        credentials: credentials.filter(|_| !Endpoint::logs_in(&headers)),
         headers,
-        signals: Arc::default(),
+        dispatcher: first_dispatcher,
     };
-    let handler = |endpoint: &Endpoint| Handler::new(Arc::clone(&endpoint.signals), place.about.clone());
-    let first = match client::connect(endpoint.streamable(), handler(&endpoint), limit).await {
-        Ok(running) => return Ok((running, endpoint.signals)),
+    let link = http::open(endpoint.clone(), queue);
+    let first = match link.connect().await {
+        Ok(has_tools) => return Ok((link, has_tools)),
         Err(Disconnect::Failed(problem)) => problem,
-        Err(loss) => return Err(explained(loss, &endpoint, limit).await),
+        Err(loss) => return Err(explained(loss, &endpoint).await),
     };
-    let endpoint = Endpoint {
-        signals: Arc::default(),
-        ..endpoint
-    };
-    let failed = |second: String| Disconnect::Failed(format!("streamable HTTP: {first}; SSE: {second}"));
-    let opened = tokio::time::timeout(limit, Sse::open(endpoint.clone())).await;
-    let opened = opened.unwrap_or_else(|_| Err(client::timed_out(limit)));
-    let connected = match opened {
-        Ok(transport) => client::connect(transport, handler(&endpoint), limit).await,
-        Err(problem) => Err(endpoint.signals.loss().unwrap_or(Disconnect::Failed(problem))),
-    };
-    match connected {
-        Ok(running) => Ok((running, endpoint.signals)),
-        Err(Disconnect::Failed(second)) => Err(failed(second)),
-        Err(loss) => Err(explained(loss, &endpoint, limit).await),
+    let (dispatcher, queue) = dispatcher();
+    let endpoint = Endpoint { dispatcher, ..endpoint };
+    match connect_by_sse(&endpoint, queue).await {
+        Err(Disconnect::Failed(second)) => Err(Disconnect::Failed(format!("streamable HTTP: {first}; SSE: {second}"))),
+        Err(loss) => Err(explained(loss, &endpoint).await),
+        Ok(connected) => Ok(connected),
     }
 }
 
-async fn client(network: &Network, url: &str) -> Result<reqwest::Client, String> {
-    let url = Url::parse(url).map_err(|error| chain(&error))?;
-    network.client_to(&url).await.map_err(|error| chain(&error))
+async fn connect_by_sse(endpoint: &Endpoint, queue: Queue) -> Result<(Link, HasTools), Disconnect> {
+    let limit = endpoint.dispatcher.about.connect_limit;
+    let opened = tokio::time::timeout(limit, sse::open(endpoint.clone(), queue)).await;
+    match opened.unwrap_or_else(|_| Err(client::timed_out(limit))) {
+        Ok(link) => {
+            let has_tools = link.connect().await?;
+            Ok((link, has_tools))
+        }
+        Err(problem) => {
+            endpoint.dispatcher.lose(Disconnect::Failed(problem));
+            Err(endpoint.dispatcher.lost().await)
+        }
+    }
 }
 
 /// Finds out whether anybody can log in at a server that wants it: not before this client is registered, if the server
 /// lets no client register by itself.
-async fn explained(loss: Disconnect, endpoint: &Endpoint, limit: Duration) -> Disconnect {
+async fn explained(loss: Disconnect, endpoint: &Endpoint) -> Disconnect {
     let needs_client = endpoint
         .credentials
         .as_ref()
@@ -78,6 +74,7 @@ async fn explained(loss: Disconnect, endpoint: &Endpoint, limit: Duration) -> Di
     let refuses = match &loss {
         Disconnect::NeedsAuth { challenge } if needs_client => {
             let refuses = oauth::refuses_registration(&endpoint.url, challenge, &endpoint.network);
+            let limit = endpoint.dispatcher.about.connect_limit;
             tokio::time::timeout(limit, refuses).await.unwrap_or(false)
         }
         Disconnect::NeedsAuth { .. }

@@ -10,7 +10,7 @@ use toolgate_model::{Attachment, AttachmentContent, OutputText, ToolOutput};
 use toolgate_tool::ToolError;
 use uuid::Uuid;
 
-use super::wire;
+use super::message;
 
 /// Bytes of the largest embedded file that is handed on.
 const MAX_RESOURCE: usize = 10 << 20;
@@ -79,7 +79,7 @@ pub(super) fn convert(result: &Value) -> Result<ToolOutput, ToolError> {
 /// A tool that pages its own output says so in the key `truncated`; a server has no say in that.
 fn metadata(result: &Map<String, Value>) -> Map<String, Value> {
     let mut metadata = match result.get("metadata") {
-        Some(metadata) if wire::size(metadata) > MAX_METADATA => Map::new(),
+        Some(metadata) if message::size(metadata) > MAX_METADATA => Map::new(),
         Some(Value::Object(metadata)) => metadata.clone(),
         Some(_) | None => Map::new(),
     };
@@ -163,16 +163,18 @@ fn file(mime: String, filename: Option<String>, bytes: Vec<u8>) -> Attachment {
 /// Returns a media type that can stand in a header and in a URL.
 fn mime(written: Option<&str>) -> String {
     let is_part = |part: &str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-        !part.is_empty() && part.len() <= 127 && part.bytes().all(is_plain)
+        !part.is_empty()
+            && part.len() <= 127
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
     };
     let plain = written.map(|mime| mime.split(';').next().unwrap_or_default().trim());
-    let is_mime = |mime: &&str| {
-        mime.split_once('/')
-            .is_some_and(|(kind, of)| is_part(kind) && is_part(of))
-    };
     plain
-        .filter(is_mime)
+        .filter(|mime| {
+            mime.split_once('/')
+                .is_some_and(|(kind, of)| is_part(kind) && is_part(of))
+        })
         .map_or_else(|| UNKNOWN_TYPE.to_owned(), str::to_ascii_lowercase)
 }
 

@@ -7,11 +7,10 @@
 //! *Invariant:* that a server is lost is told before anything of it is cleaned up; a server harms nobody else: each has its own task, its own limits of time, and its program is ended with
 //! everything it started before the next attempt and at the end.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::RoleClient;
-use rmcp::service::RunningService;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,12 +18,12 @@ use toolgate_model::{Effect, Source, SourceState};
 use toolgate_process::{Exit, StdioChild};
 use toolgate_tool::{Catalog, Contribution, Tool};
 
-use super::client::{self, About, Described, Handler, Link, RequestError};
+use super::client::{Described, HasTools, Link, RequestError};
+use super::dispatcher::{About, Disconnect, Dispatcher, Queue};
 use super::local;
 use super::login::Credentials;
 use super::remote;
 use super::settings::{Env, Kind, ServerSettings};
-use super::signals::{Disconnect, ServerSignals};
 use super::tool::McpTool;
 
 /// The pause before a server is tried again, at first and at most.
@@ -41,13 +40,6 @@ const MAX_LOGGED: usize = 20;
 
 /// How long a connection may take to close.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-
-const LOG_IN: &str = "The server wants a login. Log in with OpenCode (`opencode mcp auth`), or set `headers.Authorization` \
-                      in the server's entry of the configuration.";
-
-const REGISTER: &str = "The server wants a login, and lets no client register by itself. Register one there and set \
-                        `oauth.clientId` (and `oauth.clientSecret`, if it has one) in the server's entry of the \
-                        configuration; then log in with OpenCode (`opencode mcp auth`).";
 
 /// The way to a server at the moment.
 #[derive(Clone)]
@@ -110,15 +102,14 @@ pub(super) struct Server {
     shared: Arc<Shared>,
     /// The login there, which stays known from one connection to the next.
     credentials: Option<Arc<Credentials>>,
-    stop: CancellationToken,
     /// The tools that were offered last: what has not changed is offered as it is.
     offered: Mutex<Vec<Arc<McpTool>>>,
 }
 
 /// A connection, and the program at its other end.
 struct Connection {
-    running: RunningService<RoleClient, Handler>,
-    signals: Arc<ServerSignals>,
+    link: Link,
+    has_tools: HasTools,
     process: Option<StdioChild>,
 }
 
@@ -128,7 +119,6 @@ impl Server {
         env: Env,
         catalog: Arc<Catalog>,
         credentials: Option<Arc<Credentials>>,
-        stop: CancellationToken,
     ) -> Self {
         Self {
             shared: Arc::new(Shared::new(settings.name.clone())),
@@ -136,7 +126,6 @@ impl Server {
             env,
             catalog,
             credentials,
-            stop,
             offered: Mutex::default(),
         }
     }
@@ -145,7 +134,7 @@ impl Server {
     pub(super) async fn run(self) {
         let mut pause = BACKOFF.0;
         loop {
-            let stop = self.stop.clone();
+            let stop = self.env.stop.clone();
             let loss = match stop.run_until_cancelled(self.connect()).await {
                 None => return,
                 Some(Ok(connection)) => self.attend(connection, &mut pause).await,
@@ -166,11 +155,11 @@ impl Server {
 
     /// Says that there is no connection, and why. `worked` says that there was one until now.
     fn tell(&self, loss: &Disconnect, pause: Duration, worked: bool) {
-        if self.stop.is_cancelled() {
+        if self.env.stop.is_cancelled() {
             return;
         }
         let name = &self.settings.name;
-        let problem = text_of(loss);
+        let problem = loss.text();
         let again = format!("{problem} (tried again in {} s)", pause.as_secs());
         let state = match loss {
             Disconnect::Itself(_) => {
@@ -196,56 +185,50 @@ impl Server {
     }
 
     async fn connect(&self) -> Result<Connection, Disconnect> {
-        match &self.settings.kind {
-            Kind::Local(program) => {
-                let signals = Arc::<ServerSignals>::default();
-                let (mut process, transport) = local::start(&self.settings.name, program, &self.env, &signals).await?;
-                match client::connect(transport, self.handler(&signals, true), self.settings.connect).await {
-                    Ok(running) => Ok(Connection {
-                        running,
-                        signals,
-                        process: Some(process),
-                    }),
-                    Err(error) => {
-                        // One that starts what it was started by is ended without delay.
-                        let exit = match &error {
-                            Disconnect::Itself(_) => None,
-                            Disconnect::Failed(_) | Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
-                                local::exit_of(&mut process).await
-                            }
-                        };
-                        process.stop().await;
-                        Err(with_exit(error, exit))
-                    }
-                }
-            }
+        let local = match &self.settings.kind {
+            Kind::Local(local) => local,
             Kind::Remote(remote) => {
-                let place = remote::Place {
-                    url: &remote.url,
-                    headers: &remote.headers,
-                    credentials: self.credentials.clone(),
-                    about: self.about(false),
-                };
-                let (running, signals) = remote::connect(place, self.settings.connect, &self.env.network).await?;
-                Ok(Connection {
-                    running,
-                    signals,
+                let credentials = self.credentials.clone();
+                let connected = remote::connect(remote, credentials, &self.env.network, || self.dispatcher(false));
+                let (link, has_tools) = connected.await?;
+                return Ok(Connection {
+                    link,
+                    has_tools,
                     process: None,
-                })
+                });
+            }
+        };
+        let started = local::start(&self.settings.name, local, &self.env, self.dispatcher(true)).await;
+        let (mut process, link) = started?;
+        match link.connect().await {
+            Ok(has_tools) => Ok(Connection {
+                link,
+                has_tools,
+                process: Some(process),
+            }),
+            Err(loss) => {
+                // One that starts what it was started by is ended without delay.
+                let exit = match &loss {
+                    Disconnect::Itself(_) => None,
+                    Disconnect::Failed(_) | Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => {
+                        local::exit_of(&mut process).await
+                    }
+                };
+                process.stop().await;
+                Err(with_exit(loss, exit))
             }
         }
     }
 
-    fn handler(&self, signals: &Arc<ServerSignals>, started: bool) -> Handler {
-        Handler::new(Arc::clone(signals), self.about(started))
-    }
-
-    fn about(&self, started: bool) -> About {
-        About {
+    /// Makes a connection. `is_started` says whether the server is a program that was started for this.
+    fn dispatcher(&self, is_started: bool) -> (Arc<Dispatcher>, Queue) {
+        let about = About {
             root: self.env.root.clone(),
             instance: self.env.instance.clone(),
-            started,
-        }
+            is_started,
+            connect_limit: self.settings.connect,
+        };
+        Dispatcher::new(about, self.env.tasks.clone(), self.env.stop.clone())
     }
 
     /// Offers what a server has until the connection ends or the service stops. Returns why it ended. `pause` is the one
@@ -253,47 +236,36 @@ impl Server {
     async fn attend(&self, connection: Connection, pause: &mut Duration) -> Disconnect {
         let since = Instant::now();
         let Connection {
-            running,
-            signals,
+            link,
+            has_tools,
             mut process,
         } = connection;
-        let link = Link::new(running.peer().clone(), Arc::clone(&signals));
-        let closing = running.cancellation_token();
-        let mut closed = std::pin::pin!(running.waiting());
         self.shared.set(Way::Open(link.clone()));
-        let failed = |problem: &str| Disconnect::Failed(problem.to_owned());
-        let (loss, is_closed, worked) = tokio::select! {
-            () = self.stop.cancelled() => (failed("The service stops"), false, true),
-            loss = signals.lost() => (loss, false, true),
-            _ = &mut closed => (failed("Connection closed"), true, true),
-            () = ended(process.as_ref()) => (failed("Connection closed"), false, true),
-            problem = self.keep_listed(&link, &signals) => (failed(&problem), false, false),
+        let (loss, worked) = tokio::select! {
+            () = self.env.stop.cancelled() => (Disconnect::Failed("The service stops".to_owned()), true),
+            loss = link.dispatcher.lost() => (loss, true),
+            () = ended(process.as_ref()) => (Disconnect::closed(), true),
+            problem = self.keep_listed(&link, has_tools) => (Disconnect::Failed(problem), false),
         };
-        let loss = match (signals.loss().unwrap_or(loss), signals.problem()) {
-            (Disconnect::Failed(_), Some(problem)) => Disconnect::Failed(problem),
-            (loss, _) => loss,
-        };
-        // Whatever the machinery still does: nobody waits for it any more.
-        signals.lose(loss.clone());
+        // Whatever is still under way: nobody waits for it any more.
+        link.dispatcher.lose(loss);
+        let loss = link.dispatcher.lost().await;
         if since.elapsed() > SETTLED {
             *pause = BACKOFF.0;
         }
-        let problem = Some(text_of(&loss).to_owned());
+        let problem = Some(loss.text().to_owned());
         self.shared.set(if worked && self.returns(&loss, *pause) {
             Way::Returning(problem)
         } else {
             Way::Closed(problem)
         });
         let exit = match &mut process {
-            Some(process) if !self.stop.is_cancelled() => local::exit_of(process).await,
+            Some(process) if !self.env.stop.is_cancelled() => local::exit_of(process).await,
             Some(_) | None => None,
         };
         let loss = with_exit(loss, exit);
         self.tell(&loss, *pause, worked);
-        closing.cancel();
-        if !is_closed {
-            let _ = tokio::time::timeout(CLOSE_LIMIT, &mut closed).await;
-        }
+        let _ = tokio::time::timeout(CLOSE_LIMIT, link.outlet.close()).await;
         if let Some(process) = process {
             process.stop().await;
         }
@@ -302,17 +274,17 @@ impl Server {
 
     /// Lists the tools, and lists them again when the server says that they have changed. Returns why the first list
     /// cannot be had.
-    async fn keep_listed(&self, link: &Link, signals: &ServerSignals) -> String {
-        let mut last = match self.list(link, None).await {
+    async fn keep_listed(&self, link: &Link, has_tools: HasTools) -> String {
+        let mut last = match self.list(link, has_tools, None).await {
             Ok(listed) => listed,
             Err(problem) => return problem,
         };
         let mut pause = SETTLE_LIST.0;
         loop {
-            signals.tools_changed.notified().await;
+            link.dispatcher.tools_changed.notified().await;
             tokio::time::sleep(pause).await;
             let started = Instant::now();
-            match self.list(link, Some(&last)).await {
+            match self.list(link, has_tools, Some(&last)).await {
                 Ok(listed) => last = listed,
                 Err(problem) => tracing::warn!(problem, "the list of tools stays as it was"),
             }
@@ -322,8 +294,13 @@ impl Server {
     }
 
     /// Offers what a server lists, if that is not what it listed last.
-    async fn list(&self, link: &Link, last: Option<&Vec<Described>>) -> Result<Vec<Described>, String> {
-        let described = if link.has_tools() {
+    async fn list(
+        &self,
+        link: &Link,
+        has_tools: HasTools,
+        last: Option<&Vec<Described>>,
+    ) -> Result<Vec<Described>, String> {
+        let described = if has_tools.0 {
             link.list(self.settings.connect).await?
         } else {
             Vec::new()
@@ -349,7 +326,7 @@ impl Server {
     }
 
     fn tools(&self, described: Vec<Described>) -> Vec<Arc<dyn Tool>> {
-        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut offered = self.offered.lock();
         let effect = match self.settings.kind {
             Kind::Local(_) => Effect::RunsPrograms,
             Kind::Remote(_) => Effect::Network,
@@ -364,15 +341,6 @@ impl Server {
         let tools: Vec<Arc<McpTool>> = described.into_iter().map(tool).collect();
         offered.clone_from(&tools);
         tools.into_iter().map(|tool| tool as Arc<dyn Tool>).collect()
-    }
-}
-
-fn text_of(loss: &Disconnect) -> &str {
-    match loss {
-        Disconnect::NeedsAuth { .. } => LOG_IN,
-        Disconnect::NeedsRegistration => REGISTER,
-        Disconnect::Failed(problem) => problem,
-        Disconnect::Itself(problem) => problem,
     }
 }
 

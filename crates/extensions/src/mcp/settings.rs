@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_model::InstanceId;
 use toolgate_process::Programs;
@@ -73,6 +74,7 @@ pub(super) struct Env {
     pub(super) programs: Programs,
     pub(super) network: Network,
     pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
     pub(super) instance: InstanceId,
     pub(super) nested: bool,
 }

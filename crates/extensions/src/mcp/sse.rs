@@ -4,56 +4,50 @@
 //! *Invariant:* the address for messages is at the server that was configured: headers and tokens go nowhere else. Events
 //! are bounded.
 
-use std::io;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::StreamExt as _;
-use reqwest::Url;
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
-use rmcp::transport::common::client_side_sse::BoxedSseResponse;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::{Method, Url};
 
-use super::dialogue::Dialogue;
-use super::events;
-use super::http::Endpoint;
-use super::signals::chain;
+use super::client::{Link, Outlet};
+use super::dispatcher::{Disconnect, Dispatcher, Queue};
+use super::endpoint::Endpoint;
+use super::events::{self, Events};
+use super::http;
+use super::message::Outgoing;
 
-/// The two directions of a server.
-pub(super) struct Sse {
+/// The way of messages to a server.
+struct Sse {
     endpoint: Endpoint,
     messages_to: Url,
-    events: BoxedSseResponse,
-    dialogue: Dialogue,
 }
 
-impl Sse {
-    /// Opens the stream of events and waits for the address.
-    ///
-    /// # Errors
-    /// What is there is no such server; the text says why.
-    pub(super) async fn open(endpoint: Endpoint) -> Result<Self, String> {
-        let stream = endpoint.events(&[], &endpoint.headers).await;
-        let stream = stream.map_err(|error| chain(&error))?;
-        let mut events = events::plain(stream.bytes_stream());
-        let messages_to = loop {
-            let event = events.next().await.ok_or("the stream of events ended at once")?;
-            let event = event.map_err(|error| chain(&error))?;
-            if event.event.as_deref() == Some("endpoint") {
-                break address(&endpoint.url, event.data.as_deref().unwrap_or_default())?;
-            }
-        };
-        Ok(Self {
-            dialogue: Dialogue::new(endpoint.signals.clone()),
-            endpoint,
-            messages_to,
-            events,
-        })
-    }
+/// Opens the stream of events and waits for the address.
+///
+/// # Errors
+/// What is there is no such server; the text says why.
+pub(super) async fn open(endpoint: Endpoint, queue: Queue) -> Result<Link, String> {
+    let request = endpoint.request(Method::GET).header(ACCEPT, "text/event-stream");
+    let response = http::check_events(endpoint.send(request).await?).await?;
+    let mut events = events::read(response);
+    let messages_to = loop {
+        let event = events.next().await.ok_or("the stream of events ended at once")?;
+        let event = event.map_err(|error| error.to_string())?;
+        if event.event.as_deref() == Some("endpoint") {
+            break message_address(&endpoint.url, event.data.as_deref().unwrap_or_default())?;
+        }
+    };
+    let dispatcher = Arc::clone(&endpoint.dispatcher);
+    let outlet = Arc::new(Sse { endpoint, messages_to });
+    dispatcher.spawn(read(events, Arc::clone(&dispatcher)));
+    dispatcher.spawn(http::send_queued(Arc::clone(&outlet), queue));
+    Ok(Link { dispatcher, outlet })
 }
 
 /// Returns the address for messages, which a server gives relative to its own.
-fn address(server: &str, written: &str) -> Result<Url, String> {
-    let server = Url::parse(server).map_err(|error| error.to_string())?;
+fn message_address(server: &Url, written: &str) -> Result<Url, String> {
     let address = server.join(written.trim()).map_err(|error| error.to_string())?;
     if address.origin() == server.origin() {
         Ok(address)
@@ -62,50 +56,31 @@ fn address(server: &str, written: &str) -> Result<Url, String> {
     }
 }
 
-impl Transport<RoleClient> for Sse {
-    type Error = io::Error;
-
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.dialogue.say(&message);
-        let (endpoint, url) = (self.endpoint.clone(), self.messages_to.clone());
-        async move {
-            let make = || endpoint.client.post(url.clone()).json(&message);
-            let answer = endpoint.send(&endpoint.headers, make).await.map_err(io::Error::other)?;
-            match answer.status() {
-                status if status.is_success() => Ok(()),
-                status => Err(io::Error::other(format!("HTTP {status}"))),
-            }
+async fn read(mut events: Events, dispatcher: Arc<Dispatcher>) {
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return dispatcher.lose(Disconnect::Failed(error.to_string())),
+        };
+        let is_message = event.event.as_deref().is_none_or(|kind| kind == "message");
+        if is_message && let Err(problem) = dispatcher.receive(event.data.unwrap_or_default().as_bytes()) {
+            tracing::debug!(problem, "not a message");
         }
     }
+    dispatcher.lose(Disconnect::closed());
+}
 
-    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        loop {
-            if self.endpoint.signals.loss().is_some() {
-                return None;
-            }
-            let event = match self.events.next().await? {
-                Ok(event) => event,
-                Err(error) => {
-                    self.endpoint
-                        .signals
-                        .report_problem(format!("Connection closed: {}", chain(&error)));
-                    return None;
-                }
-            };
-            if event.event.as_deref().is_some_and(|kind| kind != "message") {
-                continue;
-            }
-            match self.dialogue.hear(event.data.unwrap_or_default().as_bytes()) {
-                Ok(None) => {}
-                Ok(message) => return message,
-                Err(problem) => tracing::debug!(problem, "not a message"),
-            }
+#[async_trait]
+impl Outlet for Sse {
+    async fn send(self: Arc<Self>, message: &Outgoing) -> Result<(), String> {
+        let request = self.endpoint.request_to(Method::POST, self.messages_to.clone());
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .body(message.text.clone());
+        match self.endpoint.send(request).await?.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("HTTP {status}")),
         }
-    }
-
-    async fn close(&mut self) -> io::Result<()> {
-        self.events = futures_util::stream::empty().boxed();
-        Ok(())
     }
 }
 
@@ -115,8 +90,9 @@ mod tests {
 
     #[test]
     fn the_address_stays_at_the_server() {
+        let server = Url::parse("http://127.0.0.1:3001/sse").unwrap();
         let check = |written: &str, expected: Option<&str>| {
-            let found = address("http://127.0.0.1:3001/sse", written).ok();
+            let found = message_address(&server, written).ok();
             assert_eq!(found.as_ref().map(Url::as_str), expected, "{written}");
         };
         check(

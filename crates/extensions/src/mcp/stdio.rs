@@ -1,31 +1,106 @@
 //! A server that is a program: messages as lines over its standard streams.
 //!
-//! *Invariant:* no line is kept beyond [`MAX_LINE`], and a server that sends requests without reading the answers is given
-//! up: whatever a server prints, memory stays bounded.
+//! *Invariant:* no line is kept beyond [`MAX_LINE`]: whatever a server prints, memory stays bounded.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
+use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::Mutex;
 
-use super::dialogue::Dialogue;
-use super::signals::{DOES_NOT_READ, Disconnect, ServerSignals, cut};
-use super::wire::{self, KEPT};
+use super::client::{Link, Outlet};
+use super::dispatcher::{Disconnect, Dispatcher, Queue, shortened_line};
+use super::message::{self, Incoming, KEPT_BYTES, Outgoing};
 
 /// Bytes of the longest line that is taken.
 const MAX_LINE: usize = 16 << 20;
 
-/// Messages that may wait for the server to read, and bytes of them before one more.
-const MAX_WAITING: usize = 512;
-const MAX_WAITING_BYTES: usize = 16 << 20;
+/// Lines that are no messages, of which the log tells.
+const MAX_LOGGED: u32 = 5;
 
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Everything goes through the queue.
+struct Stdio(Arc<Dispatcher>);
+
+#[async_trait]
+impl Outlet for Stdio {
+    async fn send(self: Arc<Self>, message: &Outgoing) -> Result<(), String> {
+        self.0.enqueue(message.clone());
+        Ok(())
+    }
+}
+
+/// Talks over the streams of a program until the connection is lost, which it is at their end. The streams end with it.
+pub(super) fn open(input: Sender, output: Receiver, dispatcher: Arc<Dispatcher>, queue: Queue) -> Link {
+    dispatcher.spawn(write(input, queue, Arc::clone(&dispatcher)));
+    dispatcher.spawn(read(Lines::new(output), Arc::clone(&dispatcher)));
+    Link {
+        outlet: Arc::new(Stdio(Arc::clone(&dispatcher))),
+        dispatcher,
+    }
+}
+
+async fn write(mut input: Sender, mut queue: Queue, dispatcher: Arc<Dispatcher>) {
+    while let Some(queued) = queue.recv().await {
+        let line = [&*queued.message.text, b"\n"].concat();
+        if input.write_all(&line).await.is_err() {
+            return dispatcher.lose(Disconnect::closed());
+        }
+    }
+}
+
+async fn read(mut lines: Lines, dispatcher: Arc<Dispatcher>) {
+    let mut strange = 0;
+    loop {
+        match lines.next().await {
+            Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
+            Ok(Line::Whole(line)) => {
+                if let Err(problem) = dispatcher.receive(&line) {
+                    strange = MAX_LOGGED.min(strange + 1);
+                    pass_over(&line, &problem, strange < MAX_LOGGED, &dispatcher);
+                }
+            }
+            Ok(Line::Overlong(line)) => {
+                let problem = format!("The server sent a message of more than {} MiB", MAX_LINE >> 20);
+                match message::id_in(&line.head, &line.tail) {
+                    Some(id) => dispatcher.dispatch(Incoming::failure(id, &problem)),
+                    None => return dispatcher.lose(Disconnect::Failed(problem)),
+                }
+            }
+            Ok(Line::End) => return dispatcher.lose(Disconnect::closed()),
+            Err(error) => {
+                let problem = format!("The server's output cannot be read: {error}");
+                return dispatcher.lose(Disconnect::Failed(problem));
+            }
+        }
+    }
+}
+
+/// Many servers print what belongs into a log; the first lines are worth knowing of.
+fn pass_over(line: &[u8], problem: &str, is_logged: bool, dispatcher: &Dispatcher) {
+    if is_logged {
+        let start = &line[..line.len().min(KEPT_BYTES)];
+        tracing::warn!(line = %shortened_line(&String::from_utf8_lossy(start)), problem, "not a message");
+    }
+    if dispatcher.version().is_none() {
+        dispatcher.report_problem(format!("The server does not speak the protocol: {problem}"));
+    }
+}
+
+/// The lines that a program prints.
+struct Lines {
+    output: BufReader<Receiver>,
+    line: Vec<u8>,
+    overlong: Option<Overlong>,
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    Overlong(Overlong),
+    End,
+}
 
 /// A line that is too long, as far as it is kept.
 #[derive(Default)]
@@ -34,41 +109,17 @@ struct Overlong {
     tail: Vec<u8>,
 }
 
-/// The standard streams of a server.
-pub(super) struct Stdio {
-    output: BufReader<Receiver>,
-    line: Vec<u8>,
-    overlong: Option<Overlong>,
-    input: Arc<Mutex<Option<Sender>>>,
-    waiting: Arc<Backlog>,
-    signals: Arc<ServerSignals>,
-    dialogue: Dialogue,
-    /// Lines that were no messages.
-    strange: u32,
-}
-
-enum Line {
-    Whole,
-    Overlong(Overlong),
-    End,
-}
-
-impl Stdio {
-    pub(super) fn new(input: Sender, output: Receiver, signals: Arc<ServerSignals>) -> Self {
+impl Lines {
+    fn new(output: Receiver) -> Self {
         Self {
-            output: BufReader::with_capacity(CHUNK, output),
+            output: BufReader::with_capacity(CHUNK_BYTES, output),
             line: Vec::new(),
             overlong: None,
-            input: Arc::new(Mutex::new(Some(input))),
-            waiting: Arc::default(),
-            dialogue: Dialogue::new(Arc::clone(&signals)),
-            signals,
-            strange: 0,
         }
     }
 
-    /// Reads up to the end of a line. Nothing is lost if the future is dropped.
-    async fn read_line(&mut self) -> io::Result<Line> {
+    /// Reads up to the end of a line. What has no end is no line.
+    async fn next(&mut self) -> io::Result<Line> {
         loop {
             let chunk = self.output.fill_buf().await?;
             if chunk.is_empty() {
@@ -80,9 +131,8 @@ impl Stdio {
                 Some(overlong) => overlong.keep(taken),
                 None if self.line.len() + taken.len() > MAX_LINE => {
                     let mut overlong = Overlong::default();
-                    overlong.keep(&self.line);
+                    overlong.keep(&std::mem::take(&mut self.line));
                     overlong.keep(taken);
-                    self.line = Vec::new();
                     self.overlong = Some(overlong);
                 }
                 None => self.line.extend_from_slice(taken),
@@ -90,163 +140,20 @@ impl Stdio {
             let used = taken.len() + usize::from(end.is_some());
             self.output.consume(used);
             if end.is_some() {
-                return Ok(self.overlong.take().map_or(Line::Whole, Line::Overlong));
+                let line = std::mem::take(&mut self.line);
+                return Ok(self.overlong.take().map_or(Line::Whole(line), Line::Overlong));
             }
-        }
-    }
-
-    fn message(&mut self) -> Option<ServerJsonRpcMessage> {
-        let line = std::mem::take(&mut self.line);
-        if line.trim_ascii().is_empty() {
-            return None;
-        }
-        let heard = self.dialogue.hear(&line);
-        heard.unwrap_or_else(|problem| {
-            self.passed_over(&line, &problem);
-            None
-        })
-    }
-
-    /// Many servers print what belongs into a log; the first lines are worth knowing of.
-    fn passed_over(&mut self, line: &[u8], problem: &str) {
-        const SHOWN: u32 = 5;
-        self.strange = self.strange.saturating_add(1);
-        if self.strange <= SHOWN {
-            let start = &line[..line.len().min(KEPT)];
-            tracing::warn!(line = %cut(&String::from_utf8_lossy(start)), problem, "not a message");
-        }
-        if self.dialogue.initializes() {
-            self.signals
-                .report_problem(format!("The server does not speak the protocol: {problem}"));
         }
     }
 }
 
 impl Overlong {
     fn keep(&mut self, part: &[u8]) {
-        let room = KEPT - self.head.len().min(KEPT);
+        let room = KEPT_BYTES - self.head.len().min(KEPT_BYTES);
         self.head.extend_from_slice(&part[..part.len().min(room)]);
-        self.tail.extend_from_slice(&part[part.len() - part.len().min(KEPT)..]);
-        let excess = self.tail.len().saturating_sub(KEPT);
+        self.tail
+            .extend_from_slice(&part[part.len() - part.len().min(KEPT_BYTES)..]);
+        let excess = self.tail.len().saturating_sub(KEPT_BYTES);
         self.tail.drain(..excess);
-    }
-
-    fn id(&self) -> Option<RequestId> {
-        wire::id_in(&self.head, &self.tail)
-    }
-}
-
-impl Transport<RoleClient> for Stdio {
-    type Error = io::Error;
-
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.dialogue.say(&message);
-        let text = serde_json::to_vec(&message);
-        let input = Arc::clone(&self.input);
-        let waiting = Waiting::new(&self.waiting, text.as_ref().map_or(0, Vec::len));
-        if waiting.is_none() {
-            self.signals.lose(Disconnect::Failed(DOES_NOT_READ.to_owned()));
-        }
-        async move {
-            let waiting = waiting.ok_or_else(|| io::Error::other(DOES_NOT_READ))?;
-            let mut text = text.map_err(io::Error::other)?;
-            text.push(b'\n');
-            let mut input = input.lock().await;
-            let closed = || io::Error::new(io::ErrorKind::NotConnected, "Connection closed");
-            input.as_mut().ok_or_else(closed)?.write_all(&text).await?;
-            drop(waiting);
-            Ok(())
-        }
-    }
-
-    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        loop {
-            // Every message costs memory until it is dealt with, and nobody reads the answers.
-            if self.signals.loss().is_some() {
-                return None;
-            }
-            match self.read_line().await {
-                Ok(Line::Whole) => {
-                    if let Some(message) = self.message() {
-                        return Some(message);
-                    }
-                }
-                Ok(Line::Overlong(line)) => {
-                    let problem = format!("The server sent a message of more than {} MiB", MAX_LINE >> 20);
-                    match line.id() {
-                        Some(id) => return Some(wire::failure(id, &problem)),
-                        None => {
-                            self.signals.report_problem(problem);
-                            return None;
-                        }
-                    }
-                }
-                Ok(Line::End) => return None,
-                Err(error) => {
-                    self.signals
-                        .report_problem(format!("The server's output cannot be read: {error}"));
-                    return None;
-                }
-            }
-        }
-    }
-
-    async fn close(&mut self) -> io::Result<()> {
-        // A server that does not read holds the lock; the end of its process frees it.
-        if let Ok(mut input) = self.input.try_lock() {
-            input.take();
-        }
-        Ok(())
-    }
-}
-
-/// What waits for the server to read it.
-#[derive(Default)]
-struct Backlog {
-    messages: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
-/// A message that waits for the server to read it.
-struct Waiting {
-    backlog: Arc<Backlog>,
-    bytes: usize,
-}
-
-impl Waiting {
-    /// None if too much waits already.
-    fn new(backlog: &Arc<Backlog>, bytes: usize) -> Option<Self> {
-        let messages = backlog.messages.fetch_add(1, Ordering::Relaxed);
-        let before = backlog.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let waiting = Self {
-            backlog: Arc::clone(backlog),
-            bytes,
-        };
-        (messages < MAX_WAITING && before <= MAX_WAITING_BYTES).then_some(waiting)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.backlog.messages.fetch_sub(1, Ordering::Relaxed);
-        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_waits_is_bounded() {
-        let backlog = Arc::<Backlog>::default();
-        let few: Vec<_> = (0..MAX_WAITING).map_while(|_| Waiting::new(&backlog, 1)).collect();
-        assert_eq!(few.len(), MAX_WAITING);
-        assert!(Waiting::new(&backlog, 1).is_none());
-        drop(few);
-        let large: Vec<_> = (0..100).map_while(|_| Waiting::new(&backlog, 10 << 20)).collect();
-        assert_eq!(large.len(), 2);
-        drop(large);
-        assert!(Waiting::new(&backlog, 1).is_some());
     }
 }

@@ -13,10 +13,10 @@ use toolgate_model::{Ask, Definition, Effect, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
 
 use super::client::{Described, RequestError};
+use super::message::Progress;
 use super::names::full_name;
 use super::result;
 use super::server::Shared;
-use super::wire::Progress;
 
 /// A tool of a server. It goes on working when the server has been connected to anew.
 pub(super) struct McpTool {
@@ -105,8 +105,9 @@ impl Tool for McpTool {
         let started = Instant::now();
         let link = self.server.link(self.limit, &ctx.cancelled).await.map_err(failed)?;
         let limit = self.limit.saturating_sub(started.elapsed());
-        let progress = |progress: Progress| ctx.output.progress(None, progress_metadata(progress));
-        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, progress);
+        let called = link.call(&self.described.name, arguments, limit, &ctx.cancelled, |progress| {
+            ctx.output.progress(None, progress_metadata(progress))
+        });
         let raw = called.await.map_err(failed)?;
         result::convert(&ctx.hooks.after(raw).await?)
     }
@@ -123,7 +124,9 @@ fn progress_metadata(progress: Progress) -> Map<String, Value> {
 fn failed(error: RequestError) -> ToolError {
     match error {
         RequestError::Cancelled => ToolError::Cancelled,
-        RequestError::Server { .. } => ToolError::failed(error.to_string()),
+        RequestError::Server(_) | RequestError::Closed(_) | RequestError::TimedOut => {
+            ToolError::failed(error.to_string())
+        }
     }
 }
 

@@ -1,0 +1,400 @@
+//! One connection to a server, whatever carries it: who waits for which answer, what the server is sent, and why the
+//! connection is lost.
+//!
+//! *Invariant:* every message of a server is dealt with at once, so that none piles up here; what waits to be sent is
+//! bounded, and a server that does not read it is lost. What is kept of a server's words is short.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_model::InstanceId;
+use tracing::Instrument as _;
+
+use super::message::{self, ErrorObject, Incoming, Outgoing, Progress};
+
+/// Bytes that may wait for the server to read them.
+const MAX_UNREAD: usize = 32 << 20;
+
+/// What one message counts at least and at most: 512 small ones may wait, and two of any size.
+const MESSAGE_COST: (usize, usize) = (MAX_UNREAD / 512, MAX_UNREAD / 2);
+
+const DOES_NOT_READ: &str = "The server does not read what it is sent";
+
+const CLOSED: &str = "Connection closed";
+
+const LOG_IN: &str = "The server wants a login. Log in with OpenCode (`opencode mcp auth`), or set `headers.Authorization` \
+                      in the server's entry of the configuration.";
+
+const REGISTER: &str = "The server wants a login, and lets no client register by itself. Register one there and set \
+                        `oauth.clientId` (and `oauth.clientSecret`, if it has one) in the server's entry of the \
+                        configuration; then log in with OpenCode (`opencode mcp auth`).";
+
+/// Why there is no connection, or none any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Disconnect {
+    /// The server wants a login that there is none of, or not any more.
+    NeedsAuth {
+        /// What it said when it refused.
+        challenge: String,
+    },
+    /// It wants one that cannot be had before somebody registers this client.
+    NeedsRegistration,
+    /// It does not work; the text says why.
+    Failed(String),
+    /// It is the service itself, and is not tried again.
+    Itself(&'static str),
+}
+
+impl Disconnect {
+    pub(super) fn closed() -> Self {
+        Self::Failed(CLOSED.to_owned())
+    }
+
+    /// Returns what a person is to know of it.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::NeedsAuth { .. } => LOG_IN,
+            Self::NeedsRegistration => REGISTER,
+            Self::Failed(problem) => problem,
+            Self::Itself(problem) => problem,
+        }
+    }
+}
+
+/// Somebody who waits for an answer.
+struct Pending {
+    answer: oneshot::Sender<Result<Value, ErrorObject>>,
+    progress: watch::Sender<Option<Progress>>,
+}
+
+/// A message that waits for the server to read it.
+pub(super) struct Queued {
+    pub(super) message: Outgoing,
+    _room: OwnedSemaphorePermit,
+}
+
+/// What is sent one after the other.
+pub(super) type Queue = mpsc::UnboundedReceiver<Queued>;
+
+/// Who connects.
+#[derive(Clone)]
+pub(super) struct About {
+    /// The workspace's folder, as a URL.
+    pub(super) root: String,
+    /// This run of the service.
+    pub(super) instance: InstanceId,
+    /// Whether the server is a program that was started for this.
+    pub(super) is_started: bool,
+    /// How long the handshake may take.
+    pub(super) connect_limit: Duration,
+}
+
+/// A connection.
+pub(super) struct Dispatcher {
+    pub(super) about: About,
+    tasks: TaskTracker,
+    pending: Mutex<HashMap<u64, Pending>>,
+    last_id: AtomicU64,
+    queue: mpsc::UnboundedSender<Queued>,
+    room: Arc<Semaphore>,
+    /// The list of tools has changed.
+    pub(super) tools_changed: Notify,
+    /// The version of the protocol, since the handshake.
+    version: Mutex<Option<String>>,
+    /// What is wrong, should the connection end.
+    problem: Mutex<Option<String>>,
+    loss: OnceLock<Disconnect>,
+    is_lost: CancellationToken,
+    stop: CancellationToken,
+}
+
+impl Dispatcher {
+    /// Makes a connection. What it works on ends with `stop` at the latest.
+    pub(super) fn new(about: About, tasks: TaskTracker, stop: CancellationToken) -> (Arc<Self>, Queue) {
+        let (queue, queued) = mpsc::unbounded_channel();
+        let dispatcher = Self {
+            about,
+            tasks,
+            pending: Mutex::default(),
+            last_id: AtomicU64::new(0),
+            queue,
+            room: Arc::new(Semaphore::new(MAX_UNREAD)),
+            tools_changed: Notify::new(),
+            version: Mutex::default(),
+            problem: Mutex::default(),
+            loss: OnceLock::new(),
+            is_lost: CancellationToken::new(),
+            stop,
+        };
+        (Arc::new(dispatcher), queued)
+    }
+
+    /// Works on something until the connection is lost.
+    pub(super) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let (is_lost, stop) = (self.is_lost.clone(), self.stop.clone());
+        let work = async move {
+            stop.run_until_cancelled(is_lost.run_until_cancelled(work)).await;
+        };
+        self.tasks.spawn(work.in_current_span());
+    }
+
+    /// Takes a number for a request, and waits for its answer from now on.
+    pub(super) fn expect(self: &Arc<Self>) -> Expected {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let (answer, answered) = oneshot::channel();
+        let (progress, progressed) = watch::channel(None);
+        self.pending.lock().insert(id, Pending { answer, progress });
+        Expected {
+            id,
+            answer: answered,
+            progress: progressed,
+            dispatcher: Arc::clone(self),
+        }
+    }
+
+    /// Returns whether somebody still waits for an answer.
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.pending.lock().contains_key(&id)
+    }
+
+    /// Takes in what the server has sent.
+    ///
+    /// # Errors
+    /// It is no message; the text says why.
+    pub(super) fn receive(&self, text: &[u8]) -> Result<(), String> {
+        self.dispatch(message::decode(text)?);
+        Ok(())
+    }
+
+    pub(super) fn dispatch(&self, incoming: Incoming) {
+        match incoming {
+            Incoming::Answer { id, result } => {
+                if let Some(pending) = self.pending.lock().remove(&id) {
+                    let _ = pending.answer.send(result);
+                }
+            }
+            Incoming::Request { id, method } => self.enqueue(Outgoing::reply(&id, &method, &self.about.root)),
+            Incoming::Progress(mut progress) => {
+                progress.message = progress.message.map(|message| shortened_line(&message));
+                let pending = self.pending.lock();
+                let waiting = progress.progress_token.as_u64().and_then(|id| pending.get(&id));
+                if let Some(waiting) = waiting {
+                    waiting.progress.send_replace(Some(progress));
+                }
+            }
+            Incoming::ToolsChanged => self.tools_changed.notify_one(),
+            Incoming::Unneeded => {}
+        }
+    }
+
+    /// Sends a message when the server has read the earlier ones. A server that does not read them is given up.
+    pub(super) fn enqueue(&self, message: Outgoing) {
+        let cost = message.text.len().clamp(MESSAGE_COST.0, MESSAGE_COST.1);
+        let room = u32::try_from(cost)
+            .ok()
+            .and_then(|cost| Arc::clone(&self.room).try_acquire_many_owned(cost).ok());
+        match room {
+            Some(_room) => {
+                let _ = self.queue.send(Queued { message, _room });
+            }
+            None => self.lose(Disconnect::Failed(DOES_NOT_READ.to_owned())),
+        }
+    }
+
+    /// Says that the handshake is over, and which version of the protocol it has led to. What was wrong until now turned
+    /// out not to matter.
+    pub(super) fn agree(&self, version: String) {
+        *self.version.lock() = Some(version);
+        *self.problem.lock() = None;
+    }
+
+    /// Returns the version of the protocol, once there was a handshake.
+    pub(super) fn version(&self) -> Option<String> {
+        self.version.lock().clone()
+    }
+
+    /// Keeps what is wrong with the connection, should it end; the first reason counts.
+    pub(super) fn report_problem(&self, problem: impl Into<String>) {
+        self.problem.lock().get_or_insert(problem.into());
+    }
+
+    /// Returns what is wrong with the connection, if something is.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
+    }
+
+    /// Gives the connection up; the first reason counts, and a problem that was reported before.
+    pub(super) fn lose(&self, loss: Disconnect) {
+        let problem = match &loss {
+            Disconnect::Failed(problem) => problem.clone(),
+            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration => "The server wants a login".to_owned(),
+            Disconnect::Itself(problem) => (*problem).to_owned(),
+        };
+        let first = self.problem.lock().get_or_insert(problem).clone();
+        let _ = self.loss.set(match loss {
+            Disconnect::Failed(_) => Disconnect::Failed(first),
+            Disconnect::NeedsAuth { .. } | Disconnect::NeedsRegistration | Disconnect::Itself(_) => loss,
+        });
+        self.is_lost.cancel();
+    }
+
+    /// Waits until the connection is given up, and returns why.
+    pub(super) async fn lost(&self) -> Disconnect {
+        self.is_lost.cancelled().await;
+        self.loss().unwrap_or_else(Disconnect::closed)
+    }
+
+    /// Returns why the connection is given up, if it is.
+    pub(super) fn loss(&self) -> Option<Disconnect> {
+        self.loss.get().cloned()
+    }
+}
+
+/// An answer that is waited for until this is dropped.
+pub(super) struct Expected {
+    pub(super) id: u64,
+    pub(super) answer: oneshot::Receiver<Result<Value, ErrorObject>>,
+    pub(super) progress: watch::Receiver<Option<Progress>>,
+    dispatcher: Arc<Dispatcher>,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.dispatcher.pending.lock().remove(&self.id);
+    }
+}
+
+/// Returns an error and its causes on one line of bounded length. An address may hold secrets, so it is left out.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = without_address(error.to_string());
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = without_address(cause.to_string());
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    shortened_line(&text)
+}
+
+/// An address may hold a bracket itself, so everything up to the last one goes.
+fn without_address(mut text: String) -> String {
+    const MARK: &str = " for url (";
+    if let Some(start) = text.find(MARK) {
+        let end = text[start..].rfind(')').map_or(text.len(), |length| start + length + 1);
+        text.replace_range(start..end, "");
+    }
+    text
+}
+
+/// Returns a text of a server on one line of bounded length.
+pub(super) fn shortened_line(text: &str) -> String {
+    const MAX_LINE_CHARS: usize = 500;
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_LINE_CHARS)
+        .collect();
+    if line.len() < text.len() && text.chars().nth(MAX_LINE_CHARS).is_some() {
+        return format!("{line}…");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dispatcher() -> (Arc<Dispatcher>, Queue) {
+        let about = About {
+            root: "file:///w".to_owned(),
+            instance: InstanceId::generate(),
+            is_started: false,
+            connect_limit: Duration::from_secs(1),
+        };
+        Dispatcher::new(about, TaskTracker::new(), CancellationToken::new())
+    }
+
+    #[test]
+    fn addresses_are_left_out_of_errors() {
+        let check = |text: &str, expected: &str| assert_eq!(without_address(text.to_owned()), expected);
+        check(
+            "error sending request for url (http://a/?key=1): refused",
+            "error sending request: refused",
+        );
+        check("error for url (http://a/?key=1)", "error");
+        check("error for url (http://a/(b)?key=1)", "error");
+        check("error for url (http://a/?key=1", "error");
+        check("error", "error");
+    }
+
+    #[tokio::test]
+    async fn texts_of_servers_are_short_lines() {
+        assert_eq!(shortened_line("a\nb\u{1b}c"), "a b c");
+        assert_eq!(shortened_line(&"é".repeat(500)), "é".repeat(500));
+        assert_eq!(shortened_line(&"é".repeat(501)), format!("{}…", "é".repeat(500)));
+        let (dispatcher, _queue) = dispatcher();
+        let expected = dispatcher.expect();
+        let params = serde_json::json!({"progressToken": expected.id, "progress": 1, "message": "x".repeat(1 << 20)});
+        let progress = Outgoing::notification("notifications/progress", Some(params));
+        dispatcher.receive(&progress.text).unwrap();
+        let progress = expected.progress.borrow().clone().unwrap();
+        assert!(progress.message.unwrap().len() < 1000);
+    }
+
+    #[tokio::test]
+    async fn an_answer_reaches_who_waits_for_it() {
+        let (dispatcher, _queue) = dispatcher();
+        let (first, second) = (dispatcher.expect(), dispatcher.expect());
+        dispatcher.receive(br#"{"id":2,"result":"two"}"#).unwrap();
+        dispatcher.receive(br#"{"id":7,"result":"nobody's"}"#).unwrap();
+        let mut second = second;
+        assert_eq!((&mut second.answer).await.unwrap(), Ok("two".into()));
+        drop((first, second));
+        assert!(dispatcher.pending.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_waits_to_be_read_is_bounded() {
+        let does_not_read = Disconnect::Failed(DOES_NOT_READ.to_owned());
+        let (small, large) = (
+            Outgoing::notification("n", None),
+            Outgoing {
+                text: vec![b'x'; 20 << 20].into(),
+                ..Outgoing::notification("n", None)
+            },
+        );
+        for (message, most) in [(small, 512), (large, 2)] {
+            let (dispatcher, mut queue) = dispatcher();
+            for _ in 0..3 * most {
+                dispatcher.enqueue(message.clone());
+                drop(queue.recv().await);
+            }
+            for _ in 0..most {
+                dispatcher.enqueue(message.clone());
+            }
+            assert_eq!(dispatcher.loss(), None);
+            dispatcher.enqueue(message);
+            assert_eq!(dispatcher.loss(), Some(does_not_read.clone()));
+            assert_eq!(dispatcher.problem().as_deref(), Some(DOES_NOT_READ));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_problem_is_the_reason() {
+        let (dispatcher, _queue) = dispatcher();
+        dispatcher.report_problem("at first");
+        dispatcher.lose(Disconnect::closed());
+        dispatcher.lose(Disconnect::Failed("later".to_owned()));
+        assert_eq!(dispatcher.lost().await, Disconnect::Failed("at first".to_owned()));
+    }
+}
