@@ -17,9 +17,10 @@ mod subagents;
 mod tests;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -74,7 +75,7 @@ impl HostStream {
     pub async fn leave(&self) {
         let _joining = self.hosts.joining.lock().await;
         if self.host.is_current(self.number) {
-            self.hosts.end(&self.host, LEFT);
+            self.hosts.end(&self.host, HAS_LEFT);
         }
     }
 }
@@ -115,7 +116,7 @@ pub struct Hosts {
 }
 
 /// Why a host is gone that said so.
-const LEFT: &str = "it has left";
+const HAS_LEFT: &str = "it has left";
 
 impl Default for Hosts {
     fn default() -> Self {
@@ -178,14 +179,16 @@ impl Hosts {
     /// Finds a host by its token, if it is this principal's.
     pub fn find(&self, token: &str, principal: &str) -> Option<Arc<Host>> {
         let hosts = self.hosts();
-        let is_it = |host: &&Arc<Host>| !token.is_empty() && host.token == token && host.principal == principal;
-        hosts.iter().find(is_it).cloned()
+        hosts
+            .iter()
+            .find(|host| !token.is_empty() && host.token == token && host.principal == principal)
+            .cloned()
     }
 
     /// Lets a host go that said so.
     pub async fn leave(&self, host: &Arc<Host>) {
         let _joining = self.joining.lock().await;
-        self.end(host, LEFT);
+        self.end(host, HAS_LEFT);
     }
 
     async fn end_if_away(&self, host: &Arc<Host>, seat: u64) {
@@ -201,8 +204,11 @@ impl Hosts {
     /// Makes a host. One of the same name that is away and whose program did not keep the token is replaced.
     fn join(&self, hello: &Hello, catalog: Arc<Catalog>) -> Result<Arc<Host>, HostError> {
         let of_workspace = self.of_workspace(&hello.workspace);
-        let is_same = |host: &&Arc<Host>| host.name == hello.name && host.principal == hello.principal;
-        for old in of_workspace.iter().filter(is_same).filter(|host| host.is_away()) {
+        for old in of_workspace
+            .iter()
+            .filter(|host| host.name == hello.name && host.principal == hello.principal)
+            .filter(|host| host.is_away())
+        {
             self.end(old, "it was started again and did not go on");
         }
         let mut hosts = self.hosts();
@@ -281,8 +287,7 @@ impl Hosts {
 
     fn end(&self, host: &Arc<Host>, why: &str) {
         let could = self.is_there(&host.workspace);
-        let is_it = |other: &Arc<Host>| Arc::ptr_eq(other, host);
-        let Some(at) = self.hosts().iter().position(is_it) else {
+        let Some(at) = self.hosts().iter().position(|other| Arc::ptr_eq(other, host)) else {
             // It ended while this one waited, and its name may be another one's by now.
             return;
         };
@@ -313,7 +318,7 @@ impl Hosts {
 
     fn hosts(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
         // Nothing panics while it is held.
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hosts.lock()
     }
 }
 

@@ -41,7 +41,7 @@ use self::script::LoadError;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long what is there already waits for files that are still being loaded.
-const PATIENCE: Duration = Duration::from_secs(15);
+const MAX_LOAD_WAIT: Duration = Duration::from_secs(15);
 
 /// How many files are loaded at the same time.
 const MAX_LOADING: usize = 8;
@@ -165,24 +165,27 @@ impl Reloader {
 
     async fn look(&self) -> Option<Arc<Found>> {
         let settings = self.settings.clone();
-        let look = move || {
+        // Fails only when the runtime shuts down.
+        tokio::task::spawn_blocking(move || {
             let mut bases: Vec<&Path> = settings.plugin_base.iter().map(PathBuf::as_path).collect();
             bases.extend(settings.directories.iter().map(PathBuf::as_path));
             let found = discovery::look(&settings.workspace, &settings.directories, &settings.plugins, &bases);
             found.for_mode(settings.pure)
-        };
-        // Fails only when the runtime shuts down.
-        tokio::task::spawn_blocking(look).await.ok().map(Arc::new)
+        })
+        .await
+        .ok()
+        .map(Arc::new)
     }
 
     /// Names what is not run.
     async fn untrusted(&self) -> Vec<(Source, Offering)> {
         let settings = self.settings.clone();
-        let look = move || {
+        let found = tokio::task::spawn_blocking(move || {
             let (directories, plugins) = (&settings.untrusted_directories, &settings.untrusted_plugins);
             discovery::look(&settings.workspace, directories, plugins, &[]).for_mode(settings.pure)
-        };
-        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        })
+        .await
+        .unwrap_or_default();
         let scripts = found
             .scripts
             .into_iter()
@@ -205,22 +208,28 @@ impl Reloader {
         let environment_is_same = found.surroundings == self.found.surroundings;
         let (known, failed) = (std::mem::take(&mut self.scripts), std::mem::take(&mut self.failed));
         let manifests = self.read_manifests(&found).await;
-        let as_before = |script: &Script| {
-            let (before, offering) = known.get(&script.path)?;
-            let is_same = environment_is_same && before == script;
-            is_same.then(|| Outcome::Final(offering.clone()))
-        };
-        let mut outcomes: Vec<Option<Outcome>> = found.scripts.iter().map(as_before).collect();
-        let is_plugin = |(script, _): &(&Script, &Option<Outcome>)| script.kind == Kind::Plugin;
+        let mut outcomes: Vec<Option<Outcome>> = found
+            .scripts
+            .iter()
+            .map(|script| {
+                let (before, offering) = known.get(&script.path)?;
+                let is_same = environment_is_same && before == script;
+                is_same.then(|| Outcome::Final(offering.clone()))
+            })
+            .collect();
         let offer = |outcomes: &[Option<Outcome>]| {
-            let offering = |(script, outcome): (&Script, &Option<Outcome>)| match outcome {
-                Some(outcome) => outcome.offering().clone(),
-                None => match known.get(&script.path) {
-                    Some((_, before)) => before.clone(),
-                    None => Offering::empty(script.shown.clone(), SourceState::Connecting, ""),
-                },
-            };
-            let scripts: Vec<Offering> = found.scripts.iter().zip(outcomes).map(offering).collect();
+            let scripts: Vec<Offering> = found
+                .scripts
+                .iter()
+                .zip(outcomes)
+                .map(|(script, outcome)| match outcome {
+                    Some(outcome) => outcome.offering().clone(),
+                    None => match known.get(&script.path) {
+                        Some((_, before)) => before.clone(),
+                        None => Offering::empty(script.shown.clone(), SourceState::Connecting, ""),
+                    },
+                })
+                .collect();
             self.offer(&found, &scripts, &manifests, untrusted);
         };
         // The file that ends the host is found by loading one after the other.
@@ -239,9 +248,9 @@ impl Reloader {
             })
             .collect();
         let mut has_news = *found != *self.found || first.is_some();
-        let patience = tokio::time::sleep(PATIENCE);
-        tokio::pin!(patience);
-        let mut is_patient = true;
+        let wait = tokio::time::sleep(MAX_LOAD_WAIT);
+        tokio::pin!(wait);
+        let mut is_waiting = true;
         loop {
             tokio::select! {
                 loaded = loading.next() => {
@@ -249,11 +258,15 @@ impl Reloader {
                     has_news |= outcome.is_news(failed.get(&found.scripts[index].path));
                     outcomes[index] = Some(outcome);
                 }
-                () = &mut patience, if is_patient => is_patient = false,
+                () = &mut wait, if is_waiting => is_waiting = false,
             }
-            if !is_patient {
+            if !is_waiting {
                 offer(&outcomes);
-                let mut plugins = found.scripts.iter().zip(&outcomes).filter(is_plugin);
+                let mut plugins = found
+                    .scripts
+                    .iter()
+                    .zip(&outcomes)
+                    .filter(|(script, _)| script.kind == Kind::Plugin);
                 if plugins.all(|(_, outcome)| outcome.is_some()) {
                     *first = None;
                 }

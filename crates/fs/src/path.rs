@@ -2,14 +2,38 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// The longest path that the kernel takes, in bytes.
 const MAX_PATH: usize = 4096;
 
 /// Links that are followed before a path counts as a loop; the kernel's own limit.
 const MAX_LINKS: usize = 40;
+
+/// What stands in no path of a URI as it is (RFC 3986 §3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
 
 /// A path that was resolved once: absolute, links followed, inside or outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +160,11 @@ impl ResolvedPath {
 /// The path is relative and the current directory cannot be read.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     Ok(normalize(&std::path::absolute(path)?))
+}
+
+/// Returns the URL of an absolute path.
+pub fn file_url(path: &Path) -> String {
+    format!("file://{}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
 }
 
 /// Takes `.` and `..` out of an absolute path, lexically.

@@ -7,8 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-
-use super::uri;
+use toolgate_fs::path::file_url;
 
 /// How many settings a server may ask for at once.
 const MAX_ITEMS: usize = 100;
@@ -22,7 +21,7 @@ pub(super) fn initialize(root: &Path, settings: &Value) -> Value {
         // A server may watch this process and end with it.
         "processId": std::process::id(),
         "clientInfo": {"name": "toolgate", "version": env!("CARGO_PKG_VERSION")},
-        "rootUri": uri::from_path(root),
+        "rootUri": file_url(root),
         "workspaceFolders": [folder(root)],
         "initializationOptions": settings,
         "capabilities": {
@@ -41,7 +40,7 @@ pub(super) fn initialize(root: &Path, settings: &Value) -> Value {
 }
 
 fn folder(root: &Path) -> Value {
-    json!({"name": "workspace", "uri": uri::from_path(root)})
+    json!({"name": "workspace", "uri": file_url(root)})
 }
 
 /// Returns the result of a server's request; none for a method that means nothing here.
@@ -75,14 +74,17 @@ struct Item {
 fn configuration(params: Option<&RawValue>, settings: &Value) -> Value {
     let wanted = params.and_then(|params| serde_json::from_str::<Wanted>(params.get()).ok());
     let items = wanted.map(|wanted| wanted.items).unwrap_or_default();
-    let value = |item: Item| match item.section.as_deref() {
-        Some(section) if !section.is_empty() => {
-            let part = section.split('.').try_fold(settings, |part, name| part.get(name));
-            part.cloned().unwrap_or_default()
-        }
-        Some(_) | None => settings.clone(),
-    };
-    items.into_iter().take(MAX_ITEMS).map(value).collect()
+    items
+        .into_iter()
+        .take(MAX_ITEMS)
+        .map(|item| match item.section.as_deref() {
+            Some(section) if !section.is_empty() => {
+                let part = section.split('.').try_fold(settings, |part, name| part.get(name));
+                part.cloned().unwrap_or_default()
+            }
+            Some(_) | None => settings.clone(),
+        })
+        .collect()
 }
 
 #[derive(Deserialize)]

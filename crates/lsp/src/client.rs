@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
+use toolgate_fs::path::file_url;
 
-use super::answers::cut;
+use super::answers::{self, cut};
 use super::documents::Documents;
 use super::limits::Limits;
 use super::position::Encoding;
 use super::reports::{Published, Reports};
 use super::wire::{self, Message, Refusal};
-use super::{answers, uri};
 
 /// Bytes that may wait for a server to read them.
 const MAX_WAITING: usize = 32 << 20;
@@ -402,7 +402,7 @@ impl Client {
     pub fn place(&self, path: &Path, text: &str, line: u32, character: u32) -> Value {
         let units = super::position::units_before(text, line, character, self.encoding());
         json!({
-            "textDocument": {"uri": uri::from_path(path)},
+            "textDocument": {"uri": file_url(path)},
             "position": {"line": line.saturating_sub(1), "character": units},
         })
     }

@@ -81,7 +81,6 @@ impl Diagnostics {
 }
 
 fn by_severity(found: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
-    let of = |severity: Severity| found.iter().filter(move |finding| finding.severity() == severity);
     [
         Severity::Error,
         Severity::Warning,
@@ -89,7 +88,7 @@ fn by_severity(found: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
         Severity::Hint,
     ]
     .into_iter()
-    .flat_map(of)
+    .flat_map(|severity| found.iter().filter(move |finding| finding.severity() == severity))
 }
 
 /// Returns the errors of a file in the form that models are told of them; none if there is none.

@@ -12,12 +12,13 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 use toolgate_fs::document::text_of;
+use toolgate_fs::path::file_url;
 use toolgate_fs::{FileError, ResolvedPath};
 
 use super::client::Client;
 use super::diagnostic::Diagnostic;
+use super::language;
 use super::reports::ReportMark;
-use super::{language, uri};
 
 /// Bytes of the largest file that servers are told of.
 pub const MAX_BYTES: u64 = 4 << 20;
@@ -76,7 +77,7 @@ impl Client {
     }
 
     fn tell(&self, documents: &mut Documents, path: &Path, text: Arc<str>, mark: ReportMark) -> Document {
-        let uri = uri::from_path(path);
+        let uri = file_url(path);
         let known = documents.0.get_mut(path);
         let is_known = known.is_some();
         let kind = if is_known { CHANGED } else { CREATED };
@@ -128,7 +129,7 @@ impl Client {
         let oldest = documents.0.iter().min_by_key(|(_, open)| open.used);
         if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
             documents.0.remove(&oldest);
-            let document = json!({"uri": uri::from_path(&oldest)});
+            let document = json!({"uri": file_url(&oldest)});
             self.notify("textDocument/didClose", json!({"textDocument": document}));
         }
     }
@@ -138,7 +139,7 @@ impl Client {
         if documents.0.remove(path).is_none() {
             return;
         }
-        let uri = uri::from_path(path);
+        let uri = file_url(path);
         let changes = json!({"changes": [{"uri": uri, "type": DELETED}]});
         self.notify("workspace/didChangeWatchedFiles", changes);
         self.notify("textDocument/didClose", json!({"textDocument": {"uri": uri}}));

@@ -182,7 +182,6 @@ struct Change {
 impl Change {
     /// Waits for the servers that keep pace.
     async fn wait(&mut self, cancelled: &CancellationToken) {
-        let waits = |watched: &&mut Watched| watched.edit.waits_until().is_some();
         let Some(until) = self
             .watched
             .iter()
@@ -191,7 +190,12 @@ impl Change {
         else {
             return;
         };
-        let answers = join_all(self.watched.iter_mut().filter(waits).map(Watched::settle));
+        let answers = join_all(
+            self.watched
+                .iter_mut()
+                .filter(|watched| watched.edit.waits_until().is_some())
+                .map(Watched::settle),
+        );
         tokio::select! {
             // What came in time is told in either case.
             _ = timeout_at(until, answers) => {}

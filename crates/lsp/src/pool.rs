@@ -252,12 +252,15 @@ impl LanguageServers {
     /// Looks which servers are there. Blocking.
     pub fn survey(&self) -> Vec<Surveyed> {
         let runs = self.running();
-        let survey = |server: &Arc<Server>| Surveyed {
-            server: server.id.clone(),
-            program: server.survey(&self.0.around),
-            running: runs.iter().filter(|client| client.id() == server.id).count(),
-        };
-        self.0.servers.iter().map(survey).collect()
+        self.0
+            .servers
+            .iter()
+            .map(|server| Surveyed {
+                server: server.id.clone(),
+                program: server.survey(&self.0.around),
+                running: runs.iter().filter(|client| client.id() == server.id).count(),
+            })
+            .collect()
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<(String, PathBuf), Arc<Slot>>> {
@@ -273,12 +276,13 @@ impl LanguageServers {
             return Vec::new();
         }
         let (this, path) = (self.clone(), path.clone());
-        let look = move || {
+        // Fails only when the service ends.
+        tokio::task::spawn_blocking(move || {
             let found = servers.iter().filter_map(|server| this.slot(server, path.shown()));
             found.collect()
-        };
-        // Fails only when the service ends.
-        tokio::task::spawn_blocking(look).await.unwrap_or_default()
+        })
+        .await
+        .unwrap_or_default()
     }
 
     fn slot(&self, server: &Arc<Server>, path: &Path) -> Option<Result<Arc<Slot>, Unavailable>> {
@@ -308,10 +312,10 @@ impl LanguageServers {
 
     /// Returns a server that runs, starting it if need be.
     async fn client(&self, slot: &Arc<Slot>) -> Result<Arc<Client>, String> {
-        const ATTEMPTS: usize = 2;
+        const MAX_START_ATTEMPTS: usize = 2;
         let mut states = slot.state.subscribe();
         let mut problem = "the service stops".to_owned();
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_START_ATTEMPTS {
             if self.0.shared.stop.is_cancelled() {
                 break;
             }

@@ -163,8 +163,8 @@ impl Reports {
         loop {
             changed.mark_unchanged();
             let report = self.files().reports.get(path).cloned();
-            let counts = |report: &Report| report.serial > mark.0 && report.version.is_none_or(|told| told >= version);
-            let report = report.filter(counts);
+            let report =
+                report.filter(|report| report.serial > mark.0 && report.version.is_none_or(|told| told >= version));
             let quiet = report.as_ref().map(|report| report.at + QUIET_PERIOD);
             let end = quiet.map_or(until, |quiet| quiet.min(until));
             if Instant::now() >= end {

@@ -65,11 +65,12 @@ fn cargo(file: &Path, workspace: &Workspace) -> Option<PathBuf> {
     let mut outward = package
         .ancestors()
         .take_while(|folder| folder.starts_with(workspace.worktree()));
-    let holds_workspace = |folder: &&Path| {
-        let manifest = text_at(workspace, &folder.join("Cargo.toml"), MAX_MANIFEST);
-        manifest.is_some_and(|text| text.contains("[workspace]"))
-    };
-    let outer = outward.find(holds_workspace).map(Path::to_path_buf);
+    let outer = outward
+        .find(|folder| {
+            let manifest = text_at(workspace, &folder.join("Cargo.toml"), MAX_MANIFEST);
+            manifest.is_some_and(|text| text.contains("[workspace]"))
+        })
+        .map(Path::to_path_buf);
     Some(outer.unwrap_or(package))
 }
 

@@ -64,14 +64,16 @@ pub(super) struct Start {
 impl Server {
     /// Returns the servers that are known without configuration.
     pub fn builtins() -> Vec<Self> {
-        let server = |builtin: &Builtin| Self {
-            id: builtin.id.to_owned(),
-            extensions: builtin.extensions.iter().map(|&text| text.to_owned()).collect(),
-            command: Command::Known,
-            environment: BTreeMap::new(),
-            initialization: None,
-        };
-        table::BUILTINS.iter().map(server).collect()
+        table::BUILTINS
+            .iter()
+            .map(|builtin| Self {
+                id: builtin.id.to_owned(),
+                extensions: builtin.extensions.iter().map(|&text| text.to_owned()).collect(),
+                command: Command::Known,
+                environment: BTreeMap::new(),
+                initialization: None,
+            })
+            .collect()
     }
 
     /// Says whether a server of that id is known without configuration.

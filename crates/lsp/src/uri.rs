@@ -3,38 +3,12 @@
 //! *Invariant:* pure.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::percent_decode_str;
 
 const SCHEME: &str = "file://";
-
-/// What stands in no path of a URI as it is (RFC 3986 §3.3).
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
-
-/// Returns the URI of an absolute path.
-pub(super) fn from_path(path: &Path) -> String {
-    format!("{SCHEME}{}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
-}
 
 /// Returns the path that a URI of a file names, normalized; none for other URIs.
 pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
@@ -49,17 +23,21 @@ pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
 }
 
 fn decoded(text: &str) -> Option<Vec<u8>> {
-    let is_escape = |rest: &str| {
-        rest.get(..2)
-            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
-    };
     let bytes: Vec<u8> = percent_decode_str(text).collect();
-    (text.split('%').skip(1).all(is_escape) && !bytes.contains(&0)).then_some(bytes)
+    let is_written_well = text.split('%').skip(1).all(starts_with_escape);
+    (is_written_well && !bytes.contains(&0)).then_some(bytes)
+}
+
+fn starts_with_escape(text: &str) -> bool {
+    text.get(..2)
+        .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use toolgate_fs::path::file_url;
 
     use super::*;
 
@@ -85,7 +63,7 @@ mod tests {
         #[test]
         fn a_path_comes_back(path in "(/[^/\\x00]{1,10}){1,4}") {
             prop_assume!(!path.split('/').any(|part| part == "." || part == ".."));
-            let uri = from_path(Path::new(&path));
+            let uri = file_url(Path::new(&path));
             prop_assert!(uri.is_ascii());
             prop_assert_eq!(to_path(&uri), Some(PathBuf::from(path)));
         }

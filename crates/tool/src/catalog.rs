@@ -4,9 +4,10 @@
 //! stays as it is for as long as it is held. A tool that cannot be offered takes no other one with it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use toolgate_model::{ServiceEventKind, Source, SourceState};
 
@@ -15,7 +16,7 @@ use super::{Hook, Tool};
 
 /// How long after the start of the service lists and calls wait for sources that are still being connected to. An agent's
 /// first step should see its tools; a source that never answers holds up nobody for longer, and later ones nobody at all.
-const SETTLE: Duration = Duration::from_secs(5);
+const MAX_START_WAIT: Duration = Duration::from_secs(5);
 
 /// How long lists and calls wait for code of the workspace to be loaded: its hooks see every call.
 const MAX_HOLD: Duration = Duration::from_secs(20);
@@ -147,7 +148,7 @@ impl Catalog {
                 current,
             }),
             changes: tokio::sync::watch::Sender::new(0),
-            settled: Instant::now() + SETTLE,
+            settled: Instant::now() + MAX_START_WAIT,
             holds: tokio::sync::watch::Sender::new(0),
         })
     }
@@ -176,11 +177,13 @@ impl Catalog {
 
     /// Replaces all sources of a kind; hooks run and names are taken in this order.
     pub fn replace(&self, source: Source, offerings: Vec<Offering>) {
-        let part = |offering: Offering| {
-            let (part, _) = Part::new(source, offering.contribution, offering.state, offering.problem);
-            ((source, offering.name), part)
-        };
-        let new: Vec<_> = offerings.into_iter().map(part).collect();
+        let new: Vec<_> = offerings
+            .into_iter()
+            .map(|offering| {
+                let (part, _) = Part::new(source, offering.contribution, offering.state, offering.problem);
+                ((source, offering.name), part)
+            })
+            .collect();
         self.change(|state| {
             state.parts.retain(|(kind, _), _| *kind != source);
             state.order.retain(|(kind, _)| *kind != source);
@@ -261,14 +264,15 @@ impl Catalog {
     pub fn sources(&self) -> Vec<SourceInfo> {
         let state = self.state();
         let others = state.parts.iter().filter(|((source, _), _)| *source != Source::Builtin);
-        let info = |((source, name), part): (&SourceKey, &Part)| SourceInfo {
-            source: *source,
-            name: name.clone(),
-            state: part.state,
-            problem: part.problem.clone(),
-            tools: part.entries.len(),
-        };
-        others.map(info).collect()
+        others
+            .map(|((source, name), part)| SourceInfo {
+                source: *source,
+                name: name.clone(),
+                state: part.state,
+                problem: part.problem.clone(),
+                tools: part.entries.len(),
+            })
+            .collect()
     }
 
     /// Returns what counts up with every change; ask for the state after a change was seen.
@@ -317,8 +321,7 @@ impl Catalog {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held; should it ever, the parts are still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -355,9 +358,8 @@ impl Part {
 
 fn assemble(invalid: &Entry, parts: &BTreeMap<SourceKey, Part>, order: &[SourceKey]) -> Registry {
     let mut parts: Vec<(&SourceKey, &Part)> = parts.iter().collect();
-    let place = |key: &SourceKey| order.iter().position(|known| known == key);
     // Stable: what has no place of its own stays in the order of the names.
-    parts.sort_by_key(|(key, _)| (key.0, place(key)));
+    parts.sort_by_key(|(key, _)| (key.0, order.iter().position(|known| known == *key)));
     let hooks = parts.iter().flat_map(|(_, part)| part.hooks.iter().cloned()).collect();
     let entries = parts.iter().flat_map(|(_, part)| part.entries.iter().cloned());
     Registry::assemble(invalid.clone(), entries, hooks)
@@ -367,21 +369,22 @@ fn by_name(registry: &Registry) -> HashMap<&str, &Arc<dyn Tool>> {
     registry.tools().map(|tool| (tool.name(), tool)).collect()
 }
 
+/// Returns the names of some tools. What answers calls that cannot be understood is always the same, and is not looked at.
+fn names_of(registry: &Registry, wanted: impl Fn(&Arc<dyn Tool>) -> bool) -> Vec<String> {
+    let wanted = registry.tools().skip(1).filter(|tool| wanted(tool));
+    wanted.map(|tool| tool.name().to_owned()).collect()
+}
+
 /// Tells which tools came, went, or are other ones now; nothing if none.
 fn difference(before: &Registry, after: &Registry) -> Option<ServiceEventKind> {
     let (old, new) = (by_name(before), by_name(after));
     // Whoever changes definitions may change any of them.
     let is_redefined = before.hooks().redefining() != after.hooks().redefining();
-    let is_other = |old: &&Arc<dyn Tool>, tool: &Arc<dyn Tool>| is_redefined || !Arc::ptr_eq(old, tool);
-    let names = |registry: &Registry, wanted: &dyn Fn(&Arc<dyn Tool>) -> bool| -> Vec<String> {
-        // What answers calls that cannot be understood is always the same.
-        let wanted = registry.tools().skip(1).filter(|tool| wanted(tool));
-        wanted.map(|tool| tool.name().to_owned()).collect()
-    };
-    let added = names(after, &|tool| !old.contains_key(tool.name()));
-    let removed = names(before, &|tool| !new.contains_key(tool.name()));
-    let changed = names(after, &|tool| {
-        old.get(tool.name()).is_some_and(|old| is_other(old, tool))
+    let added = names_of(after, |tool| !old.contains_key(tool.name()));
+    let removed = names_of(before, |tool| !new.contains_key(tool.name()));
+    let changed = names_of(after, |tool| {
+        old.get(tool.name())
+            .is_some_and(|old| is_redefined || !Arc::ptr_eq(old, tool))
     });
     (!(added.is_empty() && removed.is_empty() && changed.is_empty())).then_some(ServiceEventKind::ToolsChanged {
         added,

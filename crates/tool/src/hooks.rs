@@ -25,7 +25,7 @@ use toolgate_model::{
 use super::{Hook, HookError, HookPoint};
 
 /// How long one hook may take.
-const LIMIT: Duration = Duration::from_secs(30);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long all hooks together may take for one list of tools: they are asked for each tool.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
@@ -200,12 +200,14 @@ impl Hooks {
         let Some(Value::Object(variables)) = output.get("env") else {
             return Ok(BTreeMap::new());
         };
-        let usable = |(name, value): (&String, &Value)| {
-            let value = value.as_str()?;
-            let is_usable = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-            is_usable.then(|| (name.clone(), value.to_owned()))
-        };
-        let variables: BTreeMap<String, String> = variables.iter().filter_map(usable).collect();
+        let variables: BTreeMap<String, String> = variables
+            .iter()
+            .filter_map(|(name, value)| {
+                let value = value.as_str()?;
+                let is_usable = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+                is_usable.then(|| (name.clone(), value.to_owned()))
+            })
+            .collect();
         let size: usize = variables.iter().map(|(name, value)| name.len() + value.len()).sum();
         if size > MAX_ENVIRONMENT {
             return Err(HookError::Refused(format!(
@@ -260,11 +262,15 @@ impl Hooks {
 }
 
 async fn run(hook: &Arc<dyn Hook>, point: HookPoint, input: Value, output: Value) -> Result<Value, HookError> {
-    match tokio::time::timeout(LIMIT, hook.run(point, input, output)).await {
+    match tokio::time::timeout(HOOK_TIMEOUT, hook.run(point, input, output)).await {
         Ok(result) => result,
         Err(_) => Err(HookError::Failed {
             name: hook.name().to_owned(),
-            problem: format!("it did not answer `{}` within {} s", point.as_str(), LIMIT.as_secs()),
+            problem: format!(
+                "it did not answer `{}` within {} s",
+                point.as_str(),
+                HOOK_TIMEOUT.as_secs()
+            ),
         }),
     }
 }
@@ -288,20 +294,22 @@ fn attachment_json(attachment: &Attachment) -> Value {
 /// Takes over the attachments that hooks leave: those that they were shown stay as they are, others are new.
 fn reattached(before: Vec<Attachment>, shown: &[Value], after: &[Value]) -> Vec<Attachment> {
     let mut before: Vec<Option<Attachment>> = before.into_iter().map(Some).collect();
-    let one = |value: &Value| {
-        let kept = shown.iter().position(|shown| shown == value);
-        if let Some(attachment) = kept.and_then(|at| before[at].take()) {
-            return Some(attachment);
-        }
-        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some(Attachment {
-            id: format!("att_{}", uuid::Uuid::now_v7().simple()),
-            mime: text("mime")?,
-            filename: text("filename"),
-            content: AttachmentContent::Url(text("url")?),
+    after
+        .iter()
+        .filter_map(|value| {
+            let kept = shown.iter().position(|shown| shown == value);
+            if let Some(attachment) = kept.and_then(|at| before[at].take()) {
+                return Some(attachment);
+            }
+            let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+            Some(Attachment {
+                id: format!("att_{}", uuid::Uuid::now_v7().simple()),
+                mime: text("mime")?,
+                filename: text("filename"),
+                content: AttachmentContent::Url(text("url")?),
+            })
         })
-    };
-    after.iter().filter_map(one).collect()
+        .collect()
 }
 
 /// Lets a hook see and change definitions, as far as it may see them.
@@ -349,9 +357,8 @@ fn redefine(definition: &mut Definition, before: &Value, after: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use async_trait::async_trait;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -372,7 +379,7 @@ mod tests {
         }
 
         async fn run(&self, _point: HookPoint, input: Value, output: Value) -> Result<Value, HookError> {
-            self.1.lock().unwrap().push(input);
+            self.1.lock().push(input);
             (self.0)(output)
         }
     }

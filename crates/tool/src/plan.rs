@@ -99,8 +99,11 @@ impl Plans {
 fn random_slug() -> String {
     // The last bytes of a UUIDv7 are random.
     let [.., first, second] = uuid::Uuid::now_v7().into_bytes();
-    let word = |words: [&'static str; 32], byte: u8| words[usize::from(byte) % words.len()];
-    format!("{}-{}", word(ADJECTIVES, first), word(NOUNS, second))
+    format!(
+        "{}-{}",
+        ADJECTIVES[usize::from(first) % ADJECTIVES.len()],
+        NOUNS[usize::from(second) % NOUNS.len()]
+    )
 }
 
 /// A change of agents that a person is asked about.

@@ -201,13 +201,12 @@ impl Registry {
     /// Finds the tool of a call: by its exact name, else by its lower-case form, if an agent with these rights may use it
     /// and the tool is one for the model. A call that names no model is not a model's, and may use every tool.
     pub fn resolve(&self, name: &str, offer: &Offer<'_>, rights: &Rights) -> Option<&Entry> {
-        let is_for_model = |entry: &&Entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer);
         let find = |wanted: &str| {
             if wanted == self.invalid.tool.name() {
                 return Some(&self.invalid);
             }
             self.usable(rights)
-                .filter(is_for_model)
+                .filter(|entry| offer.model.model_id.is_empty() || entry.tool.is_offered(offer))
                 .find(|entry| entry.tool.name() == wanted)
         };
         find(name).or_else(|| find(&name.to_lowercase()))
@@ -244,8 +243,9 @@ impl Registry {
 
     /// Returns what is hidden neither from the agent nor from one on whose behalf it works.
     fn usable(&self, rights: &Rights) -> impl Iterator<Item = &Entry> {
-        let is_hidden = |entry: &Entry| rights.layers().any(|rules| rules::disabled(entry.tool.name(), rules));
-        self.entries.iter().filter(move |entry| !is_hidden(entry))
+        self.entries
+            .iter()
+            .filter(|entry| !rights.layers().any(|rules| rules::disabled(entry.tool.name(), rules)))
     }
 }
 

@@ -274,8 +274,8 @@ fn fate(key: &str, value: &Value) -> Fate {
         | "then"
         | "else" => word_of_truth(value, is_schema),
         "dependencies" => stays_if(value.as_object().is_some_and(|all| {
-            let is_fine = |one: &Value| one.is_object() || one.is_boolean() || is_names(one);
-            all.values().all(is_fine)
+            all.values()
+                .all(|one| one.is_object() || one.is_boolean() || is_names(one))
         })),
         "dependentRequired" => stays_if(value.as_object().is_some_and(|all| all.values().all(is_names))),
         "$vocabulary" => stays_if(value.as_object().is_some_and(|all| all.values().all(Value::is_boolean))),
@@ -296,8 +296,10 @@ fn word_of_truth(value: &Value, is_fine: bool) -> Fate {
 }
 
 fn is_anchor(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') && name.bytes().all(is_plain)
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
 }
 
 /// Returns the type that a word means.
@@ -363,8 +365,12 @@ fn count(value: &Value) -> Fate {
         return count.map_or(Fate::Goes, |count| Fate::Becomes(count.into()));
     }
     // A whole number, however it is written.
-    let is_whole = |number: f64| number >= 0.0 && number.fract() == 0.0;
-    stays_if(value.is_u64() || value.as_f64().is_some_and(is_whole))
+    stays_if(
+        value.is_u64()
+            || value
+                .as_f64()
+                .is_some_and(|number| number >= 0.0 && number.fract() == 0.0),
+    )
 }
 
 fn join(path: &str, key: &str) -> String {
@@ -377,9 +383,9 @@ fn join(path: &str, key: &str) -> String {
 
 /// Shows a value in a few characters.
 fn excerpt(value: &Value) -> String {
-    const MOST: usize = 40;
+    const MAX_EXCERPT_CHARS: usize = 40;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_EXCERPT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

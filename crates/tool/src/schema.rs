@@ -34,12 +34,8 @@ fn refine_schema(schema: &mut Value) {
                     values.retain(|value| !value.is_null());
                 }
             }
-            let is_number_format = |format: &Value| {
-                format
-                    .as_str()
-                    .is_some_and(|name| name.starts_with("uint") || name.starts_with("int") || name == "double")
-            };
-            if node.get("format").is_some_and(is_number_format) {
+            let format = node.get("format").and_then(Value::as_str);
+            if format.is_some_and(|name| name.starts_with("uint") || name.starts_with("int") || name == "double") {
                 node.remove("format");
             }
             if node.get("default") == Some(&Value::Null) {

@@ -3,9 +3,10 @@
 //! *Invariant:* whoever runs the model is behind [`SubagentRunner`]. What a subagent may do is decided where its calls are
 //! admitted, not by what is said here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use toolgate_model::{Action, Attachment, JsonMap, Model, SessionId};
 use toolgate_permission::agents::{Agent, Agents, Mode};
 use toolgate_permission::rules;
@@ -28,11 +29,11 @@ impl Subagents {
 
     /// Puts what a changed configuration says in the place of what was.
     pub fn replace(&self, agents: Arc<Agents>, max_depth: usize) {
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = (agents, max_depth);
+        *self.listed.lock() = (agents, max_depth);
     }
 
     fn listed(&self) -> (Arc<Agents>, usize) {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.listed.lock().clone()
     }
 
     /// Returns how many tasks may hang on each other.

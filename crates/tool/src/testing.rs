@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,10 +25,6 @@ use super::{Child, ChildCall, Delegated, Refusal, ToolContext, ToolError};
 
 /// What happens while a person is asked.
 type OnAsk = Box<dyn Fn(&Ask) + Send + Sync>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Plays the person. Answers come from lists; without one everything is allowed, and questions are left unanswered.
 #[derive(Default)]
@@ -49,23 +46,25 @@ pub struct FakePermission {
 #[async_trait]
 impl PermissionHandle for FakePermission {
     async fn ask(&self, ask: Ask) -> Result<Consent, Refusal> {
-        if let Some(act) = lock(&self.on_ask).as_ref() {
+        if let Some(act) = self.on_ask.lock().as_ref() {
             act(&ask);
         }
-        let is_refused = lock(&self.refused)
+        let is_refused = self
+            .refused
+            .lock()
             .as_ref()
             .is_some_and(|name| name == "*" || *name == ask.permission);
-        lock(&self.asks).push(ask);
+        self.asks.lock().push(ask);
         if is_refused {
             return Err(Refusal::Rejected);
         }
-        let answer = lock(&self.answers).pop_front().unwrap_or(Ok(()));
+        let answer = self.answers.lock().pop_front().unwrap_or(Ok(()));
         answer.map(|()| Consent::Standing)
     }
 
     async fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, Refusal> {
-        lock(&self.questions).extend(questions);
-        lock(&self.replies).pop_front().unwrap_or(Ok(Vec::new()))
+        self.questions.lock().extend(questions);
+        self.replies.lock().pop_front().unwrap_or(Ok(Vec::new()))
     }
 
     fn denies(&self, _permission: &str, _pattern: &str) -> bool {
@@ -95,7 +94,7 @@ pub struct FakeOutput {
 #[async_trait]
 impl OutputHandle for FakeOutput {
     async fn write(&self, bytes: Bytes) -> Result<(), ToolError> {
-        lock(&self.written).extend_from_slice(&bytes);
+        self.written.lock().extend_from_slice(&bytes);
         self.appeared.notify_one();
         Ok(())
     }
@@ -105,7 +104,7 @@ impl OutputHandle for FakeOutput {
     }
 
     async fn progress(&self, _title: Option<String>, patch: JsonMap) {
-        lock(&self.progress).push(patch);
+        self.progress.lock().push(patch);
     }
 
     async fn warn(&self, _kind: &str, _text: String) {}
@@ -123,11 +122,11 @@ pub struct FakeSession {
 #[async_trait]
 impl SessionHandle for FakeSession {
     async fn get(&self, key: &str) -> Option<Value> {
-        lock(&self.facts).get(key).cloned()
+        self.facts.lock().get(key).cloned()
     }
 
     fn set(&self, key: &str, value: Value) {
-        lock(&self.facts).insert(key.to_owned(), value);
+        self.facts.lock().insert(key.to_owned(), value);
     }
 
     fn replace_todos(&self, todos: Vec<Todo>) {
@@ -150,7 +149,7 @@ impl FakeChanges {
     fn keep(&self, version: Version) -> FileVersion {
         let sha256 = sha256(&version.bytes);
         let bytes = version.bytes.len() as u64;
-        lock(&self.contents).insert(sha256.clone(), version.bytes);
+        self.contents.lock().insert(sha256.clone(), version.bytes);
         FileVersion {
             sha256,
             bytes,
@@ -170,14 +169,14 @@ impl ChangesHandle for FakeChanges {
             after: change.after.map(|version| self.keep(version)),
         });
         let changes: Vec<FileChange> = changes.collect();
-        let mut calls = lock(&self.calls);
+        let mut calls = self.calls.lock();
         let last = calls.last_mut();
         last.ok_or_else(|| ToolError::failed("no call runs"))?.1.extend(changes);
         Ok(())
     }
 
     async fn made_by(&self, call: &CallId) -> Result<Vec<FileChange>, ToolError> {
-        let calls = lock(&self.calls);
+        let calls = self.calls.lock();
         let found = calls.iter().find(|(id, _)| id == call);
         match found {
             Some((_, changes)) if !changes.is_empty() => Ok(changes.clone()),
@@ -186,11 +185,11 @@ impl ChangesHandle for FakeChanges {
     }
 
     async fn content(&self, sha256: &str) -> Result<Option<Bytes>, ToolError> {
-        Ok(lock(&self.contents).get(sha256).cloned())
+        Ok(self.contents.lock().get(sha256).cloned())
     }
 
     fn announce(&self, path: &Path) {
-        lock(&self.announced).push(path.to_path_buf());
+        self.announced.lock().push(path.to_path_buf());
     }
 }
 
@@ -273,7 +272,7 @@ impl Fakes {
             extra: JsonMap::new(),
         };
         let call = CallId::generate();
-        lock(&self.changes.calls).push((call.clone(), Vec::new()));
+        self.changes.calls.lock().push((call.clone(), Vec::new()));
         ToolContext {
             call,
             origin: Arc::new(origin),
@@ -291,7 +290,7 @@ impl Fakes {
 
     /// Returns whether the tool has asked no questions and recorded no changes of files.
     pub fn has_only_asked_for_permissions(&self) -> bool {
-        let calls = lock(&self.changes.calls);
-        lock(&self.permission.questions).is_empty() && calls.iter().all(|(_, changes)| changes.is_empty())
+        let calls = self.changes.calls.lock();
+        self.permission.questions.lock().is_empty() && calls.iter().all(|(_, changes)| changes.is_empty())
     }
 }

@@ -45,17 +45,18 @@ pub fn check_size(todos: &[Todo]) -> Result<(), ToolError> {
             todos.len()
         )));
     }
-    let text = |todo: &Todo| {
-        let id = todo.id.as_ref().map_or(0, String::len);
-        todo.content.len() + todo.status.len() + todo.priority.len() + id
-    };
-    let bytes: usize = todos.iter().map(text).sum();
+    let bytes: usize = todos.iter().map(text_bytes).sum();
     if bytes > MAX_BYTES {
         return Err(ToolError::failed(format!(
             "The todos have {bytes} bytes of text together, and at most {MAX_BYTES} are kept. Write them shorter."
         )));
     }
     Ok(())
+}
+
+fn text_bytes(todo: &Todo) -> usize {
+    let id = todo.id.as_ref().map_or(0, String::len);
+    todo.content.len() + todo.status.len() + todo.priority.len() + id
 }
 
 /// Returns a list as the result of a tool (`docs/spec/interactive-tools.md` §1.1).
@@ -66,6 +67,7 @@ pub fn result(todos: &[Todo]) -> Result<ToolOutput, ToolError> {
     let open = todos.iter().filter(|todo| todo.status != "completed").count();
     let text = serde_json::to_string_pretty(todos).map_err(|error| ToolError::Internal(Box::new(error)))?;
     Ok(ToolOutput {
+        // Never in the singular: clients know the title as OpenCode writes it.
         title: format!("{open} todos"),
         output: OutputText::Text(text),
         metadata: json_map([("todos", json!(todos))]),

@@ -4,7 +4,6 @@
 //! and then all files change or none (`docs/spec/file-tools.md` §6).
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -104,11 +103,13 @@ impl TypedTool for ApplyPatch {
             .feedback
             .on(&paths, &ctx.cancelled, |later| ctx.output.late_metadata(later))
             .await;
-        let relative = |path: &Path| {
-            let changed = changed.iter().find(|changed| changed.path.shown() == path);
-            changed.map_or("a file", |changed| changed.path.relative())
-        };
-        Ok(report.output(&told.of_each_file(relative), told.to_json()))
+        Ok(report.output(
+            &told.of_each_file(|path| {
+                let changed = changed.iter().find(|changed| changed.path.shown() == path);
+                changed.map_or("a file", |changed| changed.path.relative())
+            }),
+            told.to_json(),
+        ))
     }
 }
 

@@ -209,11 +209,13 @@ impl Attached {
 
 /// Returns for each entry, in order, its call or why there is none.
 fn calls(members: &[Member]) -> Value {
-    let one = |member: &Member| match &member.call {
-        Ok(call) => json!({"tool": member.tool, "call": call.as_str()}),
-        Err(error) => json!({"tool": member.tool, "error": error}),
-    };
-    members.iter().map(one).collect()
+    members
+        .iter()
+        .map(|member| match &member.call {
+            Ok(call) => json!({"tool": member.tool, "call": call.as_str()}),
+            Err(error) => json!({"tool": member.tool, "error": error}),
+        })
+        .collect()
 }
 
 fn result(members: &[Member], attachments: Vec<Attachment>) -> ToolOutput {
@@ -228,13 +230,15 @@ fn result(members: &[Member], attachments: Vec<Attachment>) -> ToolOutput {
              Keep using the batch tool for optimal performance in your next response!"
         )
     };
-    let detail = |member: &Member| json!({"tool": member.tool, "success": member.succeeded});
+    let details = members
+        .iter()
+        .map(|member| json!({"tool": member.tool, "success": member.succeeded}));
     let metadata: JsonMap = json_map([
         ("totalCalls", json!(total)),
         ("successful", json!(successful)),
         ("failed", json!(failed)),
         ("tools", members.iter().map(|member| json!(member.tool)).collect()),
-        ("details", members.iter().map(detail).collect()),
+        ("details", details.collect()),
         ("calls", calls(members)),
     ]);
     ToolOutput {

@@ -61,8 +61,7 @@ impl TypedTool for Glob {
         let real = folder.real().to_path_buf();
         let cancelled = ctx.cancelled.clone();
         let selection = Arc::new(selection);
-        let search = move || newest_files(&real, &selection, &cancelled);
-        let found = tokio::task::spawn_blocking(search)
+        let found = tokio::task::spawn_blocking(move || newest_files(&real, &selection, &cancelled))
             .await
             .map_err(|error| ToolError::Internal(error.into()))?;
         if ctx.cancelled.is_cancelled() {

@@ -7,9 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -160,7 +161,7 @@ impl Search {
         let has_inaccessible = visitors.iter().any(|visitor| visitor.has_inaccessible);
         drop(visitors);
         Ok(Found {
-            best: best.into_inner().unwrap_or_else(PoisonError::into_inner),
+            best: best.into_inner(),
             has_inaccessible,
         })
     }
@@ -199,8 +200,12 @@ impl Best {
     /// Returns how many matches of a file can be used: nothing if not even their existence matters.
     fn use_for(&self, modified: Modified, path: &Path) -> Option<usize> {
         let is_full = self.lines >= MAX_MATCHES;
-        let is_behind = |(last, _): (&Rank, _)| (last.0, last.1.as_path()) < (Reverse(modified), path);
-        if !is_full || !self.files.last_key_value().is_some_and(is_behind) {
+        if !is_full
+            || !self
+                .files
+                .last_key_value()
+                .is_some_and(|(last, _)| (last.0, last.1.as_path()) < (Reverse(modified), path))
+        {
             return Some(MAX_MATCHES);
         }
         (!self.was_cut).then_some(0)
@@ -239,12 +244,11 @@ struct Visitor<'a> {
 
 impl Visitor<'_> {
     fn best(&self) -> MutexGuard<'_, Best> {
-        self.best.lock().unwrap_or_else(PoisonError::into_inner)
+        self.best.lock()
     }
 
     fn search(&mut self, file: &FoundFile<'_>) -> io::Result<()> {
-        let may_follow = |target: &Path| self.search.may_follow(target);
-        let Some(opened) = file.open(may_follow)? else {
+        let Some(opened) = file.open(|target: &Path| self.search.may_follow(target))? else {
             return Ok(());
         };
         let Some(most) = self.best().use_for(opened.modified, file.relative()) else {

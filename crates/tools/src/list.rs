@@ -145,9 +145,9 @@ impl Filter {
 
     fn keeps(&self, relative: &Path, is_folder: bool) -> bool {
         let name = relative.file_name().unwrap_or_default().as_bytes();
-        let is_at_top = || !relative.as_os_str().as_bytes().contains(&b'/');
+        let is_at_top = !relative.as_os_str().as_bytes().contains(&b'/');
         let is_skipped = SKIPPED_ANYWHERE.iter().any(|start| name.starts_with(start))
-            || (is_folder && is_at_top() && SKIPPED_AT_TOP.iter().any(|skipped| skipped.as_bytes() == name));
+            || (is_folder && is_at_top && SKIPPED_AT_TOP.iter().any(|skipped| skipped.as_bytes() == name));
         !is_skipped && !self.ignore.iter().any(|glob| glob.matches(relative, is_folder))
     }
 }

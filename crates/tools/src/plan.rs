@@ -118,19 +118,18 @@ impl Tool for PlanSwitch {
             agent, header, yes, no, ..
         } = *self.words;
         let plan = self.plans.of_session(ctx).await;
-        let filled = |text: &str| text.replace("{plan}", &plan.shown);
         let switch = Switch {
             agent,
-            question: filled(self.words.question),
+            question: self.words.question.replace("{plan}", &plan.shown),
             header,
             yes,
             no,
-            message: filled(self.words.message),
+            message: self.words.message.replace("{plan}", &plan.shown),
         };
         Ok(ToolOutput {
             metadata: switch.ask(ctx, &plan).await?,
             title: self.words.title.to_owned(),
-            output: OutputText::Text(filled(self.words.output)),
+            output: OutputText::Text(self.words.output.replace("{plan}", &plan.shown)),
             attachments: Vec::new(),
         })
     }

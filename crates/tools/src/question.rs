@@ -70,14 +70,17 @@ impl Asked {
 
 impl From<Asked> for call::Question {
     fn from(asked: Asked) -> Self {
-        let option = |choice: Choice| QuestionOption {
-            label: choice.label,
-            description: choice.description,
-        };
         Self {
             question: asked.question,
             header: asked.header,
-            options: asked.options.into_iter().map(option).collect(),
+            options: asked
+                .options
+                .into_iter()
+                .map(|choice| QuestionOption {
+                    label: choice.label,
+                    description: choice.description,
+                })
+                .collect(),
             multiple: asked.multiple.unwrap_or(false),
             custom: true,
         }
@@ -102,12 +105,15 @@ fn check_size(questions: &[Asked]) -> Result<(), ToolError> {
 }
 
 fn answered(questions: &[String], answers: &[Vec<String>]) -> ToolOutput {
-    let pair = |(index, question): (usize, &String)| {
-        let labels = answers.get(index).filter(|labels| !labels.is_empty());
-        let answer = labels.map_or_else(|| "Unanswered".to_owned(), |labels| labels.join(", "));
-        format!("\"{question}\"=\"{answer}\"")
-    };
-    let pairs: Vec<String> = questions.iter().enumerate().map(pair).collect();
+    let pairs: Vec<String> = questions
+        .iter()
+        .enumerate()
+        .map(|(index, question)| {
+            let labels = answers.get(index).filter(|labels| !labels.is_empty());
+            let answer = labels.map_or_else(|| "Unanswered".to_owned(), |labels| labels.join(", "));
+            format!("\"{question}\"=\"{answer}\"")
+        })
+        .collect();
     let plural = if questions.len() > 1 { "s" } else { "" };
     ToolOutput {
         title: format!("Asked {} question{plural}", questions.len()),

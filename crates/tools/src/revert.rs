@@ -166,6 +166,14 @@ impl Action {
 }
 
 impl Plan {
+    fn to_json(&self) -> Value {
+        json!({
+            "filePath": self.replacement.file.path().shown().to_string_lossy(),
+            "relativePath": self.relative(),
+            "action": self.action.word(),
+        })
+    }
+
     fn new(file: LockedFile, old: Arc<Snapshot>, undone: Undone) -> Self {
         let action = match (old.version(), &undone.version) {
             (now, then) if now == *then => Action::Unchanged,
@@ -431,13 +439,6 @@ fn output(call: &CallId, plans: &[Plan], diff: String) -> ToolOutput {
     for plan in plans {
         text.push_str(&format!("\n{} {}", plan.action.word(), plan.relative()));
     }
-    let file = |plan: &Plan| {
-        json!({
-            "filePath": plan.replacement.file.path().shown().to_string_lossy(),
-            "relativePath": plan.relative(),
-            "action": plan.action.word(),
-        })
-    };
     ToolOutput {
         title: match plans {
             [plan] => plan.relative().to_owned(),
@@ -446,7 +447,7 @@ fn output(call: &CallId, plans: &[Plan], diff: String) -> ToolOutput {
         output: OutputText::Text(text),
         metadata: json_map([
             ("revertedCall", json!(call.as_str())),
-            ("files", Value::Array(plans.iter().map(file).collect())),
+            ("files", plans.iter().map(Plan::to_json).collect()),
             ("diff", json!(diff)),
         ]),
         attachments: Vec::new(),

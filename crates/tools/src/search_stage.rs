@@ -95,7 +95,7 @@ impl Stage {
 
     /// Returns what was asked for, as permission and patterns.
     pub(super) fn asked(&self) -> Vec<String> {
-        let asks = self.fakes.permission.asks.lock().unwrap();
+        let asks = self.fakes.permission.asks.lock();
         asks.iter()
             .map(|ask| format!("{} {}", ask.permission, ask.patterns.join(" ")))
             .collect()

@@ -2,7 +2,6 @@
 //!
 //! *Invariant:* names no skill that the agent may not load: not in the description, not in an error.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use toolgate_fs::path::file_url;
 use toolgate_model::{Ask, Definition, Effect, OutputText, Source, ToolOutput, json_map};
 use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError, blocking, invalid_arguments, schema_of};
 
@@ -20,10 +20,10 @@ const NAME: &str = "skill";
 const NONE: &str = "Load a skill to get detailed instructions for a specific task. No skills are currently available.";
 
 /// Files of a skill's folder that the model is told of.
-const SAMPLE: usize = 10;
+const MAX_LISTED_FILES: usize = 10;
 
 /// Names that the description of the argument gives as examples.
-const EXAMPLES: usize = 3;
+const MAX_EXAMPLES: usize = 3;
 
 /// Bytes of the list of skills in the tool's description.
 const MOST_LISTED: usize = 100 * 1024;
@@ -136,7 +136,7 @@ fn load(skill: &Skill, cancelled: &CancellationToken) -> Result<ToolOutput, Tool
         .body()
         .map_err(|error| ToolError::failed(format!("The skill \"{name}\" could not be loaded: {error}.")))?;
     let folder = skill.folder().to_string_lossy();
-    let files = skill.sample(SAMPLE, cancelled);
+    let files = skill.sample(MAX_LISTED_FILES, cancelled);
     let files: Vec<String> = files
         .iter()
         .map(|file| format!("<file>{}</file>", file.display()))
@@ -194,26 +194,13 @@ fn description(skills: &[(&Skill, &str)]) -> String {
 fn examples(skills: &[(&Skill, &str)]) -> String {
     let names: Vec<String> = skills
         .iter()
-        .take(EXAMPLES)
+        .take(MAX_EXAMPLES)
         .map(|(skill, _)| format!("'{}'", skill.name))
         .collect();
     if names.is_empty() {
         return String::new();
     }
     format!(" (e.g., {}, ...)", names.join(", "))
-}
-
-fn file_url(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt as _;
-    let mut url = "file://".to_owned();
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            url.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    url
 }
 
 #[cfg(test)]

@@ -81,10 +81,12 @@ impl TypedTool for Task {
     };
 
     fn description(&self, offer: &Offer<'_>) -> String {
-        let line = |(name, description): (String, Option<String>)| {
-            format!("- {name}: {}", description.as_deref().unwrap_or(UNDESCRIBED))
-        };
-        let agents: Vec<String> = self.subagents.told_to(offer.agent).into_iter().map(line).collect();
+        let agents: Vec<String> = self
+            .subagents
+            .told_to(offer.agent)
+            .into_iter()
+            .map(|(name, description)| format!("- {name}: {}", description.as_deref().unwrap_or(UNDESCRIBED)))
+            .collect();
         include_str!("task.md")
             .trim_end()
             .replace("{agents}", &agents.join("\n"))

@@ -70,67 +70,67 @@ impl Bench {
 
     /// Queues the answer to the next question.
     pub(crate) fn answer(&self, answer: Result<(), Refusal>) {
-        self.fakes.permission.answers.lock().unwrap().push_back(answer);
+        self.fakes.permission.answers.lock().push_back(answer);
     }
 
     /// Refuses a permission from now on.
     pub(crate) fn refuse(&self, permission: &str) {
-        *self.fakes.permission.refused.lock().unwrap() = Some(permission.to_owned());
+        *self.fakes.permission.refused.lock() = Some(permission.to_owned());
     }
 
     /// Queues the reply to the next questions.
     pub(crate) fn answer_questions(&self, reply: Result<Vec<Vec<String>>, Refusal>) {
-        self.fakes.permission.replies.lock().unwrap().push_back(reply);
+        self.fakes.permission.replies.lock().push_back(reply);
     }
 
     /// Returns the questions so far.
     pub(crate) fn questions(&self) -> Vec<Question> {
-        self.fakes.permission.questions.lock().unwrap().clone()
+        self.fakes.permission.questions.lock().clone()
     }
 
     /// Does something while the person thinks.
     pub(crate) fn on_ask(&self, act: impl Fn(&Ask) + Send + Sync + 'static) {
-        *self.fakes.permission.on_ask.lock().unwrap() = Some(Box::new(act));
+        *self.fakes.permission.on_ask.lock() = Some(Box::new(act));
     }
 
     /// Returns and forgets the questions so far, each as permission and patterns.
     pub(crate) fn asked(&self) -> Vec<(String, Vec<String>)> {
-        let asks = std::mem::take(&mut *self.fakes.permission.asks.lock().unwrap());
+        let asks = std::mem::take(&mut *self.fakes.permission.asks.lock());
         asks.into_iter().map(|ask| (ask.permission, ask.patterns)).collect()
     }
 
     pub(crate) fn last_ask(&self) -> Ask {
-        self.fakes.permission.asks.lock().unwrap().last().unwrap().clone()
+        self.fakes.permission.asks.lock().last().unwrap().clone()
     }
 
     pub(crate) fn edited(&self) -> Vec<PathBuf> {
-        self.fakes.changes.announced.lock().unwrap().clone()
+        self.fakes.changes.announced.lock().clone()
     }
 
     /// Says whether the session has read or written no file.
     pub(crate) fn has_read_nothing(&self) -> bool {
-        let facts = self.fakes.session.facts.lock().unwrap();
+        let facts = self.fakes.session.facts.lock();
         !facts.keys().any(|key| key.starts_with("read:"))
     }
 
     pub(crate) fn forget(&self) {
-        self.fakes.session.facts.lock().unwrap().clear();
+        self.fakes.session.facts.lock().clear();
     }
 
     /// Returns the id of the last call.
     pub(crate) fn last_call(&self) -> CallId {
-        self.fakes.changes.calls.lock().unwrap().last().unwrap().0.clone()
+        self.fakes.changes.calls.lock().last().unwrap().0.clone()
     }
 
     /// Returns what a call recorded.
     pub(crate) fn changes(&self, call: &CallId) -> Vec<FileChange> {
-        let calls = self.fakes.changes.calls.lock().unwrap();
+        let calls = self.fakes.changes.calls.lock();
         calls.iter().find(|(id, _)| id == call).unwrap().1.clone()
     }
 
     /// Forgets every content that a change refers to.
     pub(crate) fn forget_blobs(&self) {
-        self.fakes.changes.contents.lock().unwrap().clear();
+        self.fakes.changes.contents.lock().clear();
     }
 
     pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<ToolOutput, String> {

@@ -34,7 +34,7 @@ const TOO_LARGE: &str = "Response too large (exceeds 5MB limit)";
 const TIMED_OUT: &str = "Request timed out";
 
 /// Seconds that an exchange may take unless the call says otherwise, and at most.
-const SECONDS: f64 = 30.0;
+const DEFAULT_SECONDS: f64 = 30.0;
 const MOST_SECONDS: f64 = 120.0;
 
 const MAX_REDIRECTS: usize = 10;
@@ -256,7 +256,7 @@ fn without_login(url: &Url) -> Url {
 
 /// Returns how long the exchange may take. No time at all is what a model gets that asks for less than nothing.
 fn limit(timeout: Option<f64>) -> Duration {
-    Duration::from_secs_f64(timeout.unwrap_or(SECONDS).clamp(0.0, MOST_SECONDS))
+    Duration::from_secs_f64(timeout.unwrap_or(DEFAULT_SECONDS).clamp(0.0, MOST_SECONDS))
 }
 
 #[async_trait]

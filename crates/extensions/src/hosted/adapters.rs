@@ -15,8 +15,8 @@ use super::host::Host;
 use super::messages::{HostRequest, HostResult, HostedTool, Report, hosts_metadata, lost};
 
 /// How long a host has to answer a hook, and one that is asked for each tool of a list.
-const ANSWER: Duration = Duration::from_secs(25);
-const ANSWER_IN_LIST: Duration = Duration::from_secs(5);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(25);
+const LIST_HOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A tool that a host lends.
 pub(super) struct ToolAdapter {
@@ -132,7 +132,7 @@ impl Hook for HookAdapter {
         }
         let work = HostRequest::Hook { point, input, output };
         let mut invocation = self.host.invoke(work).map_err(|why| self.failed(why))?;
-        let limit = if in_list { ANSWER_IN_LIST } else { ANSWER };
+        let limit = if in_list { LIST_HOOK_TIMEOUT } else { HOOK_TIMEOUT };
         match tokio::time::timeout(limit, invocation.next()).await {
             Ok(Ok(Report::HookResult(output))) => Ok(output),
             Ok(Ok(Report::Failed(error))) => Err(HookError::Refused(error)),

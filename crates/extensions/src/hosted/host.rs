@@ -4,9 +4,10 @@
 //! lives with the invocation and goes with it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, watch};
 use toolgate_model::JsonMap;
 use toolgate_tool::Catalog;
@@ -16,7 +17,7 @@ use super::invocation::Invocation;
 use super::messages::{Hello, HostMessage, HostRequest, HostedTool, Report};
 
 /// Reports that may wait for a call to take them; a host that sends more waits.
-const REPORTS: usize = 64;
+const MAX_WAITING_REPORTS: usize = 64;
 
 /// Requests for permission in one invocation.
 const MAX_ASKS: usize = 64;
@@ -136,8 +137,7 @@ impl Host {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn bump(&self) {
@@ -290,7 +290,7 @@ impl Host {
     /// # Errors
     /// The host is gone: why.
     pub(super) fn invoke(self: &Arc<Self>, work: HostRequest) -> Result<Invocation, String> {
-        let (sender, reports) = mpsc::channel(REPORTS);
+        let (sender, reports) = mpsc::channel(MAX_WAITING_REPORTS);
         let progress = Arc::new(Notify::new());
         let mut state = self.state();
         if let Some(why) = &state.ended {

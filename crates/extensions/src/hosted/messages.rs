@@ -106,8 +106,13 @@ pub struct HostedTool {
 impl HostedTool {
     /// Says why it cannot be lent, whatever else there is.
     pub(super) fn problem(&self) -> Option<String> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-        if self.name.is_empty() || self.name.len() > MAX_NAME || !self.name.bytes().all(allowed) {
+        if self.name.is_empty()
+            || self.name.len() > MAX_NAME
+            || !self
+                .name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+        {
             return Some(format!("a name is 1 to {MAX_NAME} letters, digits, `_` and `-`"));
         }
         if RESERVED.iter().any(|name| name.eq_ignore_ascii_case(&self.name)) {

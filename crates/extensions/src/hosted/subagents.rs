@@ -21,13 +21,12 @@ impl Hosts {
     /// those one that is here before one that is away, and the one that came last.
     fn runner(&self, agent: &str, origin: &Origin) -> Option<Arc<Host>> {
         let named = origin.extra.get(HOST).and_then(Value::as_str);
-        let rank = |host: &Arc<Host>| {
-            let is_named = named == Some(host.name.as_str());
-            (is_named, host.principal == origin.requester, !host.is_away())
-        };
         let hosts = self.of_workspace(&origin.workspace).into_iter();
         // Of equals the last one.
-        hosts.filter(|host| host.runs(agent)).max_by_key(rank)
+        hosts.filter(|host| host.runs(agent)).max_by_key(|host| {
+            let is_named = named == Some(host.name.as_str());
+            (is_named, host.principal == origin.requester, !host.is_away())
+        })
     }
 
     /// Waits for who runs an agent: after a restart of the service its front end may not be back yet.

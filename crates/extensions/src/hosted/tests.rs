@@ -51,9 +51,9 @@ impl Gate {
     fn pass(&self, change: &ServiceEventKind) {
         if let ServiceEventKind::ToolsChanged { added, .. } = change
             && added.contains(&"wait".to_owned())
-            && let Some(open) = self.open.lock().unwrap().take()
+            && let Some(open) = self.open.lock().take()
         {
-            self.entered.lock().unwrap().take().unwrap().send(()).unwrap();
+            self.entered.lock().take().unwrap().send(()).unwrap();
             open.recv().unwrap();
         }
     }
@@ -209,8 +209,8 @@ async fn a_welcome_that_nobody_waits_for_leaves_nothing_behind() {
     let stage = Stage::default();
     let (enter, entered) = mpsc::channel();
     let (open, gate) = mpsc::channel();
-    *stage.gate.entered.lock().unwrap() = Some(enter);
-    *stage.gate.open.lock().unwrap() = Some(gate);
+    *stage.gate.entered.lock() = Some(enter);
+    *stage.gate.open.lock() = Some(gate);
     let mut first = Box::pin(
         stage
             .hosts

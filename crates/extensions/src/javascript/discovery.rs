@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use toolgate_fs::Workspace;
 
@@ -159,7 +160,7 @@ fn name_in(workspace: &Workspace, path: &Path) -> String {
 /// Finds what an entry of the key `plugin` names: a file URL, a path, or a package that is installed.
 fn plugin_path(spec: &str, bases: &[&Path]) -> Result<PathBuf, String> {
     if let Some(path) = spec.strip_prefix("file://") {
-        let path = PathBuf::from(unescaped(path));
+        let path = PathBuf::from(percent_decode_str(path).decode_utf8_lossy().into_owned());
         return path
             .exists()
             .then_some(path)
@@ -186,22 +187,6 @@ fn plugin_path(spec: &str, bases: &[&Path]) -> Result<PathBuf, String> {
                 "the package is not installed, and is not installed by itself: run `npm install {spec}` in the project"
             )
         })
-}
-
-/// Takes percent escapes out of a URL's path.
-fn unescaped(path: &str) -> String {
-    let bytes = path.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = (bytes[at] == b'%')
-            .then(|| path.get(at + 1..at + 3))
-            .flatten()
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        plain.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 3 } else { 1 };
-    }
-    String::from_utf8_lossy(&plain).into_owned()
 }
 
 /// The files of a folder, links followed, in order.

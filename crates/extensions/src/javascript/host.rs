@@ -11,10 +11,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -36,7 +37,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_millis(800);
 
 /// How long it may say nothing; it says that it is there every few seconds.
-const SILENCE: Duration = Duration::from_secs(60);
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The longest message from the host.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
@@ -56,7 +57,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_secs(10);
 
 /// How much of what the host printed last is told when it dies.
-const TAIL: usize = 1000;
+const MAX_TAIL_BYTES: usize = 1000;
 
 /// What the host needs to know of its workspace.
 pub(super) struct Settings {
@@ -222,7 +223,7 @@ impl Hosts {
 
     /// Returns the connection to a host that has not ended.
     fn live(&self) -> Option<Arc<Link>> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let link = self.link.lock().clone();
         link.filter(|link| link.state().ended.is_none())
     }
 
@@ -248,7 +249,7 @@ impl Hosts {
         let started = self.start(&mut starts.begun).await;
         starts.failed = started.as_ref().err().map(|why| (Instant::now(), why.clone()));
         let link = started?;
-        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link.clone());
+        *self.link.lock() = Some(link.clone());
         Ok(link)
     }
 
@@ -396,8 +397,8 @@ async fn read_lines(link: &Link, mut from: impl tokio::io::AsyncBufRead + Unpin)
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut from).take(MAX_LINE);
-        match timeout(SILENCE, limited.read_until(b'\n', &mut line)).await {
-            Err(_) => return format!("The JavaScript host said nothing for {} s.", SILENCE.as_secs()),
+        match timeout(MAX_SILENCE, limited.read_until(b'\n', &mut line)).await {
+            Err(_) => return format!("The JavaScript host said nothing for {} s.", MAX_SILENCE.as_secs()),
             Ok(Ok(_)) if line.ends_with(b"\n") => {}
             Ok(Ok(_)) if line.len() as u64 >= MAX_LINE => {
                 return "The JavaScript host sent too long a message.".to_owned();
@@ -422,9 +423,9 @@ async fn log_lines(pipe: impl AsyncRead + Unpin, workspace: String, printed: Arc
         }
         let text = String::from_utf8_lossy(&line);
         tracing::debug!(workspace, "{}", text.trim_end());
-        let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut printed = printed.lock();
         printed.push_str(&text);
-        let excess = printed.len().saturating_sub(TAIL);
+        let excess = printed.len().saturating_sub(MAX_TAIL_BYTES);
         let cut = (excess..=printed.len()).find(|at| printed.is_char_boundary(*at));
         printed.drain(..cut.unwrap_or(0));
     }
@@ -436,7 +437,7 @@ fn death(exit: Option<Exit>, printed: &Mutex<String>) -> String {
         Some(Exit::Signal(signal)) => format!("by signal {signal}"),
         None => "unexpectedly".to_owned(),
     };
-    let printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+    let printed = printed.lock();
     let tail = printed.trim();
     let tail = if tail.is_empty() {
         String::new()
@@ -508,8 +509,7 @@ impl Link {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -29,7 +29,7 @@ use super::script::{ANYTHING, ask_to_run};
 const MAX_MANIFEST: u64 = 256 * 1024;
 
 /// How long a program may run whose manifest does not say.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How much a program may print.
 const MAX_OUTPUT: usize = 32 * 1024 * 1024;
@@ -38,7 +38,7 @@ const MAX_OUTPUT: usize = 32 * 1024 * 1024;
 const MAX_ERRORS: usize = 4 * 1024;
 
 /// How long the pipes of a program that has ended may still be held by others.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How the result is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -126,7 +126,7 @@ fn tool(path: &Path, raw: RawManifest, beside: Option<PathBuf>, programs: &Progr
         ),
     };
     let timeout = match raw.timeout {
-        None => TIMEOUT,
+        None => DEFAULT_TIMEOUT,
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|timeout| !timeout.is_zero())
@@ -324,7 +324,7 @@ async fn run(peer: &mut StdioChild, input: Value) -> Ran {
             () = &mut talking => peer.ended().await,
             exit = peer.ended() => {
                 // What it left running may hold the pipes for ever.
-                let _ = tokio::time::timeout(DRAIN, talking).await;
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, talking).await;
                 exit
             }
         }

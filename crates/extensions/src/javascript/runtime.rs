@@ -13,6 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 use toolgate_process::{Environment, Launch, Programs, Stdin};
@@ -61,6 +62,20 @@ const FILES: [(&str, &str); 12] = [
     ),
 ];
 
+/// What runtimes escape in the URL of a file.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bun,
@@ -96,8 +111,9 @@ pub(super) enum RuntimeError {
 /// Chooses the runtime: the one that is named, else bun, deno or node, whichever is there first.
 pub(super) async fn choose(programs: &Programs, named: Option<&str>, home: &Path) -> Result<Runtime, RuntimeError> {
     if let Some(name) = named {
-        let absent = || RuntimeError::Absent { name: name.to_owned() };
-        let program = programs.find(OsStr::new(name), Path::new("/")).ok_or_else(absent)?;
+        let program = programs
+            .find(OsStr::new(name), Path::new("/"))
+            .ok_or_else(|| RuntimeError::Absent { name: name.to_owned() })?;
         return check(programs, program, home).await;
     }
     for name in ["bun", "deno"] {
@@ -243,17 +259,8 @@ fn write(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
 
 /// Writes a path as a URL, in the one way in which runtimes write it: they compare them letter by letter.
 pub(super) fn file_url(path: &Path) -> String {
-    use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt as _;
-    let mut url = String::from("file://");
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_graphic() && !b"\"#<>?`{}%\\".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            let _ = write!(url, "%{byte:02X}");
-        }
-    }
-    url
+    format!("file://{}", percent_encode(path.as_os_str().as_bytes(), ESCAPED))
 }
 
 /// Deno finds packages by a map only: ours, for the folders that have none of their own.

@@ -375,12 +375,6 @@ fn handed_on(answer: Value, refusals: Vec<Refusal>) -> Result<Value, ToolError> 
 
 impl From<Returned> for ToolOutput {
     fn from(returned: Returned) -> Self {
-        let attachment = |raw: RawAttachment| Attachment {
-            id: format!("att_{}", uuid::Uuid::now_v7().simple()),
-            mime: raw.mime,
-            filename: raw.filename,
-            content: AttachmentContent::Url(raw.url),
-        };
         let mut metadata = returned.metadata;
         // The engine cuts, and says so; a tool's own word would keep it from that.
         metadata.shift_remove("truncated");
@@ -388,7 +382,16 @@ impl From<Returned> for ToolOutput {
             title: returned.title,
             output: OutputText::Text(returned.output),
             metadata,
-            attachments: returned.attachments.into_iter().map(attachment).collect(),
+            attachments: returned
+                .attachments
+                .into_iter()
+                .map(|raw| Attachment {
+                    id: format!("att_{}", uuid::Uuid::now_v7().simple()),
+                    mime: raw.mime,
+                    filename: raw.filename,
+                    content: AttachmentContent::Url(raw.url),
+                })
+                .collect(),
         }
     }
 }

@@ -132,9 +132,12 @@ fn required_are_properties(node: &mut JsonMap) {
     let Some(Value::Array(names)) = node.get("required") else {
         return;
     };
-    let properties = node.get("properties");
-    let property = |name: &&Value| properties?.get(name.as_str()?);
-    let known: Vec<Value> = names.iter().filter(|name| property(name).is_some()).cloned().collect();
+    let properties = node.get("properties").and_then(Value::as_object);
+    let mut known = names.clone();
+    known.retain(|name| {
+        let name = name.as_str().unwrap_or_default();
+        properties.is_some_and(|properties| properties.contains_key(name))
+    });
     node.insert("required".to_owned(), Value::Array(known));
 }
 

@@ -65,9 +65,11 @@ fn known_types(node: &JsonMap) -> Vec<&'static str> {
         Some(name) => std::slice::from_ref(name),
         None => &[],
     };
-    let known = |name| TYPES.into_iter().find(|kind| name == kind);
     let mut types = Vec::new();
-    for kind in names.iter().filter_map(known) {
+    for kind in names
+        .iter()
+        .filter_map(|name| TYPES.into_iter().find(|kind| name == kind))
+    {
         if !types.contains(&kind) {
             types.push(kind);
         }
@@ -81,8 +83,10 @@ fn may_lack_a_type(node: &JsonMap) -> bool {
 }
 
 fn inferred_type(node: &JsonMap) -> Option<&'static str> {
-    let told = |(_, keys): &&(_, &[&str])| keys.iter().any(|key| node.contains_key(*key));
-    TELLING.iter().find(told).map(|(kind, _)| *kind)
+    TELLING
+        .iter()
+        .find(|(_, keys)| keys.iter().any(|key| node.contains_key(*key)))
+        .map(|(kind, _)| *kind)
 }
 
 fn keep_what_is_known(node: &mut JsonMap) {

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::places::schemas_in;
 
 /// The most checks for arguments that are all there, once.
-const MOST: u64 = 200_000;
+const MAX_CHECKS: u64 = 200_000;
 
 /// How deeply they may stand in each other.
-const DEEPEST: u32 = 100;
+const MAX_NESTING: u32 = 100;
 
 /// The keywords that stand for a schema elsewhere.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
@@ -25,10 +25,10 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Says why a schema cannot be used to check arguments, if it unfolds too far.
 pub fn unfolds_too_far(schema: &Value) -> Option<String> {
     let size = Unfolding::new(schema).size;
-    if size.checks > MOST {
-        return Some(format!("it unfolds to more than {MOST} schemas"));
+    if size.checks > MAX_CHECKS {
+        return Some(format!("it unfolds to more than {MAX_CHECKS} schemas"));
     }
-    (size.depth > DEEPEST).then(|| format!("it unfolds to schemas more than {DEEPEST} deep in each other"))
+    (size.depth > MAX_NESTING).then(|| format!("it unfolds to schemas more than {MAX_NESTING} deep in each other"))
 }
 
 /// What a node unfolds to.

@@ -23,7 +23,7 @@ use super::input::Input;
 const SHORT_LINE: usize = 512;
 
 /// As many paths are looked at on the spot.
-const FEW: usize = 16;
+const MAX_PATHS_AT_HAND: usize = 16;
 
 /// Folders of the system that everybody may read.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc"];
@@ -157,8 +157,12 @@ impl Places {
         if self.uses.iter().any(|used| used.pattern.is_some()) || self.expands_names || !self.remotes.is_empty() {
             return false;
         }
-        let paths: Vec<PathBuf> = forms.flatten().chain([workdir.clone()]).take(FEW + 1).collect();
-        paths.len() <= FEW && paths.iter().all(|path| is_at_hand(path))
+        let paths: Vec<PathBuf> = forms
+            .flatten()
+            .chain([workdir.clone()])
+            .take(MAX_PATHS_AT_HAND + 1)
+            .collect();
+        paths.len() <= MAX_PATHS_AT_HAND && paths.iter().all(|path| is_at_hand(path))
     }
 }
 
@@ -234,14 +238,7 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         Ok(_) => Some("it is not a directory".to_owned()),
         Err(error) => Some(error.to_string()),
     };
-    let (mut outside, mut seen) = (Vec::new(), HashSet::new());
-    let mut add = |folders: Vec<PathBuf>| {
-        for folder in folders {
-            if seen.insert(folder.clone()) {
-                outside.push(folder);
-            }
-        }
-    };
+    let mut outside = Vec::new();
     for used in &places.uses {
         let mut forms = absolute_forms(used, &workdir.shown, workspace.home());
         if let Some(pattern) = &used.pattern {
@@ -258,13 +255,12 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
                 continue;
             }
             let is_folder = std::fs::metadata(resolved.real()).is_ok_and(|metadata| metadata.is_dir());
-            add(resolved.outside_folders(is_folder));
+            outside.extend(resolved.outside_folders(is_folder));
         }
     }
-    add(given
-        .iter()
-        .flat_map(|resolved| resolved.outside_folders(true))
-        .collect());
+    outside.extend(given.iter().flat_map(|resolved| resolved.outside_folders(true)));
+    let mut seen = HashSet::new();
+    outside.retain(|folder: &PathBuf| seen.insert(folder.clone()));
     Found {
         has_dashes: places.expands_names
             && folders_of(places, &workdir.shown, workspace.home())
@@ -296,8 +292,11 @@ fn folders_of(places: &Places, workdir: &Path, home: Option<&Path>) -> Vec<PathB
 
 /// Says whether a path lies where everybody may read.
 fn is_public(path: &Path) -> bool {
-    let is_below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
-    is_below(&SYSTEM) && !is_below(&PRIVATE)
+    is_below(path, &SYSTEM) && !is_below(path, &PRIVATE)
+}
+
+fn is_below(path: &Path, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Returns a path and, where `..` may stand behind a link, also where the kernel takes it to: a program hands its words
@@ -373,7 +372,6 @@ fn for_outside(command: &str, found: &Found) -> Option<Ask> {
         .iter()
         .map(|folder| format!("{}/*", folder.trim_end_matches('/')))
         .collect();
-    let is_literal = |folder: &String| folder != "/" && !folder.contains(['*', '?']);
     let metadata = json_map([
         ("command", json!(command)),
         ("directories", json!(directories)),
@@ -381,7 +379,10 @@ fn for_outside(command: &str, found: &Found) -> Option<Ask> {
     ]);
     Some(Ask {
         permission: "external_directory".to_owned(),
-        always: if directories.iter().all(is_literal) {
+        always: if directories
+            .iter()
+            .all(|folder| folder != "/" && !folder.contains(['*', '?']))
+        {
             patterns.clone()
         } else {
             Vec::new()
@@ -393,29 +394,26 @@ fn for_outside(command: &str, found: &Found) -> Option<Ask> {
     })
 }
 
+/// Says of the parts that are these commands why it is not clear what they do, unless that is said already.
+fn mark_unclear<'c>(parts: &mut [AskPart], commands: impl Iterator<Item = &'c Command>, reason: &str) {
+    let texts: HashSet<&str> = commands.map(|command| command.text.as_str()).collect();
+    for part in parts.iter_mut().filter(|part| texts.contains(part.text.as_str())) {
+        part.unclear.get_or_insert_with(|| reason.to_owned());
+    }
+}
+
 /// Returns the question about the commands; none if the line only changes the directory.
 fn for_commands(command: &str, description: &str, line: &Line, found: &Found, home: Option<&Path>) -> Option<Ask> {
     let mut parts = parts(command, line, &found.workdir.shown, home);
     if found.has_dashes {
-        let expanding = |text: &String| {
-            line.commands
-                .iter()
-                .any(|command| command.expands_names && command.text == *text)
-        };
-        for part in parts.iter_mut().filter(|part| expanding(&part.text)) {
-            let reason = "a name that begins with a dash would be taken for an option";
-            part.unclear.get_or_insert_with(|| reason.to_owned());
-        }
+        let expanding = line.commands.iter().filter(|command| command.expands_names);
+        let reason = "a name that begins with a dash would be taken for an option";
+        mark_unclear(&mut parts, expanding, reason);
     }
     if found.pushes_here {
-        let pushing = |text: &String| {
-            let mut commands = line.commands.iter();
-            commands.any(|command| !command.remotes.is_empty() && command.text == *text)
-        };
-        for part in parts.iter_mut().filter(|part| pushing(&part.text)) {
-            let reason = "it pushes to a folder that is here, which runs its own hooks";
-            part.unclear.get_or_insert_with(|| reason.to_owned());
-        }
+        let pushing = line.commands.iter().filter(|command| !command.remotes.is_empty());
+        let reason = "it pushes to a folder that is here, which runs its own hooks";
+        mark_unclear(&mut parts, pushing, reason);
     }
     if parts.is_empty() {
         return None;
@@ -454,26 +452,28 @@ fn parts(text: &str, line: &Line, workdir: &Path, home: Option<&Path>) -> Vec<As
         unclear: Some(reason.clone()),
         ..AskPart::default()
     });
-    let part = |command: &Command| {
-        let paths = command
-            .paths
-            .iter()
-            .flat_map(|used| absolute_forms(used, workdir, home));
-        let shown: Vec<String> = paths
-            .map(|path| normalize(&path).to_string_lossy().into_owned())
-            .collect();
-        AskPart {
-            text: command.text.clone(),
-            arguments: command.arguments.clone(),
-            patterns: command.forms.clone(),
-            variants: command.variants.clone(),
-            equivalents: command.equivalents.clone(),
-            always: command.always.clone(),
-            paths: unique(shown.iter()),
-            unclear: command.unclear.clone(),
-            ..AskPart::default()
-        }
-    };
     let judged = line.commands.iter().filter(|command| !command.is_directory_change);
-    whole.into_iter().chain(judged.map(part)).collect()
+    whole
+        .into_iter()
+        .chain(judged.map(|command| {
+            let paths = command
+                .paths
+                .iter()
+                .flat_map(|used| absolute_forms(used, workdir, home));
+            let shown: Vec<String> = paths
+                .map(|path| normalize(&path).to_string_lossy().into_owned())
+                .collect();
+            AskPart {
+                text: command.text.clone(),
+                arguments: command.arguments.clone(),
+                patterns: command.forms.clone(),
+                variants: command.variants.clone(),
+                equivalents: command.equivalents.clone(),
+                always: command.always.clone(),
+                paths: unique(shown.iter()),
+                unclear: command.unclear.clone(),
+                ..AskPart::default()
+            }
+        }))
+        .collect()
 }

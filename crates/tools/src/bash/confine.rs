@@ -147,11 +147,11 @@ impl Confined {
         let Some(active) = &mut self.0 else { return Ok(None) };
         let (sandbox, demand) = (Arc::clone(&active.sandbox), active.demand.clone());
         let caches = std::mem::take(&mut active.caches);
-        let prepare = move || {
+        let prepared = blocking(move || {
             caches::make(&caches, &sandbox);
             sandbox.confine(&demand)
-        };
-        let prepared = blocking(prepare).await?;
+        })
+        .await?;
         let prepared = prepared.map_err(|error| {
             ToolError::Failed(format!("The command was not run, because its sandbox failed: {error}"))
         })?;
@@ -436,10 +436,12 @@ fn joined(paths: &[PathBuf]) -> String {
 /// Returns the question for paths outside the workspace, which is put after a refusal.
 fn outside(patterns: Vec<String>, title: String, metadata: JsonMap) -> Ask {
     // An approval for good is a wildcard, so a name that holds one would approve more than itself.
-    let is_literal = |pattern: &String| !pattern.strip_suffix("/*").unwrap_or(pattern).contains(['*', '?']);
     Ask {
         permission: "external_directory".to_owned(),
-        always: if patterns.iter().all(is_literal) {
+        always: if patterns
+            .iter()
+            .all(|pattern| !pattern.strip_suffix("/*").unwrap_or(pattern).contains(['*', '?']))
+        {
             patterns.clone()
         } else {
             Vec::new()

@@ -44,8 +44,8 @@ pub(super) async fn approve(
 /// Returns the part of a question that a variable is, if it leaves open what the command does.
 fn unclear((name, value): (&String, &String)) -> Option<AskPart> {
     let text = format!("{name}={}", words::quote(value));
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let is_name = name.bytes().all(is_letter) && !name.starts_with(|first: char| first.is_ascii_digit());
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit());
     let reason = if is_name {
         // By itself an assignment is none for a program.
         let line = shell::parse(&format!("{text} true"));

@@ -189,10 +189,10 @@ impl Preview {
     const MAX_UNITS: usize = 30_000;
 
     /// The least time between two publications.
-    pub(super) const SPACING: Duration = Duration::from_millis(100);
+    pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
     /// The time after which little news is published too.
-    pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+    pub(super) const MAX_DELAY: Duration = Duration::from_secs(1);
 
     pub(super) fn new(started: Instant) -> Self {
         Self {
@@ -232,7 +232,7 @@ impl Preview {
             return None;
         }
         let is_news = grown * 5 >= last.bytes || self.is_cut;
-        Some(last.at + if is_news { Self::SPACING } else { Self::PATIENCE })
+        Some(last.at + if is_news { Self::MIN_INTERVAL } else { Self::MAX_DELAY })
     }
 
     pub(super) fn publish(&mut self, now: Instant) -> String {

@@ -1,8 +1,9 @@
 //! The tool, run with a real shell and a person who is played.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +46,7 @@ impl Fixture {
     /// Makes one where the person refuses everything.
     fn refusing() -> Self {
         let fixture = Self::new();
-        *fixture.fakes.permission.refused.lock().unwrap() = Some("*".to_owned());
+        *fixture.fakes.permission.refused.lock() = Some("*".to_owned());
         fixture
     }
 
@@ -55,15 +56,15 @@ impl Fixture {
     }
 
     fn asks(&self) -> Vec<Ask> {
-        self.fakes.permission.asks.lock().unwrap().clone()
+        self.fakes.permission.asks.lock().clone()
     }
 
     fn progress(&self) -> Vec<JsonMap> {
-        self.fakes.output.progress.lock().unwrap().clone()
+        self.fakes.output.progress.lock().clone()
     }
 
     fn output(&self) -> String {
-        String::from_utf8_lossy(&self.fakes.output.written.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.fakes.output.written.lock()).into_owned()
     }
 }
 
@@ -192,15 +193,15 @@ async fn a_path_that_moves_while_a_person_is_asked_stops_the_call() {
         let work = Arc::new(Mutex::new(None::<std::path::PathBuf>));
         let (known, target) = (Arc::clone(&work), elsewhere.clone());
         let fixture = Fixture::new();
-        *fixture.fakes.permission.on_ask.lock().unwrap() = Some(Box::new(move |ask| {
-            let work = known.lock().unwrap().clone().unwrap();
+        *fixture.fakes.permission.on_ask.lock() = Some(Box::new(move |ask| {
+            let work = known.lock().clone().unwrap();
             if ask.permission == "bash" && std::fs::remove_dir(work.join("target")).is_ok() {
                 std::os::unix::fs::symlink(&target, work.join("target")).unwrap();
             }
         }));
         let root = fixture.ctx.workspace.directory().to_path_buf();
         std::fs::create_dir(root.join("target")).unwrap();
-        *work.lock().unwrap() = Some(root);
+        *work.lock() = Some(root);
         let error = fixture.call(input.clone()).await.unwrap_err().to_string();
         assert!(error.contains("nothing was run"), "{input}: {error}");
     };
@@ -216,7 +217,7 @@ async fn a_refused_command_does_not_run() {
     let result = fixture.call(json!({"command": "touch made"})).await;
     assert!(matches!(result, Err(ToolError::Refused(Refusal::Rejected))));
     assert!(!fixture.folder.path().join("work/made").exists());
-    assert!(fixture.fakes.output.progress.lock().unwrap().is_empty());
+    assert!(fixture.fakes.output.progress.lock().is_empty());
 }
 
 #[tokio::test]
@@ -225,7 +226,7 @@ async fn refuses_bad_arguments_before_asking() {
         let fixture = Fixture::new();
         let text = fixture.call(input.clone()).await.unwrap_err().to_string();
         assert!(text.contains(expected), "{input}: {text}");
-        assert!(fixture.fakes.permission.asks.lock().unwrap().is_empty(), "{input}");
+        assert!(fixture.fakes.permission.asks.lock().is_empty(), "{input}");
     };
     check(
         json!({"command": "a", "timeout": -5}),
@@ -260,7 +261,7 @@ async fn works_in_the_given_directory() {
         (json!("src"), root.join("src")),
         (json!(root.join("src/../src")), root.join("src")),
     ] {
-        fixture.fakes.output.written.lock().unwrap().clear();
+        fixture.fakes.output.written.lock().clear();
         fixture
             .call(json!({"command": "pwd", "workdir": workdir}))
             .await
@@ -326,7 +327,7 @@ async fn a_flood_is_stored_whole_and_seldom_announced() {
     let shown = result.metadata["output"].as_str().unwrap();
     assert_eq!(shown.len(), 30_000 + "\n\n...".len());
     assert!(shown.ends_with("\n\n..."));
-    assert!(fixture.fakes.output.progress.lock().unwrap().len() <= 3);
+    assert!(fixture.fakes.output.progress.lock().len() <= 3);
 }
 
 #[test]
@@ -335,15 +336,15 @@ fn a_preview_counts_utf16_and_is_announced_with_measure() {
     let mut preview = Preview::new(start);
     assert_eq!(preview.due(), None);
     preview.push(b"ab\xff");
-    assert_eq!(preview.due(), Some(start + Preview::SPACING));
+    assert_eq!(preview.due(), Some(start + Preview::MIN_INTERVAL));
     assert_eq!(preview.publish(start), "ab\u{fffd}");
     preview.push(&[b'x'; 100]);
     preview.publish(start);
     preview.push(b"y");
-    assert_eq!(preview.due(), Some(start + Preview::PATIENCE));
+    assert_eq!(preview.due(), Some(start + Preview::MAX_DELAY));
     preview.push("😀".repeat(20_000).as_bytes());
     assert_eq!(preview.units, 30_000);
-    assert_eq!(preview.due(), Some(start + Preview::SPACING));
+    assert_eq!(preview.due(), Some(start + Preview::MIN_INTERVAL));
     assert!(preview.publish(start).ends_with("😀\n\n..."));
     preview.push(b"more");
     assert_eq!(preview.due(), None);

@@ -14,10 +14,10 @@ use super::{Query, Service, object, output};
 const NAME: &str = "codesearch";
 const NONE: &str = "No code snippets or documentation found. Please try a different query, be more specific about the \
                     library or programming concept, or check the spelling of framework names.";
-const LIMIT: Duration = Duration::from_secs(30);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Tokens that the answer may have unless the call says otherwise.
-const TOKENS: u64 = 5000;
+const DEFAULT_TOKENS: u64 = 5000;
 
 /// The tool.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Input {
     /// What to search for: a library, an interface or a concept, and what you want to know of it
     pub query: String,
     /// How many tokens the answer may have, from 1000 to 50000; more for documentation, fewer for one question
-    #[schemars(range(min = 1000, max = 50000), extend("default" = TOKENS))]
+    #[schemars(range(min = 1000, max = 50000), extend("default" = DEFAULT_TOKENS))]
     pub tokens_num: Option<Number>,
 }
 
@@ -66,7 +66,10 @@ impl TypedTool for CodeSearch {
         let Input { query, tokens_num } = input;
         let arguments = object([
             ("query", Some(json!(query))),
-            ("tokensNum", Some(json!(tokens_num.unwrap_or_else(|| TOKENS.into())))),
+            (
+                "tokensNum",
+                Some(json!(tokens_num.unwrap_or_else(|| DEFAULT_TOKENS.into()))),
+            ),
         ]);
         let title = format!("Code search: {query}");
         ctx.permission
@@ -81,7 +84,7 @@ impl TypedTool for CodeSearch {
             name: "Code search",
             tool: "get_code_context_exa",
             arguments,
-            limit: LIMIT,
+            limit: SEARCH_TIMEOUT,
         };
         let text = self.0.ask(&query, ctx).await?;
         Ok(output(title, text, NONE))

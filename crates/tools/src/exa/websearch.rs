@@ -14,10 +14,10 @@ use super::{Query, Service, object, output};
 
 const NAME: &str = "websearch";
 const NONE: &str = "No search results found. Please try a different query.";
-const LIMIT: Duration = Duration::from_secs(25);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Pages that are asked for unless the call says otherwise.
-const RESULTS: u64 = 8;
+const DEFAULT_RESULTS: u64 = 8;
 
 /// The tool.
 #[derive(Clone)]
@@ -122,11 +122,14 @@ impl TypedTool for WebSearch {
             arguments: object([
                 ("query", Some(json!(query))),
                 ("type", Some(json!(kind.unwrap_or_default()))),
-                ("numResults", Some(json!(results.unwrap_or_else(|| RESULTS.into())))),
+                (
+                    "numResults",
+                    Some(json!(results.unwrap_or_else(|| DEFAULT_RESULTS.into()))),
+                ),
                 ("livecrawl", Some(json!(livecrawl.unwrap_or_default()))),
                 ("contextMaxCharacters", context),
             ]),
-            limit: LIMIT,
+            limit: SEARCH_TIMEOUT,
         };
         let text = self.0.ask(&query, ctx).await?;
         Ok(output(title, text, NONE))

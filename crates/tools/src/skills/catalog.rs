@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use toolgate_fs::found::OpenFile;
 use toolgate_fs::named::Search;
 use toolgate_fs::newest::Modified;
@@ -62,18 +63,18 @@ impl Catalog {
 
     /// Returns the skills that the last search found, sorted by name.
     pub fn current(&self) -> Arc<[Skill]> {
-        lock(&self.known).clone()
+        self.known.lock().clone()
     }
 
     /// Looks for skills and returns them, sorted by name. Blocking.
     pub fn refresh(&self) -> Arc<[Skill]> {
         let asked = Instant::now();
-        let mut memory = lock(&self.search);
+        let mut memory = self.search.lock();
         // Whoever waited here while another search began has its answer.
         if memory.began.is_none_or(|began| began < asked) {
             memory.began = Some(Instant::now());
             let skills = self.look(&mut memory);
-            *lock(&self.known) = skills;
+            *self.known.lock() = skills;
         }
         self.current()
     }
@@ -85,8 +86,11 @@ impl Catalog {
             let folder = skill.folder();
             folders.push(folder.to_path_buf());
             // Where a project's links lead is for a person to say.
-            let is_trusted = |root: &SkillFolder| folder.starts_with(&root.path) && root.within.is_none();
-            if self.roots.iter().any(is_trusted) {
+            if self
+                .roots
+                .iter()
+                .any(|root| folder.starts_with(&root.path) && root.within.is_none())
+            {
                 folders.extend(folder.canonicalize());
             }
         }
@@ -188,11 +192,12 @@ fn look_at(root: &SkillFolder, path: &Path, before: Option<File>) -> File {
 fn identify(root: &SkillFolder, path: &Path, file: &mut File) -> Result<(), SkillError> {
     file.real = path.canonicalize()?;
     let is_named = file.real.file_name() == Some(OsStr::new(FILE_NAME));
-    let may_lead_there = || match &root.within {
-        None => true,
-        Some(within) => within.canonicalize().is_ok_and(|within| file.real.starts_with(within)),
-    };
-    if (root.own_only && !is_own(path)) || !(is_named || may_lead_there()) {
+    let may_lead_there = is_named
+        || root.within.as_ref().is_none_or(|within| {
+            let within = within.canonicalize();
+            within.is_ok_and(|within| file.real.starts_with(within))
+        });
+    if (root.own_only && !is_own(path)) || !may_lead_there {
         return Err(SkillError::Foreign);
     }
     let opened = OpenFile::open(&file.real)?.ok_or(SkillError::NoFile)?;
@@ -202,11 +207,6 @@ fn identify(root: &SkillFolder, path: &Path, file: &mut File) -> Result<(), Skil
 
 fn is_same(one: &File, other: &File) -> bool {
     (one.modified, one.size, &one.real) == (other.modified, other.size, &other.real)
-}
-
-/// Locks state that stays whole even if a holder panicked: what a search remembers is only what it need not read again.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
         let skills = catalog.refresh();
         assert_eq!(names(&skills), ["other", "same"]);
         assert_eq!(skills[1].location, stage.at("two/SKILL.md"));
-        let memory = lock(&catalog.search);
+        let memory = catalog.search.lock();
         assert_eq!(memory.warnings.len(), 2, "{:?}", memory.warnings);
         assert!(memory.warnings.iter().any(|text| text.contains("Failed to parse YAML")));
     }

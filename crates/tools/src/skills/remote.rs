@@ -25,7 +25,7 @@ use toolgate_web::{Network, Request, RequestError, Url};
 use super::FILE_NAME;
 
 /// How long fetching may take, all files together.
-const LIMIT: Duration = Duration::from_secs(120);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_REDIRECTS: usize = 5;
 
 const MOST_FILES: usize = 500;
@@ -35,7 +35,7 @@ const MOST_DEPTH: usize = 8;
 const MOST_NAME_BYTES: usize = 100;
 
 /// How long lists and calls wait for the first fetch, from the first one on that does.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// The first fetch of what one workspace names. It is over when this is dropped, however it went.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Arrival {
         if self.over.is_cancelled() {
             return;
         }
-        let until = *self.until.get_or_init(|| Instant::now() + PATIENCE);
+        let until = *self.until.get_or_init(|| Instant::now() + MAX_FIRST_WAIT);
         // What comes later is found by whoever asks then.
         let _ = tokio::time::timeout_at(until, self.over.cancelled()).await;
     }
@@ -149,7 +149,7 @@ pub async fn fetch(remote: &SkillSource, network: &Network) -> Result<bool, Remo
     let source = Source {
         network,
         base,
-        deadline: Instant::now() + LIMIT,
+        deadline: Instant::now() + FETCH_TIMEOUT,
     };
     let index = source.file(&["index.json"]).await?;
     let mut files: Vec<(Vec<String>, Bytes)> = Vec::new();
@@ -248,30 +248,28 @@ impl Source<'_> {
 
 /// Writes all files beside the place and moves them there at once.
 fn keep(folder: &std::path::Path, files: &[(Vec<String>, Bytes)]) -> Result<(), RemoteError> {
-    let place = folder.parent().unwrap_or(folder);
-    let write = || {
-        fs::create_dir_all(place)?;
-        let staged = tempfile::Builder::new().prefix(".fetching-").tempdir_in(place)?;
-        for (path, content) in files {
-            let path: PathBuf = [staged.path().to_path_buf()]
-                .into_iter()
-                .chain(path.iter().map(PathBuf::from))
-                .collect();
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(path, content)?;
-        }
-        fs::rename(staged.path(), folder)?;
-        // It is not there any more to be deleted.
-        let _ = staged.keep();
-        Ok(())
-    };
-    match write() {
+    match write_all(folder, files) {
         // Another service was faster.
         Err(_) if folder.exists() => Ok(()),
         result => result.map_err(RemoteError::Io),
     }
+}
+
+fn write_all(folder: &std::path::Path, files: &[(Vec<String>, Bytes)]) -> std::io::Result<()> {
+    let place = folder.parent().unwrap_or(folder);
+    fs::create_dir_all(place)?;
+    let staged = tempfile::Builder::new().prefix(".fetching-").tempdir_in(place)?;
+    for (path, content) in files {
+        let path = staged.path().join(path.iter().collect::<PathBuf>());
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, content)?;
+    }
+    fs::rename(staged.path(), folder)?;
+    // It is not there any more to be deleted.
+    let _ = staged.keep();
+    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(
@@ -348,7 +346,7 @@ mod tests {
         let fetch = FirstFetch::of(Vec::new());
         let (arrival, other) = (fetch.arrival(), fetch.arrival());
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(took(&arrival).await, PATIENCE);
+        assert_eq!(took(&arrival).await, MAX_FIRST_WAIT);
         assert_eq!(took(&arrival).await, Duration::ZERO);
         let fetched = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -4,17 +4,18 @@
 //! fetched it, and who may see it is for whoever finds it to ask.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolgate_model::SessionId;
 use toolgate_web::Url;
 use toolgate_web::header::{CACHE_CONTROL, HeaderMap, PRAGMA, VARY};
 
 /// How long a page counts as fetched just now.
-const FRESH: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_secs(60);
 const MOST_PAGES: usize = 50;
 const MOST_BYTES: usize = 16 << 20;
 
@@ -51,7 +52,7 @@ struct Entry {
 impl Cache {
     /// Returns what was fetched a moment ago.
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Page>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         drop_stale(&mut entries);
         let found = entries.iter().find(|entry| entry.key == *key);
         found.map(|entry| Arc::clone(&entry.page))
@@ -60,7 +61,7 @@ impl Cache {
     /// Keeps a page for a moment, if its headers do not forbid it.
     pub(super) fn put(&self, key: Key, page: &Arc<Page>, headers: &HeaderMap) {
         let fresh = freshness(headers);
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         drop_stale(&mut entries);
         entries.retain(|entry| entry.key != key);
         if fresh.is_zero() {
@@ -92,7 +93,7 @@ fn freshness(headers: &HeaderMap) -> Duration {
     let values = values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','));
-    let mut fresh = FRESH;
+    let mut fresh = MAX_AGE;
     for directive in values.map(|directive| directive.trim().to_ascii_lowercase()) {
         let seconds = directive
             .strip_prefix("max-age=")
@@ -147,9 +148,9 @@ mod tests {
         assert_eq!(cache.get(&other), None);
         cache.put(key("s", "a"), &page(2), &HeaderMap::new());
         assert_eq!(cache.get(&key("s", "a")), Some(page(2)));
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(MAX_AGE).await;
         assert_eq!(cache.get(&key("s", "a")), None);
-        assert!(cache.0.lock().unwrap().is_empty());
+        assert!(cache.0.lock().is_empty());
     }
 
     #[tokio::test]
@@ -158,11 +159,11 @@ mod tests {
         for at in 0..MOST_PAGES + 3 {
             cache.put(key("s", &at.to_string()), &page(1), &HeaderMap::new());
         }
-        assert_eq!(cache.0.lock().unwrap().len(), MOST_PAGES);
+        assert_eq!(cache.0.lock().len(), MOST_PAGES);
         assert!(cache.get(&key("s", "2")).is_none() && cache.get(&key("s", "3")).is_some());
         for at in 0..5 {
             cache.put(key("t", &at.to_string()), &page(5 << 20), &HeaderMap::new());
-            assert!(bytes(&cache.0.lock().unwrap()) <= MOST_BYTES);
+            assert!(bytes(&cache.0.lock()) <= MOST_BYTES);
         }
         assert!(cache.get(&key("t", "1")).is_none() && cache.get(&key("t", "4")).is_some());
     }

@@ -11,16 +11,17 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 use regex::bytes::Regex;
 
 /// How far into a page its character set may stand.
-const PROLOGUE: usize = 1024;
+const PROLOGUE_BYTES: usize = 1024;
 
 static META: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?is-u)<meta\s[^>]*?\bcharset\s*=\s*["']?\s*([a-z0-9_:.-]+)"#).ok());
 
 /// Returns the text of a body.
 pub(super) fn decode(content_type: &str, body: &[u8]) -> String {
-    let declared = || labelled(parameter(content_type)?.as_bytes());
-    let written = || is_markup(content_type).then(|| of_page(body)).flatten();
-    let encoding = declared().or_else(written).unwrap_or(UTF_8);
+    let declared = parameter(content_type).and_then(|label| labelled(label.as_bytes()));
+    let encoding = declared
+        .or_else(|| is_markup(content_type).then(|| of_page(body)).flatten())
+        .unwrap_or(UTF_8);
     // A byte order mark is stronger, and is dropped.
     let (text, ..) = encoding.decode(body);
     text.into_owned()
@@ -45,7 +46,7 @@ fn parameter(content_type: &str) -> Option<&str> {
 
 /// Returns what a page says of itself.
 fn of_page(body: &[u8]) -> Option<&'static Encoding> {
-    let prologue = &body[..body.len().min(PROLOGUE)];
+    let prologue = &body[..body.len().min(PROLOGUE_BYTES)];
     let label = META.as_ref()?.captures(prologue)?.get(1)?;
     let encoding = labelled(label.as_bytes())?;
     // Whoever could read this was not reading UTF-16.
@@ -98,7 +99,7 @@ mod tests {
             "<meta charset=utf-16>é".as_bytes(),
             "<meta charset=utf-16>é",
         );
-        let late = [b" ".repeat(PROLOGUE), b"<meta charset=koi8-r>\xf0".to_vec()].concat();
+        let late = [b" ".repeat(PROLOGUE_BYTES), b"<meta charset=koi8-r>\xf0".to_vec()].concat();
         assert!(decode("text/html", &late).ends_with('\u{fffd}'));
         check(
             "text/html; charset=utf-8",

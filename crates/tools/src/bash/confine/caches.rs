@@ -31,14 +31,13 @@ pub(super) struct Cache {
 /// Returns what these programs would make.
 pub(super) fn caches_of(programs: &[String], home: Option<&Path>) -> Vec<Cache> {
     let Some(home) = home else { return Vec::new() };
-    let is_run = |names: &str| {
-        names
-            .split(' ')
-            .any(|name| programs.iter().any(|program| program == name))
-    };
     let made = MADE
         .iter()
-        .filter(|(names, _)| is_run(names))
+        .filter(|(names, _)| {
+            names
+                .split(' ')
+                .any(|name| programs.iter().any(|program| program == name))
+        })
         .flat_map(|(_, made)| made.split(' '));
     made.map(|name| Cache {
         path: home.join(name.trim_end_matches('/')),

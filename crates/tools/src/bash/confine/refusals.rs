@@ -129,9 +129,8 @@ fn refused_folder(path: &Path, removes: bool, demand: &Demand, confinement: &Con
     if folder.parent().is_none() || !folder.is_dir() || opens_workspace || confinement.touches_hidden(folder) {
         return None;
     }
-    let may_write = |path: &Path, rights: Access| access(path, rights).is_ok();
-    let would_be_allowed = may_write(folder, Access::WRITE_OK | Access::EXEC_OK)
-        && (removes || !path.is_file() || may_write(path, Access::WRITE_OK));
+    let would_be_allowed = access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+        && (removes || !path.is_file() || access(path, Access::WRITE_OK).is_ok());
     would_be_allowed.then(|| folder.to_path_buf())
 }
 
@@ -190,29 +189,35 @@ fn paths_of(text: &str) -> Vec<String> {
         Some((program, rest)) if !program.contains([' ', '\'', '"']) => rest,
         Some(_) | None => text,
     };
-    let is_path = |text: &&str| text.contains('/') && !text.contains("://") && !text.contains('\0');
     let mut paths: Vec<String> = Vec::new();
     for (index, part) in text.split(['\'', '"', '`', '‘', '’', '“', '”']).enumerate() {
         if index % 2 == 1 {
-            paths.extend(Some(part).filter(is_path).map(str::to_owned));
+            paths.extend(Some(part).filter(|text| is_path(text)).map(str::to_owned));
         } else {
             let words = part
                 .split_whitespace()
                 .map(|word| word.trim_matches([':', ',', ';', '(', ')', '[', ']', '<', '>']));
-            paths.extend(words.filter(is_path).map(str::to_owned));
+            paths.extend(words.filter(|text| is_path(text)).map(str::to_owned));
         }
     }
     paths.truncate(MAX_PATHS);
     paths
 }
 
+fn is_path(text: &str) -> bool {
+    text.contains('/') && !text.contains("://") && !text.contains('\0')
+}
+
+fn mentions(line: &str, words: &[&str]) -> bool {
+    words.iter().any(|words| line.contains(words))
+}
+
 fn misses_network(printed: &str) -> bool {
     let lines = printed.lines().filter(|line| line.len() <= MAX_LINE);
     let lines: Vec<String> = lines.map(str::to_ascii_lowercase).collect();
-    let has = |line: &String, words: &[&str]| words.iter().any(|words| line.contains(words));
     lines.iter().enumerate().any(|(at, line)| {
         let near = &lines[at.saturating_sub(LINES_ABOVE)..=at];
-        has(line, &OFFLINE) || has(line, &FORBIDDEN) && near.iter().any(|line| has(line, &SOCKETS))
+        mentions(line, &OFFLINE) || mentions(line, &FORBIDDEN) && near.iter().any(|line| mentions(line, &SOCKETS))
     })
 }
 
