@@ -110,7 +110,7 @@ impl Stage {
         let client = self.client(how).await?;
         let path = self.path(&format!("a.{how}"));
         let document = client.open(&path).await.map_err(|error| error.to_string())?.unwrap();
-        let place = client.place(path.shown(), &document.text, 1, 2);
+        let place = client.place(path.display_path(), &document.text, 1, 2);
         let answer = client.request("textDocument/hover", place).await;
         answer.map_err(|error| error.to_string())
     }

@@ -68,7 +68,7 @@ pub(super) fn stage<'a>(
     old: &'a Snapshot,
     mode: Option<u32>,
 ) -> Result<Staged<'a>, FileError> {
-    let failed = |source| FileError::io("write", path.shown(), source);
+    let failed = |source| FileError::io("write", path.display_path(), source);
     let temp = |like| match mode {
         Some(LINK_MODE) => Temp::link(place.folder(), temp_name(), bytes).map_err(plain),
         mode => stage_temp(place.folder(), bytes, like, mode),
@@ -115,7 +115,7 @@ impl Staged<'_> {
                 done => done.and_then(|()| finish(place)),
             },
         };
-        done.map_err(|source| FileError::io("write", self.path.shown(), source))
+        done.map_err(|source| FileError::io("write", self.path.display_path(), source))
     }
 
     /// Links are only ever replaced.

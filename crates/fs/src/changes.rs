@@ -31,7 +31,7 @@ impl LockedFile {
     pub(super) fn planned(&self, before: Option<Version>, after: Option<Version>) -> PlannedChange {
         PlannedChange {
             path: self.path().real().into(),
-            shown: self.path().shown().into(),
+            shown: self.path().display_path().into(),
             before,
             after,
         }
@@ -150,7 +150,7 @@ fn undo_all(done: &[Prepared<'_>], cause: FileError) -> FileError {
     for prepared in done.iter().rev() {
         if let Err(error) = prepared.undo() {
             tracing::error!(%error, "a change of several files could not be undone");
-            files.push(prepared.replacement.file.path().shown().to_path_buf());
+            files.push(prepared.replacement.file.path().display_path().to_path_buf());
         }
     }
     if files.is_empty() {
@@ -186,7 +186,7 @@ pub async fn relocate(
         Ok(path)
     } else {
         Err(FileError::Swapped {
-            path: path.shown().into(),
+            path: path.display_path().into(),
         })
     }
 }

@@ -15,7 +15,7 @@ use super::{ResolvedPath, Workspace, open};
 /// # Errors
 /// It has more than `limit` bytes, or is no regular file, or cannot be read.
 pub fn text_of(path: &ResolvedPath, limit: u64) -> Result<Option<String>, FileError> {
-    let shown = path.shown();
+    let shown = path.display_path();
     let Some(opened) = open::open(path)? else {
         return Ok(None);
     };

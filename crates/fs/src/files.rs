@@ -51,7 +51,7 @@ pub async fn locate(workspace: &Arc<Workspace>, written: String) -> Result<Locat
         Located { path, kind }
     };
     // Handing it to a thread that may wait, and back, takes ten times as long as looking.
-    if open::is_at_hand(&workspace.shown(&written)) {
+    if open::is_at_hand(&workspace.display_path(&written)) {
         return Ok(look(workspace, &written));
     }
     let workspace = Arc::clone(workspace);
@@ -108,7 +108,7 @@ impl Files {
         // A mark that cannot be understood is as good as none: the model reads the file again.
         let Some(mark) = mark.and_then(|mark| serde_json::from_value::<ReadMark>(mark).ok()) else {
             return Err(FileError::Unread {
-                path: path.shown().into(),
+                path: path.display_path().into(),
             });
         };
         if mark.matches(current.sha256(), metadata) {
@@ -171,7 +171,7 @@ impl LockedFile {
             let folders = place.as_ref().and_then(empty_folders).unwrap_or_default();
             for folder in folders.iter().rev() {
                 let removed = folder.remove_folder();
-                removed.map_err(|source| FileError::io("delete", path.shown(), source))?;
+                removed.map_err(|source| FileError::io("delete", path.display_path(), source))?;
             }
             Ok(())
         })
@@ -187,7 +187,7 @@ impl LockedFile {
         let (path, old, new) = (Arc::clone(&self.path), Arc::clone(old), new.clone());
         blocking(move || {
             let (old, new) = (String::from_utf8_lossy(old.bytes()), String::from_utf8_lossy(&new));
-            Ok(diff::unified(path.shown(), split_bom(&old).1, split_bom(&new).1))
+            Ok(diff::unified(path.display_path(), split_bom(&old).1, split_bom(&new).1))
         })
         .await
     }
@@ -230,7 +230,7 @@ impl LockedFile {
     /// Deletes the file at its place, whatever it is now.
     pub(super) fn delete_at(&self, place: Option<&Place>) -> Result<(), FileError> {
         let removed = place.map_or_else(|| Err(io::ErrorKind::NotFound.into()), Place::remove);
-        removed.map_err(|source| FileError::io("delete", self.path.shown(), source))
+        removed.map_err(|source| FileError::io("delete", self.path.display_path(), source))
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Instructions {
 /// [`FileError::Interrupted`] only.
 pub async fn above(workspace: &Arc<Workspace>, path: &ResolvedPath) -> Result<Vec<Instructions>, FileError> {
     let root = workspace.directory();
-    if path.shown().parent() == Some(root) || !path.shown().starts_with(root) {
+    if path.display_path().parent() == Some(root) || !path.display_path().starts_with(root) {
         return Ok(Vec::new());
     }
     let workspace = Arc::clone(workspace);
@@ -47,7 +47,7 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
     let root = workspace.directory();
     let below_root = |folder: &&Path| *folder != root && folder.starts_with(root);
     let mut room = MAX_BYTES;
-    path.shown()
+    path.display_path()
         .ancestors()
         .skip(1)
         .take_while(below_root)
@@ -57,7 +57,7 @@ fn find(workspace: &Workspace, path: &ResolvedPath) -> Vec<Instructions> {
             let text = load(&found, room)?;
             room = room.saturating_sub(text.len());
             Some(Instructions {
-                path: found.shown().to_path_buf(),
+                path: found.display_path().to_path_buf(),
                 text,
             })
         })

@@ -78,7 +78,7 @@ pub(super) fn kind_of(path: &ResolvedPath) -> Kind {
 
 /// Opens the real path for reading, or returns `None` if nothing is there.
 pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
-    let shown = path.shown();
+    let shown = path.display_path();
     // Looked at before it is opened because opening alone may already do something to a device or a pipe's writer.
     match path.real().symlink_metadata() {
         Ok(metadata) => refuse_special(shown, &metadata)?,
@@ -93,7 +93,7 @@ pub(super) fn open(path: &ResolvedPath) -> Result<Option<Opened>, FileError> {
 
 /// Opens what is at the place of a path for reading, or returns `None` if nothing is there.
 pub(super) fn open_at(path: &ResolvedPath, place: &Place) -> Result<Option<Opened>, FileError> {
-    let shown = path.shown();
+    let shown = path.display_path();
     match place.metadata() {
         Ok(metadata) => refuse_special(shown, &metadata)?,
         Err(error) if is_missing(&error) => return Ok(None),
@@ -134,7 +134,7 @@ pub(super) fn read_link_at(path: &ResolvedPath, place: &Place) -> Result<Option<
     match place.metadata() {
         Ok(metadata) if metadata.is_symlink() => {
             let to = place.read_link();
-            let to = to.map_err(|source| FileError::io("read", path.shown(), source))?;
+            let to = to.map_err(|source| FileError::io("read", path.display_path(), source))?;
             Ok(Some((to, metadata)))
         }
         Ok(_) | Err(_) => Ok(None),
@@ -143,11 +143,11 @@ pub(super) fn read_link_at(path: &ResolvedPath, place: &Place) -> Result<Option<
 
 /// Fails if the path that people were shown leads elsewhere by now: what they approved was the file behind it.
 pub(super) fn check_leads_there(path: &ResolvedPath) -> Result<(), FileError> {
-    if path::follow(path.shown()) == path.real() {
+    if path::follow(path.display_path()) == path.real() {
         Ok(())
     } else {
         Err(FileError::Swapped {
-            path: path.shown().into(),
+            path: path.display_path().into(),
         })
     }
 }

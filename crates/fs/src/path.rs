@@ -98,7 +98,7 @@ impl ResolvedPath {
     }
 
     /// Returns the absolute path as written, `.` and `..` taken out: for texts and for opening what the user named.
-    pub fn shown(&self) -> &Path {
+    pub fn display_path(&self) -> &Path {
         &self.shown
     }
 

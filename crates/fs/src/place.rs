@@ -263,7 +263,7 @@ impl Folders {
         match Folder::open(path.root(), above) {
             Ok(folder) => self.keep(path, folder).map(|folder| Some(Place::new(&folder, name))),
             Err(error) if open::is_missing(&error) => Ok(None),
-            Err(source) => Err(FileError::io("open", path.shown(), source)),
+            Err(source) => Err(FileError::io("open", path.display_path(), source)),
         }
     }
 
@@ -274,7 +274,7 @@ impl Folders {
         }
         let (above, name) = parts(path)?;
         let folder = make_folder(path.root(), above, made);
-        let folder = folder.map_err(|source| FileError::io("write", path.shown(), source))?;
+        let folder = folder.map_err(|source| FileError::io("write", path.display_path(), source))?;
         let folder = self.keep(path, folder)?;
         Ok(Place::new(&folder, name))
     }
@@ -287,7 +287,7 @@ impl Folders {
     fn keep(&mut self, path: &ResolvedPath, folder: Folder) -> Result<Arc<Folder>, FileError> {
         if self.0.len() >= MAX_FOLDERS {
             return Err(FileError::TooManyFolders {
-                path: path.shown().into(),
+                path: path.display_path().into(),
                 limit: MAX_FOLDERS,
             });
         }
@@ -301,7 +301,7 @@ fn parts(path: &ResolvedPath) -> Result<(&Path, &OsStr), FileError> {
     let real = path.real();
     let parts = real.parent().zip(real.file_name());
     parts.ok_or_else(|| FileError::IsFolder {
-        path: path.shown().into(),
+        path: path.display_path().into(),
     })
 }
 

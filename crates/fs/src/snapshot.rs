@@ -97,7 +97,7 @@ impl Snapshot {
 
 /// Loads what is at the place of a path; none is where its folder is missing.
 fn load_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Option<Content>, FileError> {
-    let shown = path.shown();
+    let shown = path.display_path();
     let Some(place) = place else {
         refuse_file_above(path)?;
         return Ok(None);
@@ -140,7 +140,7 @@ fn load_at(path: &ResolvedPath, place: Option<&Place>) -> Result<Option<Content>
 pub(super) fn modified(path: &ResolvedPath, current: Option<&Metadata>, read: SystemTime) -> FileError {
     let modified = current.and_then(|metadata| metadata.modified().ok());
     FileError::Modified {
-        path: path.shown().into(),
+        path: path.display_path().into(),
         // A file that is gone was modified just now, as far as anybody can tell.
         modified: modified.unwrap_or_else(SystemTime::now),
         read,
@@ -155,7 +155,7 @@ fn refuse_file_above(path: &ResolvedPath) -> Result<(), FileError> {
             Ok(metadata) if metadata.is_dir() => return Ok(()),
             Ok(_) => {
                 return Err(FileError::ParentIsFile {
-                    path: path.shown().into(),
+                    path: path.display_path().into(),
                     parent: folder.into(),
                 });
             }

@@ -37,15 +37,24 @@ impl Target {
 
     pub(super) fn resolve(workspace: &Workspace, written: &Path) -> Self {
         let path = workspace.resolve(written);
-        let link = entry_of(path.shown()).filter(|entry| entry.is_symlink()).map(|entry| {
-            let inside = workspace.contains_real(&entry);
-            // What it is called was looked at with the path; this is about the folder that the link stands in.
-            let relative = path.relative().to_owned();
-            let root = workspace.root_of(&entry).map(Path::to_path_buf);
-            ResolvedPath::new(path.shown().into(), entry, relative.clone(), relative, true, inside)
+        let link = entry_of(path.display_path())
+            .filter(|entry| entry.is_symlink())
+            .map(|entry| {
+                let inside = workspace.contains_real(&entry);
+                // What it is called was looked at with the path; this is about the folder that the link stands in.
+                let relative = path.relative().to_owned();
+                let root = workspace.root_of(&entry).map(Path::to_path_buf);
+                ResolvedPath::new(
+                    path.display_path().into(),
+                    entry,
+                    relative.clone(),
+                    relative,
+                    true,
+                    inside,
+                )
                 .within(root.as_deref())
                 .naming_link()
-        });
+            });
         Self { path, link }
     }
 

@@ -176,7 +176,7 @@ impl Transaction {
                 let path = link.clone();
                 let before = blocking(move || {
                     let found = open::read_link(&path)?;
-                    let gone = || FileError::io("delete", path.shown(), std::io::ErrorKind::NotFound.into());
+                    let gone = || FileError::io("delete", path.display_path(), std::io::ErrorKind::NotFound.into());
                     found.map(|(to, _)| to).ok_or_else(gone)
                 })
                 .await?;
@@ -258,7 +258,7 @@ impl Transaction {
         if self.loaded > MAX_TOTAL {
             return Err(FileError::TooLarge {
                 attempt: "change, together with the files before it,",
-                path: path.shown().into(),
+                path: path.display_path().into(),
                 size: self.loaded,
                 limit: MAX_TOTAL,
             });
@@ -280,7 +280,7 @@ impl Transaction {
     async fn locked(&self, path: &ResolvedPath) -> Result<LockedFile, FileError> {
         // Every target was named at the beginning; one that was not has no lock, and must not wait for one now.
         self.locked.get(path.real()).cloned().ok_or_else(|| FileError::Swapped {
-            path: path.shown().into(),
+            path: path.display_path().into(),
         })
     }
 }

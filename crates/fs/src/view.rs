@@ -72,20 +72,20 @@ fn view_now(located: &Located, wanted: Wanted, stop: &CancellationToken) -> Resu
     let path = &located.path;
     let Some(opened) = open::open(path)? else {
         return Err(FileError::NotFound {
-            path: path.shown().into(),
+            path: path.display_path().into(),
             suggestions: suggest(path),
         });
     };
     // What was approved depends on whether it is a folder, so it may not have become the other meanwhile.
     if opened.is_folder != (located.kind == Kind::Folder) {
         return Err(FileError::Swapped {
-            path: path.shown().into(),
+            path: path.display_path().into(),
         });
     }
     if opened.is_folder {
-        list(path.shown(), &opened.file, wanted, stop).map(View::Folder)
+        list(path.display_path(), &opened.file, wanted, stop).map(View::Folder)
     } else {
-        view_file(path.shown(), opened.file, &opened.metadata, wanted, stop)
+        view_file(path.display_path(), opened.file, &opened.metadata, wanted, stop)
     }
 }
 
@@ -260,7 +260,7 @@ fn rank(c: char) -> u32 {
 
 /// Returns neighbours of a missing file whose name contains its name, or the other way round, ignoring case.
 fn suggest(missing: &ResolvedPath) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (missing.shown().parent(), missing.shown().file_name()) else {
+    let (Some(folder), Some(name)) = (missing.display_path().parent(), missing.display_path().file_name()) else {
         return Vec::new();
     };
     // Beside a link that leads nowhere is not where the missing file would be.

@@ -75,14 +75,14 @@ impl Workspace {
 
     /// Returns the path that people are shown for what a model wrote: relative to the directory, `.` and `..` taken
     /// lexically.
-    pub fn shown(&self, written: impl AsRef<Path>) -> PathBuf {
+    pub fn display_path(&self, written: impl AsRef<Path>) -> PathBuf {
         path::normalize(&self.directory.join(written))
     }
 
     /// Resolves a path as a model wrote it: relative to the directory, `.` and `..` taken lexically, then links
     /// followed as far as the path exists.
     pub fn resolve(&self, written: impl AsRef<Path>) -> ResolvedPath {
-        let shown = self.shown(written);
+        let shown = self.display_path(written);
         let real = path::follow(&shown);
         let shown_inside = self.contains(&shown);
         let real_inside = self.contains_real(&real);

@@ -69,11 +69,11 @@ impl Client {
         let wanted = path.clone();
         let read = tokio::task::spawn_blocking(move || text_of(&wanted, MAX_BYTES)).await;
         let Some(text) = read.map_err(FileError::Interrupted)?? else {
-            self.close(&mut documents, path.shown());
+            self.close(&mut documents, path.display_path());
             return Ok(None);
         };
         let mark = self.reports.mark();
-        Ok(Some(self.tell(&mut documents, path.shown(), text.into(), mark)))
+        Ok(Some(self.tell(&mut documents, path.display_path(), text.into(), mark)))
     }
 
     fn tell(&self, documents: &mut Documents, path: &Path, text: Arc<str>, mark: ReportMark) -> Document {

@@ -108,7 +108,7 @@ impl EditDiagnostics {
 impl Inner {
     fn watch(&self, path: &ResolvedPath) -> Watched {
         let ready = self.servers.is_up_for(path);
-        let edit = self.wait_policy.begin(path.shown(), ready);
+        let edit = self.wait_policy.begin(path.display_path(), ready);
         Watched {
             refresh: self.servers.touch(path),
             edit,

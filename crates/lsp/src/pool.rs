@@ -161,7 +161,7 @@ pub struct Surveyed {
 impl LanguageServers {
     /// Says whether some server is for files of that name. Nothing is looked at.
     pub fn serves(&self, path: &ResolvedPath) -> bool {
-        self.0.servers.iter().any(|server| server.fits(path.shown()))
+        self.0.servers.iter().any(|server| server.fits(path.display_path()))
     }
 
     /// Returns the servers for a file, and starts those that do not run; waits until they do or cannot.
@@ -187,7 +187,7 @@ impl LanguageServers {
     /// Says whether some server for files of that name runs already.
     pub(super) fn is_up_for(&self, path: &ResolvedPath) -> bool {
         let running = self.running();
-        let mut fitting = self.0.servers.iter().filter(|server| server.fits(path.shown()));
+        let mut fitting = self.0.servers.iter().filter(|server| server.fits(path.display_path()));
         fitting.any(|server| running.iter().any(|client| client.id() == server.id))
     }
 
@@ -270,7 +270,7 @@ impl LanguageServers {
     async fn slots_for(&self, path: &ResolvedPath) -> Vec<Result<Arc<Slot>, Unavailable>> {
         let servers: Vec<Arc<Server>> = {
             let all = self.0.servers.iter();
-            all.filter(|server| server.fits(path.shown())).cloned().collect()
+            all.filter(|server| server.fits(path.display_path())).cloned().collect()
         };
         if servers.is_empty() {
             return Vec::new();
@@ -278,7 +278,9 @@ impl LanguageServers {
         let (this, path) = (self.clone(), path.clone());
         // Fails only when the service ends.
         tokio::task::spawn_blocking(move || {
-            let found = servers.iter().filter_map(|server| this.slot(server, path.shown()));
+            let found = servers
+                .iter()
+                .filter_map(|server| this.slot(server, path.display_path()));
             found.collect()
         })
         .await

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     /// Reads everything, and tells it on one line.
-    async fn told(bytes: &[u8]) -> String {
+    async fn summary_of(bytes: &[u8]) -> String {
         let mut from = bytes;
         let mut told = Vec::new();
         loop {
@@ -164,7 +164,7 @@ mod tests {
     fn check(bytes: &[u8], expected: &str) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
-        assert_eq!(runtime.block_on(told(bytes)), expected, "{shown:?}");
+        assert_eq!(runtime.block_on(summary_of(bytes)), expected, "{shown:?}");
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         #[test]
         fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(told(&bytes));
+            runtime.block_on(summary_of(&bytes));
         }
     }
 }

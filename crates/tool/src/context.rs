@@ -64,13 +64,13 @@ impl ToolContext {
             .map(|folder| format!("{}/*", trim_slash(folder)))
             .collect();
         let metadata = toolgate_model::json_map([
-            ("filepath", json!(path.shown().to_string_lossy())),
+            ("filepath", json!(path.display_path().to_string_lossy())),
             ("parentDir", json!(first.to_string_lossy())),
         ]);
         self.permission
             .ask(Ask {
                 permission: "external_directory".to_owned(),
-                title: path.shown().to_string_lossy().into_owned(),
+                title: path.display_path().to_string_lossy().into_owned(),
                 always: if patterns.iter().all(|pattern| is_literal_folder(pattern)) {
                     patterns.clone()
                 } else {
@@ -96,7 +96,7 @@ impl ToolContext {
         new: Bytes,
         diff: &FileDiff,
     ) -> Result<(), ToolError> {
-        let (shown, relative) = (file.path().shown(), file.path().relative());
+        let (shown, relative) = (file.path().display_path(), file.path().relative());
         let mut ask = Ask {
             permission: "edit".to_owned(),
             patterns: file.path().patterns(),
@@ -128,7 +128,7 @@ impl ToolContext {
             let mark = serde_json::to_value(mark).map_err(|error| ToolError::Internal(Box::new(error)))?;
             self.session.set(&ReadMark::key(path.real()), mark);
         }
-        self.changes.announce(path.shown());
+        self.changes.announce(path.display_path());
         Ok(())
     }
 }

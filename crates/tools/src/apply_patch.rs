@@ -105,7 +105,7 @@ impl TypedTool for ApplyPatch {
             .await;
         Ok(report.output(
             &told.of_each_file(|path| {
-                let changed = changed.iter().find(|changed| changed.path.shown() == path);
+                let changed = changed.iter().find(|changed| changed.path.display_path() == path);
                 changed.map_or("a file", |changed| changed.path.relative())
             }),
             told.to_json(),
@@ -224,7 +224,7 @@ impl Trial<'_> {
 
     async fn delete(&mut self, line: usize, target: &Target) -> Result<(), ToolError> {
         let failed = |reason: &str| {
-            let path = target.path().shown().display();
+            let path = target.path().display_path().display();
             verification_failed(&format!("{reason}: {path} (line {line})"))
         };
         let old = match self.read(target).await {
@@ -260,7 +260,10 @@ impl Trial<'_> {
         let old = self.read_to_update(line, source).await?;
         let new = self.apply(line, source, &old, chunks).await?;
         if destination.path().real() == source.path().real() {
-            let (source, destination) = (source.path().shown().display(), destination.path().shown().display());
+            let (source, destination) = (
+                source.path().display_path().display(),
+                destination.path().display_path().display(),
+            );
             return Err(verification_failed(&format!(
                 "Cannot move {source} to {destination}: both are the same file (line {line})"
             )));
@@ -282,7 +285,7 @@ impl Trial<'_> {
 
     async fn read_to_update(&mut self, line: usize, target: &Target) -> Result<Draft, ToolError> {
         let failed = |detail: String| {
-            let path = target.path().shown().display();
+            let path = target.path().display_path().display();
             verification_failed(&format!("Failed to read file to update: {path} ({detail}line {line})"))
         };
         match self.read(target).await {
@@ -336,7 +339,7 @@ fn unfit_at(error: FileError, place: &str) -> ToolError {
 }
 
 fn unplaced(error: ApplyError, section: usize, target: &Target) -> ToolError {
-    let path = target.path().shown().display();
+    let path = target.path().display_path().display();
     match error {
         ApplyError::Context { context, line } => verification_failed(&format!(
             "Error: Failed to find context '{context}' in {path} (line {line})"
@@ -396,7 +399,7 @@ impl Report {
         };
         self.diff.push_str(patch);
         self.diff.push('\n');
-        let shown = |target: &Target| json!(target.path().shown().to_string_lossy());
+        let shown = |target: &Target| json!(target.path().display_path().to_string_lossy());
         let mut file = json_map([
             ("filePath", shown(target)),
             ("relativePath", json!(relative)),

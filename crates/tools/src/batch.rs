@@ -252,7 +252,7 @@ fn result(members: &[Member], attachments: Vec<Attachment>) -> ToolOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     #[test]
     fn says_what_is_wrong_with_an_input() {
@@ -283,13 +283,13 @@ mod tests {
         };
         let output = result(&[member("a", true), member("b", false)], Vec::new());
         assert_eq!(output.title, "Batch execution (1/2 successful)");
-        assert_eq!(shown(&output), "Executed 1/2 tools successfully. 1 failed.");
+        assert_eq!(output_text(&output), "Executed 1/2 tools successfully. 1 failed.");
         assert_eq!(
             output.metadata["details"],
             json!([{"tool": "a", "success": true}, {"tool": "b", "success": false}])
         );
         let output = result(&[member("a", true)], Vec::new());
-        assert!(shown(&output).starts_with("All 1 tools executed successfully.\n\nKeep using"));
+        assert!(output_text(&output).starts_with("All 1 tools executed successfully.\n\nKeep using"));
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
         let mut entries = vec![json!({"tool": "batch", "parameters": {}}); MOST_CALLS];
         entries.push(json!({"tool": "read", "parameters": {}}));
         let output = bench.run(&Batch, json!({ "tool_calls": entries })).await.unwrap();
-        assert_eq!(shown(&output), "Executed 0/26 tools successfully. 26 failed.");
+        assert_eq!(output_text(&output), "Executed 0/26 tools successfully. 26 failed.");
         let calls = output.metadata["calls"].as_array().unwrap();
         assert_eq!(
             calls[0]["error"],

@@ -99,7 +99,7 @@ impl TypedTool for Edit {
         let mut metadata = json_map([
             ("diagnostics", json!({})),
             ("diff", json!(change.diff.text)),
-            ("filediff", change.diff.to_json(path.shown())),
+            ("filediff", change.diff.to_json(path.display_path())),
         ]);
         ctx.output.progress(Some(title.clone()), metadata.clone()).await;
         let told = self
@@ -121,7 +121,7 @@ mod tests {
     use toolgate_permission::Refusal;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
     use serde_json::Value;
 
     fn tool() -> Edit {
@@ -146,7 +146,7 @@ mod tests {
         let output = bench.run(&tool(), input("src/a.txt", "b", "$&")).await.unwrap();
         assert_eq!(bench.text("src/a.txt"), "  a\n  $&\n");
         assert_eq!(
-            (output.title.as_str(), shown(&output)),
+            (output.title.as_str(), output_text(&output)),
             ("src/a.txt", "Edit applied successfully.")
         );
         let rule = "=".repeat(67);

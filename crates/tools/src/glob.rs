@@ -67,8 +67,8 @@ impl TypedTool for Glob {
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        let found = found.map_err(|error| unreadable(folder.shown(), &error))?;
-        Ok(output(folder.relative(), folder.shown(), found))
+        let found = found.map_err(|error| unreadable(folder.display_path(), &error))?;
+        Ok(output(folder.relative(), folder.display_path(), found))
     }
 }
 

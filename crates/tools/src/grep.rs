@@ -92,8 +92,8 @@ impl TypedTool for Grep {
         if ctx.cancelled.is_cancelled() {
             return Err(ToolError::Cancelled);
         }
-        let found = found.map_err(|error| unreadable(target.shown(), &error))?;
-        Ok(output(&input.pattern, target.shown(), found))
+        let found = found.map_err(|error| unreadable(target.display_path(), &error))?;
+        Ok(output(&input.pattern, target.display_path(), found))
     }
 }
 

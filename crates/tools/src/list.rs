@@ -84,7 +84,7 @@ impl TypedTool for List {
         let filter = Filter::new(input.ignore.as_deref().unwrap_or_default())?;
         let folder = ctx.workspace.resolve(input.path.as_deref().unwrap_or_default());
         ctx.ask_outside(&folder, true).await?;
-        let shown = folder.shown().to_string_lossy().into_owned();
+        let shown = folder.display_path().to_string_lossy().into_owned();
         ctx.permission
             .ask(Ask {
                 permission: "list".to_owned(),

@@ -107,7 +107,7 @@ impl TypedTool for AskServers {
                 title: title.clone(),
                 metadata: json_map([
                     ("operation", json!(operation)),
-                    ("filePath", json!(path.shown().to_string_lossy())),
+                    ("filePath", json!(path.display_path().to_string_lossy())),
                     ("line", json!(input.line)),
                     ("character", json!(input.character)),
                 ]),
@@ -115,7 +115,10 @@ impl TypedTool for AskServers {
             })
             .await?;
         if located.kind != Kind::Regular {
-            return Err(ToolError::failed(format!("File not found: {}", path.shown().display())));
+            return Err(ToolError::failed(format!(
+                "File not found: {}",
+                path.display_path().display()
+            )));
         }
         let result = tokio::select! {
             result = self.ask(&input, &path) => result?,
@@ -189,7 +192,8 @@ fn no_server(fitting: &Fitting) -> String {
 /// Tells a server of the file, and waits for what it thinks of it: then it has read the file.
 async fn opened(client: &Client, path: &ResolvedPath) -> Result<Document, ToolError> {
     let document = client.open(path).await?;
-    let document = document.ok_or_else(|| ToolError::failed(format!("File not found: {}", path.shown().display())))?;
+    let document =
+        document.ok_or_else(|| ToolError::failed(format!("File not found: {}", path.display_path().display())))?;
     if document.is_new {
         client.findings(&document, MAX_WAIT).await;
     }
@@ -212,7 +216,7 @@ async fn patiently(
 }
 
 async fn asked(client: &Client, input: &Input, path: &ResolvedPath, text: &str) -> Result<Vec<Value>, RequestError> {
-    let place = || client.place(path.shown(), text, input.line, input.character);
+    let place = || client.place(path.display_path(), text, input.line, input.character);
     let document = || json!({"textDocument": place()["textDocument"]});
     Ok(match input.operation {
         Operation::GoToDefinition => flat(request(client, "textDocument/definition", place()).await?),

@@ -122,7 +122,7 @@ impl TypedTool for MultiEdit {
             .steps
             .iter()
             .map(|diff| {
-                let filediff = diff.to_json(path.shown());
+                let filediff = diff.to_json(path.display_path());
                 json!({"diagnostics": {}, "diff": diff.text, "filediff": filediff})
             })
             .collect();
@@ -149,7 +149,7 @@ impl TypedTool for MultiEdit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     fn tool() -> MultiEdit {
         MultiEdit::new(Arc::new(Files::new(true)), EditDiagnostics::default())
@@ -170,7 +170,7 @@ mod tests {
         let output = bench.run(&tool(), input("a.txt", &edits)).await.unwrap();
         assert_eq!(bench.text("a.txt"), "1\n2\n");
         assert_eq!(
-            (output.title.as_str(), shown(&output)),
+            (output.title.as_str(), output_text(&output)),
             ("a.txt", "Edit applied successfully.")
         );
         let counts = |at: usize| {

@@ -142,7 +142,7 @@ mod tests {
     use toolgate_tool::plan::SWITCH;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     const DISMISSED: &str = "The user dismissed this question";
 
@@ -163,7 +163,7 @@ mod tests {
         let plan = file.strip_prefix(bench.at("").to_str().unwrap()).unwrap();
         assert!(plan.starts_with(".opencode/plans/"), "{plan}");
         assert!(
-            shown(&output).contains(&format!("The plan file will be at {plan}. Begin")),
+            output_text(&output).contains(&format!("The plan file will be at {plan}. Begin")),
             "{output:?}"
         );
         let asked = &bench.questions()[0];

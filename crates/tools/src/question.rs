@@ -168,7 +168,7 @@ mod tests {
     use toolgate_permission::Refusal;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     fn asked(question: &str) -> Value {
         json!({"question": question, "header": "h", "options": []})
@@ -190,7 +190,7 @@ mod tests {
             let text = format!(
                 "User has answered your questions: {pairs}. You can now continue with the user's answers in mind."
             );
-            assert_eq!(shown(&output), text);
+            assert_eq!(output_text(&output), text);
             assert_eq!(output.metadata["answers"], json!(answers));
         }
         check(&["a?"], &[&["x"]], "Asked 1 question", r#""a?"="x""#).await;

@@ -20,7 +20,7 @@ use crate::edit::Edit;
 use crate::multiedit::MultiEdit;
 use crate::read::Read;
 use crate::revert::Revert;
-use crate::testing::{Bench, shown};
+use crate::testing::{Bench, output_text};
 use crate::write::Write;
 
 /// How often each tool is called.
@@ -233,7 +233,7 @@ async fn reads_stay_inside() {
     let (read, mut seen) = (Read::default(), 0);
     for _ in 0..CALLS {
         let output = arena.bench.run(&read, json!({"filePath": "d/secret"})).await;
-        let texts = output.iter().map(|output| shown(output).to_owned());
+        let texts = output.iter().map(|output| output_text(output).to_owned());
         for text in texts {
             assert!(!text.contains("private"), "{text}");
             seen += 1;

@@ -108,7 +108,7 @@ async fn show_text(
     window: &Window,
     mark: &ReadMark,
 ) -> Result<ToolOutput, ToolError> {
-    let shown = path.shown().to_string_lossy();
+    let shown = path.display_path().to_string_lossy();
     let last = (wanted.offset - 1).saturating_add(window.lines.len() as u64);
     let mut output = format!("<path>{shown}</path>\n<type>file</type>\n<content>\n");
     for (line, number) in window.lines.iter().zip(wanted.offset..) {
@@ -161,7 +161,7 @@ fn remark(window: &Window, first: u64, last: u64) -> String {
 }
 
 fn show_folder(path: &ResolvedPath, wanted: Wanted, listing: &Listing) -> ToolOutput {
-    let shown = path.shown().to_string_lossy();
+    let shown = path.display_path().to_string_lossy();
     let (count, total) = (listing.entries.len(), listing.total);
     let remark = if listing.truncated {
         let next = wanted.offset.saturating_add(count as u64);
@@ -212,7 +212,10 @@ fn show_media(path: &ResolvedPath, media: Media, bytes: Bytes) -> ToolOutput {
         attachments: vec![Attachment {
             id: format!("att_{}", uuid::Uuid::now_v7().simple()),
             mime: media.mime().to_owned(),
-            filename: path.shown().file_name().map(|name| name.to_string_lossy().into_owned()),
+            filename: path
+                .display_path()
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned()),
             content: AttachmentContent::Bytes(bytes),
         }],
     }
@@ -255,14 +258,14 @@ mod tests {
     use toolgate_permission::Refusal;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     async fn output(bench: &Bench, input: Value) -> String {
         let output = bench
             .run(&Read::default(), input)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
-        shown(&output).to_owned()
+        output_text(&output).to_owned()
     }
 
     #[test]
@@ -373,7 +376,7 @@ mod tests {
         assert!(text.contains("\napi/\n\n(Showing 1 of 2 entries. Use offset=2 to continue.)\n"));
 
         let output = bench.run(&Read::default(), json!({"filePath": "pic"})).await.unwrap();
-        assert_eq!(shown(&output), "Image read successfully");
+        assert_eq!(output_text(&output), "Image read successfully");
         assert_eq!(output.metadata["truncated"], json!(false));
         assert_eq!(output.attachments[0].mime, "image/png");
         assert!(bench.has_read_nothing(), "only texts count as read");
@@ -429,7 +432,11 @@ mod tests {
             .unwrap();
         let expected = "</content>\n\n<system-reminder>\nInstructions from: $w/app/web/AGENTS.md\nweb\n\n\n\
                         Instructions from: $w/app/AGENTS.md\napp\n\n</system-reminder>";
-        assert!(shown(&first).ends_with(&bench.fill(expected)), "{}", shown(&first));
+        assert!(
+            output_text(&first).ends_with(&bench.fill(expected)),
+            "{}",
+            output_text(&first)
+        );
         let loaded = json!([bench.fill("$w/app/web/AGENTS.md"), bench.fill("$w/app/AGENTS.md")]);
         assert_eq!(first.metadata["loaded"], loaded);
         assert!(

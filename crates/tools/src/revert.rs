@@ -123,7 +123,7 @@ impl Revert {
                     on_folder,
                     ..Plan::new(file, old, undone)
                 }),
-                Err(problem) => problems.push(format!("- {}: {problem}", file.path().shown().display())),
+                Err(problem) => problems.push(format!("- {}: {problem}", file.path().display_path().display())),
             }
         }
         if problems.is_empty() {
@@ -168,7 +168,7 @@ impl Action {
 impl Plan {
     fn to_json(&self) -> Value {
         json!({
-            "filePath": self.replacement.file.path().shown().to_string_lossy(),
+            "filePath": self.replacement.file.path().display_path().to_string_lossy(),
             "relativePath": self.relative(),
             "action": self.action.word(),
         })
@@ -386,7 +386,7 @@ async fn restore(plans: &[Plan], diff: &str, call: &CallId, ctx: &ToolContext) -
     let paths: Vec<String> = plans.iter().map(|plan| plan.relative().to_owned()).collect();
     let shown: Vec<_> = plans
         .iter()
-        .map(|plan| plan.replacement.file.path().shown().to_string_lossy())
+        .map(|plan| plan.replacement.file.path().display_path().to_string_lossy())
         .collect();
     let mut patterns = Vec::new();
     for pattern in plans.iter().flat_map(|plan| plan.replacement.file.path().patterns()) {

@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
     use crate::skills::remote::FirstFetch;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     fn tool(bench: &Bench) -> LoadSkill {
         let root = SkillFolder {
@@ -223,7 +223,7 @@ mod tests {
             own_only: false,
             within: None,
         };
-        let nothing = FirstFetch::of(Vec::new()).arrival();
+        let nothing = FirstFetch::new(Vec::new()).arrival();
         LoadSkill::new(Arc::new(Catalog::new(vec![root])), nothing)
     }
 
@@ -245,13 +245,13 @@ mod tests {
              </skill_files>\n</skill_content>",
         );
         let output = bench.run(&tool, json!({"name": "one"})).await.unwrap();
-        assert_eq!(shown(&output), expected);
+        assert_eq!(output_text(&output), expected);
         assert_eq!(output.title, "Loaded skill: one");
         assert_eq!(output.metadata["dir"], json!(bench.fill("$w/skills/one")));
         assert_eq!(bench.last_ask().always, ["one"]);
         std::fs::remove_file(bench.at("skills/one/sub/ref.md")).unwrap();
         let output = bench.run(&tool, json!({"name": "one"})).await.unwrap();
-        assert!(shown(&output).contains("<skill_files>\n\n</skill_files>"));
+        assert!(output_text(&output).contains("<skill_files>\n\n</skill_files>"));
     }
 
     #[tokio::test]

@@ -139,7 +139,7 @@ impl Bench {
 }
 
 /// Returns the text for the model.
-pub(crate) fn shown(output: &ToolOutput) -> &str {
+pub(crate) fn output_text(output: &ToolOutput) -> &str {
     match &output.output {
         OutputText::Text(text) => text,
         OutputText::Stored => panic!("the output is not stored"),

@@ -50,7 +50,7 @@ mod tests {
     use toolgate_model::Todo;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     #[tokio::test]
     async fn shows_what_is_stored() {
@@ -58,7 +58,7 @@ mod tests {
             let bench = Bench::new();
             bench.ctx().session.set(Todo::FACT, fact);
             let output = bench.run(&TodoRead, json!({})).await.unwrap();
-            assert_eq!((output.title.as_str(), shown(&output)), (title, text));
+            assert_eq!((output.title.as_str(), output_text(&output)), (title, text));
             assert_eq!(bench.asked(), [("todoread".to_owned(), vec!["*".to_owned()])]);
         }
         check(json!(null), "0 todos", "[]").await;

@@ -83,7 +83,7 @@ mod tests {
     use toolgate_permission::Refusal;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
 
     fn todo(content: &str, status: &str) -> Value {
         json!({"content": content, "status": status, "priority": "low"})
@@ -109,10 +109,10 @@ mod tests {
         let first = json!({"todos": [{"priority": "p", "id": "7", "status": "s", "content": "c", "more": 1}]});
         let output = bench.run(&TodoWrite, first).await.unwrap();
         let text = "[\n  {\n    \"content\": \"c\",\n    \"status\": \"s\",\n    \"priority\": \"p\",\n    \"id\": \"7\"\n  }\n]";
-        assert_eq!(shown(&output), text);
+        assert_eq!(output_text(&output), text);
         assert_eq!(bench.ctx().todos().await.len(), 1);
         let output = bench.run(&TodoWrite, json!({"todos": []})).await.unwrap();
-        assert_eq!(shown(&output), "[]");
+        assert_eq!(output_text(&output), "[]");
         assert_eq!(bench.ctx().todos().await, []);
         assert_eq!(bench.asked(), vec![("todowrite".to_owned(), vec!["*".to_owned()]); 2]);
     }

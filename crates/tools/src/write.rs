@@ -94,7 +94,7 @@ impl TypedTool for Write {
             output: OutputText::Text(format!("Wrote file successfully.{here}{elsewhere}")),
             metadata: json_map([
                 ("diagnostics", told.to_json()),
-                ("filepath", json!(path.shown().to_string_lossy())),
+                ("filepath", json!(path.display_path().to_string_lossy())),
                 ("exists", json!(exists)),
             ]),
             attachments: Vec::new(),
@@ -116,7 +116,7 @@ mod tests {
     use toolgate_permission::Refusal;
 
     use super::*;
-    use crate::testing::{Bench, shown};
+    use crate::testing::{Bench, output_text};
     use serde_json::Value;
 
     fn tool() -> Write {
@@ -134,7 +134,7 @@ mod tests {
         for (content, exists) in [("one\r\n", false), ("two", true), ("", true)] {
             let output = bench.run(&tool, input("a/b.txt", content)).await.unwrap();
             assert_eq!(
-                (output.title.as_str(), shown(&output)),
+                (output.title.as_str(), output_text(&output)),
                 ("a/b.txt", "Wrote file successfully.")
             );
             let metadata = json!({"diagnostics": {}, "filepath": bench.fill("$w/a/b.txt"), "exists": exists});

@@ -18,7 +18,7 @@ fn a_server_is_told_of_files_in_order() {
         stage.write("a.fine", "\u{feff}three\n");
         let changed = client.open(&path).await.unwrap().unwrap();
         assert_eq!((&*changed.text, changed.is_new), ("three\n", true));
-        std::fs::remove_file(path.shown()).unwrap();
+        std::fs::remove_file(path.display_path()).unwrap();
         assert!(client.open(&path).await.unwrap().is_none());
         client.request("last", Value::Null).await.unwrap();
 
@@ -46,7 +46,7 @@ fn a_server_is_told_of_files_in_order() {
                 "last"
             ]
         );
-        let uri = format!("file://{}", path.shown().display());
+        let uri = format!("file://{}", path.display_path().display());
         let root = format!("file://{}", stage.workspace.directory().display());
         for (at, pointer, expected) in [
             (0, "/processId", json!(std::process::id())),
@@ -98,7 +98,7 @@ fn findings_are_waited_for_and_told_when_they_are_late() {
             .await;
         assert!(found.is_empty(), "what was found before is not told again: {found:?}");
         let reported = stage.servers.reported();
-        assert_eq!(reported.get(stage.path("a.fine").shown()).map(Vec::len), Some(0));
+        assert_eq!(reported.get(stage.path("a.fine").display_path()).map(Vec::len), Some(0));
 
         stage.write("a.slow", "bad\nbad\n");
         let started = Instant::now();
@@ -118,7 +118,7 @@ fn findings_are_waited_for_and_told_when_they_are_late() {
                 }
             }
         };
-        assert_eq!(told.await, stage.path("a.slow").shown());
+        assert_eq!(told.await, stage.path("a.slow").display_path());
 
         let client = stage.client("silent").await.unwrap();
         let document = client.open(&stage.path("a.silent")).await.unwrap().unwrap();
@@ -187,7 +187,7 @@ fn places_are_counted_as_the_server_counts() {
             let client = stage.client(how).await.unwrap();
             let path = stage.path(&name);
             let document = client.open(&path).await.unwrap().unwrap();
-            let place = client.place(path.shown(), &document.text, 1, 3);
+            let place = client.place(path.display_path(), &document.text, 1, 3);
             let answer = client.request("textDocument/hover", place).await.unwrap();
             assert_eq!(answer["at"], json!({"line": 0, "character": expected}), "{how}");
         }

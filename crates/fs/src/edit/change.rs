@@ -40,7 +40,7 @@ pub struct Change {
 pub async fn open(files: &Files, path: ResolvedPath, creates: bool) -> Result<(LockedFile, Arc<Snapshot>), EditError> {
     let file = files.lock(path).await;
     let missing = || EditError::Missing {
-        path: file.path().shown().into(),
+        path: file.path().display_path().into(),
     };
     let snapshot = match file.load().await {
         Err(FileError::ParentIsFile { .. }) if !creates => return Err(missing()),
@@ -84,7 +84,7 @@ fn make(
         let edited = match &content {
             None if !edit.old.is_empty() => {
                 return Err(EditError::Missing {
-                    path: path.shown().into(),
+                    path: path.display_path().into(),
                 });
             }
             None if edit.new.is_empty() => return Err(EditError::Identical),
@@ -127,7 +127,7 @@ fn with_mark(had_mark: bool, content: Vec<u8>) -> Bytes {
 
 /// Compares two contents by their lines, whatever those end with.
 fn compare(path: &ResolvedPath, old: &[u8], new: &[u8]) -> FileDiff {
-    diff::unified(path.shown(), &text_of(old), &text_of(new))
+    diff::unified(path.display_path(), &text_of(old), &text_of(new))
 }
 
 /// Returns a content as text with LF, without a copy where there is nothing to change.

@@ -317,7 +317,7 @@ impl Slot {
             Before::Link(to) => match place.map(Place::read_link) {
                 Some(Ok(now)) if now == *to => Ok(()),
                 Some(_) | None => Err(FileError::Swapped {
-                    path: path.shown().into(),
+                    path: path.display_path().into(),
                 }),
             },
         }
@@ -325,7 +325,7 @@ impl Slot {
 
     fn failed(&self, source: io::Error) -> FileError {
         let attempt = if self.now.is_some() { "write" } else { "delete" };
-        FileError::io(attempt, self.file.path().shown(), source)
+        FileError::io(attempt, self.file.path().display_path(), source)
     }
 
     fn changed(&self, metadata: Option<Metadata>) -> Changed {

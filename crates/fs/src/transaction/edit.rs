@@ -31,7 +31,7 @@ pub async fn apply(
 /// [`FileError::Interrupted`] only.
 pub async fn diff(path: &ResolvedPath, old: Option<&Draft>, new: Option<&Draft>) -> Result<FileDiff, FileError> {
     let bytes = |draft: Option<&Draft>| draft.map(|draft| draft.bytes().clone()).unwrap_or_default();
-    let (path, old, new): (_, Bytes, Bytes) = (path.shown().to_path_buf(), bytes(old), bytes(new));
+    let (path, old, new): (_, Bytes, Bytes) = (path.display_path().to_path_buf(), bytes(old), bytes(new));
     blocking(move || {
         let (old, new) = (String::from_utf8_lossy(&old), String::from_utf8_lossy(&new));
         Ok(diff::unified(&path, split_bom(&old).1, split_bom(&new).1))

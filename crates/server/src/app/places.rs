@@ -198,7 +198,7 @@ pub(super) fn places(
         }
         let skills = Arc::new(skills::Catalog::new(tools.skills.clone()));
         skills.refresh();
-        let fetch = FirstFetch::of(tools.remote_skills(workspace.trust, environment));
+        let fetch = FirstFetch::new(tools.remote_skills(workspace.trust, environment));
         let mut readable = skills.folders_outside(opened.worktree());
         readable.extend(fetch.wanted.iter().map(|remote| remote.folder.clone()));
         let own_folder = workspace_folder(data_dir, &workspace.name);

@@ -7,7 +7,7 @@ use toolgate_permission::Refusal;
 use toolgate_tool::Tool;
 
 use super::*;
-use crate::testing::{Bench, shown};
+use crate::testing::{Bench, output_text};
 
 fn tool() -> ApplyPatch {
     ApplyPatch::new(Arc::new(Files::new(true)), EditDiagnostics::default())
@@ -36,7 +36,7 @@ async fn does_everything_and_tells() {
                 *** Update File: b.txt\n*** Move to: d/b.txt\n@@\n-bee\n+BEE\n*** Delete File: c.txt";
     let output = run(&bench, body).await.unwrap();
     let text = "Success. Updated the following files:\nA n/new.txt\nM a.txt\nM a.txt\nM d/b.txt\nD c.txt";
-    assert_eq!((output.title.as_str(), shown(&output)), (text, text));
+    assert_eq!((output.title.as_str(), output_text(&output)), (text, text));
     assert_eq!(bench.text("n/new.txt"), "new\n");
     assert_eq!(bench.text("a.txt"), "ONE\nTWO\n");
     assert_eq!(bench.text("d/b.txt"), "BEE\n");

@@ -147,7 +147,7 @@ impl Places {
     /// Says whether these are few, and the kernel knows the way to each from memory.
     fn are_at_hand(&self, workspace: &Workspace) -> bool {
         let workdir = match &self.workdir {
-            Some(written) => workspace.shown(written),
+            Some(written) => workspace.display_path(written),
             None => workspace.directory().to_path_buf(),
         };
         let forms = self
@@ -226,7 +226,7 @@ fn find(places: &Places, workspace: &Workspace) -> Found {
         },
         |resolved| Workdir {
             real: resolved.real().to_path_buf(),
-            shown: resolved.shown().to_path_buf(),
+            shown: resolved.display_path().to_path_buf(),
             identity: None,
         },
     );

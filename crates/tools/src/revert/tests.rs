@@ -7,7 +7,7 @@ use toolgate_fs::changes::PlannedChange;
 use toolgate_permission::Refusal;
 
 use super::*;
-use crate::testing::{Bench, shown};
+use crate::testing::{Bench, output_text};
 use crate::write::Write;
 
 struct Fixture {
@@ -115,7 +115,7 @@ async fn restores_content_and_existence() {
     let output = it.revert(&replaced, false).await.unwrap();
     assert_eq!(words(&output), [("old.txt", "restored")]);
     assert_eq!(
-        shown(&output),
+        output_text(&output),
         format!("Reverted the call {replaced}.\nrestored old.txt")
     );
     assert_eq!(

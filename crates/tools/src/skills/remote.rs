@@ -47,7 +47,7 @@ pub struct FirstFetch {
 
 impl FirstFetch {
     /// Makes a fetch that has not begun.
-    pub fn of(wanted: Vec<SkillSource>) -> Self {
+    pub fn new(wanted: Vec<SkillSource>) -> Self {
         Self {
             wanted,
             over: CancellationToken::new().drop_guard(),
@@ -343,7 +343,7 @@ mod tests {
             arrival.wait().await;
             start.elapsed()
         };
-        let fetch = FirstFetch::of(Vec::new());
+        let fetch = FirstFetch::new(Vec::new());
         let (arrival, other) = (fetch.arrival(), fetch.arrival());
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(took(&arrival).await, MAX_FIRST_WAIT);

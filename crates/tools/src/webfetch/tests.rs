@@ -12,7 +12,7 @@ use toolgate_tool::Tool;
 use toolgate_web::Settings;
 
 use super::*;
-use crate::testing::{Bench, shown as shown_text};
+use crate::testing::{Bench, output_text};
 
 fn tool() -> WebFetch {
     WebFetch::new(Network::new(Settings::default()))
@@ -124,7 +124,7 @@ async fn bodies_may_be_compressed_and_are_bounded_as_they_are_read() {
         let (bench, tool) = (Bench::new(), WebFetch::new(Network::new(settings())));
         let fetch = bench.run(&tool, json!({ "url": url }));
         let (fetched, request) = tokio::join!(fetch, serve_gzip(listener, &body));
-        let fetched = fetched.as_ref().map(shown_text).map_err(String::as_str);
+        let fetched = fetched.as_ref().map(output_text).map_err(String::as_str);
         assert_eq!(fetched, expected);
         let encodings = request.lines().filter(|line| line.starts_with("accept-encoding"));
         assert_eq!(
