@@ -91,10 +91,14 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Returns an input that the schema accepts, as JSON text; the registry's test runs it under rules that deny all.
-    fn example(&self) -> &str;
+    fn example(&self) -> &str {
+        "{}"
+    }
 
     /// Returns what the tool is, as far as calls of it are treated differently from others.
-    fn properties(&self) -> Properties;
+    fn properties(&self) -> Properties {
+        Properties::NONE
+    }
 
     /// Runs the tool. The input has been validated against the schema, and is frozen.
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError>;

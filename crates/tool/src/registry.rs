@@ -255,7 +255,7 @@ mod tests {
     use toolgate_model::{Effect, Model, ToolOutput};
 
     use super::*;
-    use crate::{Properties, ToolContext, ToolError};
+    use crate::{ToolContext, ToolError};
 
     #[test]
     fn schemas_of_any_draft_are_taken() {
@@ -311,14 +311,6 @@ mod tests {
 
         fn is_offered(&self, offer: &Offer<'_>) -> bool {
             self.1.is_none_or(|model| offer.model.model_id == model)
-        }
-
-        fn example(&self) -> &str {
-            "{}"
-        }
-
-        fn properties(&self) -> Properties {
-            Properties::NONE
         }
 
         async fn call(&self, _input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

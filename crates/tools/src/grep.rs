@@ -201,10 +201,10 @@ impl Best {
     fn use_for(&self, modified: Modified, path: &Path) -> Option<usize> {
         let is_full = self.lines >= MAX_MATCHES;
         if !is_full
-            || !self
+            || self
                 .files
                 .last_key_value()
-                .is_some_and(|(last, _)| (last.0, last.1.as_path()) < (Reverse(modified), path))
+                .is_none_or(|(last, _)| (last.0, last.1.as_path()) >= (Reverse(modified), path))
         {
             return Some(MAX_MATCHES);
         }

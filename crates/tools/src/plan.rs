@@ -105,10 +105,6 @@ impl Tool for PlanSwitch {
         offer.client == "cli"
     }
 
-    fn example(&self) -> &str {
-        "{}"
-    }
-
     fn properties(&self) -> Properties {
         Properties::RESUMABLE
     }

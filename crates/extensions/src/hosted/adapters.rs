@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use toolgate_model::{Ask, Definition, OutputText, Source, ToolOutput, json_map};
-use toolgate_tool::{Hook, HookError, HookPoint, Offer, Properties, Tool, ToolContext, ToolError};
+use toolgate_tool::{Hook, HookError, HookPoint, Offer, Tool, ToolContext, ToolError};
 
 use super::host::Host;
 use super::messages::{HostRequest, HostResult, HostedTool, Report, hosts_metadata, lost};
@@ -48,14 +48,6 @@ impl Tool for ToolAdapter {
             effects,
         } = &self.tool;
         Definition::foreign(name, description, input_schema, Source::Hosted, effects)
-    }
-
-    fn example(&self) -> &str {
-        "{}"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

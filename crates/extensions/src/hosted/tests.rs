@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use toolgate_model::{Ask, CallId, Definition, Model, Origin, ServiceEventKind, SessionId, ToolOutput};
-use toolgate_tool::{Offer, Properties, ToolContext};
+use toolgate_tool::{Offer, ToolContext};
 
 use super::*;
 
@@ -25,14 +25,6 @@ impl Tool for Invalid {
 
     fn definition(&self, _offer: &Offer<'_>) -> Definition {
         Definition::foreign("invalid", "", &json!({}), Source::Builtin, &[])
-    }
-
-    fn example(&self) -> &str {
-        "{}"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::NONE
     }
 
     async fn call(&self, _input: Value, _ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::Sender;
 use toolgate_model::{Definition, JsonMap, OutputText, Source, ToolOutput};
 use toolgate_process::{Environment, Exit, Launch, Programs, Stdin, StdioChild};
-use toolgate_tool::{Offer, Properties, Tool, ToolContext, ToolError};
+use toolgate_tool::{Offer, Tool, ToolContext, ToolError};
 
 use super::script::{ANYTHING, ask_to_run};
 
@@ -188,14 +188,6 @@ impl Tool for ManifestTool {
             Source::Custom,
             &ANYTHING,
         )
-    }
-
-    fn example(&self) -> &str {
-        "{}"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

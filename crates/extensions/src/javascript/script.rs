@@ -16,9 +16,7 @@ use toolgate_model::{
     Ask, Attachment, AttachmentContent, Definition, Effect, JsonMap, OutputText, Source, ToolOutput, json_map,
 };
 use toolgate_permission::Refusal;
-use toolgate_tool::{
-    Contribution, Hook, HookError, HookPoint, Offer, Properties, Tool, ToolContext, ToolError, invalid_arguments,
-};
+use toolgate_tool::{Contribution, Hook, HookError, HookPoint, Offer, Tool, ToolContext, ToolError, invalid_arguments};
 
 use super::discovery::{Kind, Script};
 use super::host::{Conversation, Event, Hosts, Progress};
@@ -224,14 +222,6 @@ impl Tool for ScriptTool {
             Kind::Plugin => Source::Plugin,
         };
         Definition::foreign(name, description, schema, source, &ANYTHING)
-    }
-
-    fn example(&self) -> &str {
-        "{}"
-    }
-
-    fn properties(&self) -> Properties {
-        Properties::NONE
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolError> {

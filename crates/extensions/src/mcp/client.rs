@@ -264,9 +264,11 @@ impl Link {
                 }
             }
         };
-        // The server is told that nobody waits any more.
-        let params = json!({"requestId": expected.id, "reason": reason});
-        dispatcher.enqueue(Outgoing::notification("notifications/cancelled", Some(params)));
+        // The server is told that nobody waits any more; the handshake alone must not be cancelled.
+        if method != INITIALIZE {
+            let params = json!({"requestId": expected.id, "reason": reason});
+            dispatcher.enqueue(Outgoing::notification("notifications/cancelled", Some(params)));
+        }
         Err(error)
     }
 }

@@ -99,7 +99,7 @@ pub(super) struct About {
 /// A connection.
 pub(super) struct Dispatcher {
     pub(super) about: About,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
     pending: Mutex<HashMap<u64, Pending>>,
     last_id: AtomicU64,
     queue: mpsc::UnboundedSender<Queued>,

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
+use tracing::Instrument as _;
 
 use super::client::{INITIALIZE, INITIALIZED, Link, Outlet};
 use super::dispatcher::{Disconnect, Queue, with_causes};
@@ -25,6 +26,9 @@ const MAX_PROBLEM: usize = 64 << 10;
 
 /// The pause before a stream is taken up again, at first and at most, unless the server says otherwise.
 const RESUME_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// The pause before a stream is taken up again that broke off.
+const BROKEN_PAUSE: Duration = Duration::from_millis(100);
 
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
@@ -103,14 +107,21 @@ impl Streamable {
         Arc::clone(&self.session.lock())
     }
 
-    /// Begins a session in the place of one that the server does not know any more.
+    /// Begins a session in the place of one that the server does not know any more. Not given up with the request that
+    /// wants it: others would go on in one that is half begun.
     async fn session_after(self: &Arc<Self>, old: &Arc<Session>) -> Result<Arc<Session>, String> {
+        let renewal = Arc::clone(self).renew(Arc::clone(old)).in_current_span();
+        let renewed = self.endpoint.dispatcher.tasks.spawn(renewal).await;
+        renewed.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn renew(self: Arc<Self>, old: Arc<Session>) -> Result<Arc<Session>, String> {
         let _alone = self.renewing.lock().await;
-        if Arc::ptr_eq(old, &self.session()) {
+        if Arc::ptr_eq(&old, &self.session()) {
             let dispatcher = Arc::clone(&self.endpoint.dispatcher);
             let link = Link {
                 dispatcher: Arc::clone(&dispatcher),
-                outlet: Arc::clone(self) as Arc<dyn Outlet>,
+                outlet: Arc::clone(&self) as Arc<dyn Outlet>,
             };
             if link.connect().await.is_err() {
                 return Err(dispatcher.problem().unwrap_or_default());
@@ -217,7 +228,7 @@ impl Streamable {
                 let event = match events.next().await {
                     Some(Ok(event)) => event,
                     None => break ("Connection closed".to_owned(), retry.unwrap_or(RESUME_PAUSE.0)),
-                    Some(Err(EventsError::Broken(problem))) => break (problem, Duration::ZERO),
+                    Some(Err(EventsError::Broken(problem))) => break (problem, BROKEN_PAUSE),
                     Some(Err(EventsError::TooLarge)) => {
                         match id {
                             Some(id) => dispatcher.dispatch(Incoming::failure(id, &too_large())),

@@ -58,8 +58,8 @@ async fn read(mut lines: Lines, dispatcher: Arc<Dispatcher>) {
             Ok(Line::Whole(line)) if line.trim_ascii().is_empty() => {}
             Ok(Line::Whole(line)) => {
                 if let Err(problem) = dispatcher.receive(&line) {
-                    strange = MAX_LOGGED.min(strange + 1);
                     pass_over(&line, &problem, strange < MAX_LOGGED, &dispatcher);
+                    strange = MAX_LOGGED.min(strange + 1);
                 }
             }
             Ok(Line::Overlong(line)) => {

@@ -73,10 +73,6 @@ impl Tool for McpTool {
         Definition::foreign(&self.name, description, &self.schema, Source::Mcp, &[self.effect])
     }
 
-    fn example(&self) -> &str {
-        "{}"
-    }
-
     fn properties(&self) -> Properties {
         Properties {
             resumable: true,
