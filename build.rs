@@ -31,6 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         out.join("toolgate.v1.descriptors.bin"),
         compiler.encode_file_descriptor_set(),
     )?;
+    let mut config = prost_build::Config::new();
+    // A message knows its name, and by that its descriptor.
+    config.enable_type_names();
     tonic_prost_build::configure()
         .bytes(".toolgate.v1.CallOutput")
         .bytes(".toolgate.v1.ReadOutputResponse")
@@ -38,6 +41,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".toolgate.v1.SendInputRequest")
         .bytes(".toolgate.v1.HostOutput")
         .emit_rerun_if_changed(false)
-        .compile_fds(compiler.file_descriptor_set())?;
+        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
     Ok(())
 }

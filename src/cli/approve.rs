@@ -12,11 +12,11 @@ use std::pin::Pin;
 
 use clap::Args;
 use futures_util::StreamExt as _;
-use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
 use toolgate_contract::channel_response::Message;
+use toolgate_contract::json::from_json;
 use toolgate_contract::{
-    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, QuestionAnswer, ReplyResult,
+    ChannelResponse, Prompt, PromptDecision, PromptReply, PromptReplyResult, PromptState, ReplyResult,
 };
 
 use self::sources::{LOOK_EVERY, News, Sources};
@@ -25,11 +25,11 @@ use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::json::{self, ToJson as _};
 use super::keyboard::Keyboard;
 use super::prompt::{self, Answer};
-use super::scope::{self, RawScope};
-use super::terminal::{Look, Terminal};
+use super::scope;
+use super::terminal::{Look, Terminal, visible};
+use super::words;
 
 /// Prompts whose service is remembered after their end.
 const MOST_HOMES: usize = 4096;
@@ -37,12 +37,14 @@ const MOST_HOMES: usize = 4096;
 /// Which prompts to answer, and in whose name.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --json, each message of the channel is one line of standard output, and standard input has one reply per line:
-  {\"prompt_id\": \"per_…\", \"decision\": \"once|always|reject\", \"message\": \"for the model\"}
-  {\"prompt_id\": \"per_…\", \"decision\": \"always\", \"scope\": {\"reach\": \"run|session|workspace\",
-   \"expire_time\": \"2030-01-31T12:00:00Z\", \"max_uses\": 3}, \"always_patterns\": [\"only this one\"]}
-  {\"prompt_id\": \"per_…\", \"decision\": \"instead\", \"input\": {\"command\": \"ls\", \"description\": \"…\"}}
-  {\"prompt_id\": \"per_…\", \"decision\": \"answer\", \"answers\": [[\"one label\"], [\"another\", \"own words\"]]}
+With --json, each ChannelResponse of the service is one line of standard output, and each line of standard input is a PromptReply.
+Both are protobuf JSON, as grpcurl prints and reads it:
+  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_ONCE\"}
+  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_REJECT\", \"message\": \"for the model\"}
+  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_ALWAYS\", \"scope\": {\"reach\": \"GRANT_REACH_SESSION\",
+   \"expireTime\": \"2030-01-31T12:00:00Z\", \"maxUses\": 3}, \"alwaysPatterns\": [\"only this one\"]}
+  {\"promptId\": \"per_…\", \"decision\": \"PROMPT_DECISION_INSTEAD\", \"inputJson\": \"{\\\"command\\\": \\\"ls\\\"}\"}
+  {\"promptId\": \"que_…\", \"decision\": \"PROMPT_DECISION_ANSWER\", \"answers\": [{\"values\": [\"one label\"]}]}
 At the end of standard input the program waits for the results of its replies and ends.")]
 pub(super) struct ApproveArgs {
     /// Only prompts of this workspace.
@@ -268,7 +270,7 @@ impl Approver {
         }
         if self.terminal.json {
             if !matches!(message.message, Some(Message::Heartbeat(_))) {
-                self.terminal.record(&message.to_json())?;
+                self.terminal.message(&message)?;
             }
             if let Some(Message::ReplyResult(result)) = &message.message {
                 self.unanswered.remove(&result.reply_id);
@@ -309,7 +311,7 @@ impl Approver {
     /// Takes a prompt as it is now, and says who has approved it so far.
     fn updated(&mut self, prompt: Prompt) {
         let by: Vec<&str> = prompt.approvals.iter().map(|one| one.approved_by.as_str()).collect();
-        let by = super::terminal::visible(&by.join(", ")).into_owned();
+        let by = visible(&by.join(", ")).into_owned();
         self.dim(&format!(
             "{}: approved by {by}; one more approval is needed",
             prompt::subject(&prompt)
@@ -348,7 +350,7 @@ impl Approver {
             }
             Ok(_) | Err(_) => {}
         }
-        let word = json::reply_result(result.result).replace('_', " ");
+        let word = words::reply_result(result.result);
         let stands = result
             .prompt
             .as_ref()
@@ -372,7 +374,7 @@ impl Approver {
     fn decided(&mut self, answer: &Answer) -> (usize, PromptReply) {
         self.asking = None;
         let (index, prompt) = self.open.pop_front().unwrap_or_default();
-        let mut word = json::prompt_decision(answer.decision.into());
+        let mut word = words::prompt_decision(answer.decision.into());
         if let Some(scope) = &answer.scope {
             word += &format!(" ({})", scope::words(scope));
         }
@@ -423,62 +425,16 @@ async fn answer(asking: &mut Option<Asking>) -> std::io::Result<Answer> {
     }
 }
 
-/// A reply as a program writes it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawReply {
-    prompt_id: String,
-    decision: RawDecision,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    reply_id: Option<String>,
-    #[serde(default)]
-    input_digest: String,
-    #[serde(default)]
-    answers: Vec<Vec<String>>,
-    #[serde(default)]
-    scope: Option<RawScope>,
-    #[serde(default)]
-    always_patterns: Vec<String>,
-    #[serde(default)]
-    input: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RawDecision {
-    Once,
-    Always,
-    Reject,
-    Answer,
-    Instead,
-}
-
+/// Reads a reply as a program writes it.
 fn parse_reply(line: &str) -> Result<PromptReply, String> {
-    let reply: RawReply = serde_json::from_str(line).map_err(|error| format!("this line is not a reply: {error}"))?;
-    let decision = match reply.decision {
-        RawDecision::Once => PromptDecision::Once,
-        RawDecision::Always => PromptDecision::Always,
-        RawDecision::Reject => PromptDecision::Reject,
-        RawDecision::Answer => PromptDecision::Answer,
-        RawDecision::Instead => PromptDecision::Instead,
-    };
-    Ok(PromptReply {
-        prompt_id: reply.prompt_id,
-        reply_id: reply.reply_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
-        decision: decision.into(),
-        message: reply.message,
-        input_digest: reply.input_digest,
-        answers: reply
-            .answers
-            .into_iter()
-            .map(|values| QuestionAnswer { values })
-            .collect(),
-        scope: reply.scope.map(RawScope::parse).transpose()?,
-        always_patterns: reply.always_patterns,
-        input_json: reply.input.map(|input| input.to_string()).unwrap_or_default(),
-    })
+    let mut reply: PromptReply = from_json(line).map_err(|error| format!("this line is not a PromptReply: {error}"))?;
+    if reply.prompt_id.is_empty() || reply.decision() == PromptDecision::Unspecified {
+        return Err("this line is not a PromptReply with a promptId and a decision".to_owned());
+    }
+    if reply.reply_id.is_empty() {
+        reply.reply_id = uuid::Uuid::now_v7().to_string();
+    }
+    Ok(reply)
 }
 
 #[cfg(test)]
@@ -510,19 +466,24 @@ mod tests {
             assert_eq!(parts, expected, "{line}");
         }
         check(
-            r#"{"prompt_id":"p","decision":"once"}"#,
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ONCE"}"#,
             Some(("p", PromptDecision::Once, "")),
         );
         check(
-            r#"{"prompt_id":"p","decision":"reject","message":"no"}"#,
+            r#"{"prompt_id":"p","decision":"PROMPT_DECISION_REJECT","message":"no"}"#,
             Some(("p", PromptDecision::Reject, "no")),
         );
         check(
-            r#"{"prompt_id":"p","decision":"always","input_digest":"d"}"#,
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ALWAYS","inputDigest":"d"}"#,
             Some(("p", PromptDecision::Always, "")),
         );
-        check(r#"{"prompt_id":"p","decision":"yes"}"#, None);
-        check(r#"{"prompt_id":"p","decision":"once","mesage":"x"}"#, None);
+        check(r#"{"promptId":"p","decision":"yes"}"#, None);
+        check(r#"{"promptId":"p"}"#, None);
+        check(r#"{"decision":"PROMPT_DECISION_ONCE"}"#, None);
+        check(
+            r#"{"promptId":"p","decision":"PROMPT_DECISION_ONCE","mesage":"x"}"#,
+            None,
+        );
         check("once", None);
     }
 

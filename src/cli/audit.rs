@@ -14,6 +14,7 @@ use serde_json::json;
 use toolgate_contract::{ExportAuditRequest, GetAuditHeadRequest};
 use toolgate_model::audit_key::Key;
 use toolgate_server::app::AuditFile;
+use toolgate_server::grpc::audit_head;
 use toolgate_store::audit::{Finding, Verified, Verifier};
 
 use super::connection;
@@ -273,26 +274,18 @@ fn unreadable(error: impl std::error::Error) -> Failure {
 
 impl HeadArgs {
     async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let (sequence, hash) = match &self.data_dir {
-            Some(folder) => {
-                let head = open(folder)?.end().head.clone();
-                (i64::try_from(head.sequence).unwrap_or(i64::MAX), head.hash)
-            }
+        let head = match &self.data_dir {
+            Some(folder) => audit_head(open(folder)?.end()),
             None => {
                 let client = connection::connect(globals).await?;
-                let answer = client
-                    .audit_service()
-                    .get_audit_head(GetAuditHeadRequest {})
-                    .await?
-                    .into_inner();
-                let head = answer.head.ok_or(Failure::Protocol("head of the audit"))?;
-                (head.sequence, head.hash)
+                let answer = client.audit_service().get_audit_head(GetAuditHeadRequest {}).await?;
+                answer.into_inner().head.ok_or(Failure::Protocol("head of the audit"))?
             }
         };
         if terminal.json {
-            terminal.record(&json!({ "sequence": sequence, "hash": hash }))?;
+            terminal.message(&head)?;
         } else {
-            terminal.line(&format!("{sequence} {hash}"))?;
+            terminal.line(&format!("{} {}", head.sequence, head.hash))?;
         }
         Ok(Exit::Completed)
     }

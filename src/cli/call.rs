@@ -33,6 +33,7 @@ use super::prompt::{self, Answer};
 use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::view::{self, CallView};
+use super::words;
 
 /// How long a call may take to end after its program has lost the connection or the reader.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
@@ -488,7 +489,7 @@ impl Conversation {
         };
         // The decision that stands is told by the `resumed` event, whoever made it.
         if ReplyResult::try_from(reply.result) != Ok(ReplyResult::Accepted) {
-            let why = super::json::reply_result(reply.result).replace('_', " ");
+            let why = words::reply_result(reply.result);
             self.terminal.inform(&format!("  the reply was not accepted: {why}"));
         }
         Ok(())

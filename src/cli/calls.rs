@@ -13,10 +13,10 @@ use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{Terminal, short};
 use super::view::CallView;
+use super::words;
 
 const TITLE: usize = 60;
 const LARGEST_PAGE: u32 = 500;
@@ -77,7 +77,7 @@ impl CallsArgs {
         for (_, client) in clients {
             let mut take = |call: Call| {
                 if is_one && terminal.json {
-                    return terminal.record(&call.to_json());
+                    return terminal.message(&call);
                 }
                 // Services that share their records tell of the same calls.
                 if known.insert(call.call_id.clone()) {
@@ -100,7 +100,7 @@ impl CallsArgs {
             calls.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         }
         if terminal.json {
-            calls.iter().try_for_each(|call| terminal.record(&call.to_json()))?;
+            calls.iter().try_for_each(|call| terminal.message(call))?;
         } else {
             let rows: Vec<_> = calls.iter().map(row).collect();
             terminal.table(&CALL_HEADINGS, &rows)?;
@@ -149,8 +149,8 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         .map(|context| context.session_id.clone())
         .unwrap_or_default();
     let state = match &call.ending {
-        Some(call::Ending::Failed(end)) => json::failure_reason(end.reason).replace('_', " "),
-        Some(call::Ending::Completed(_)) | None => json::call_state(call.state),
+        Some(call::Ending::Failed(end)) => words::failure_reason(end.reason),
+        Some(call::Ending::Completed(_)) | None => words::call_state(call.state),
     };
     let state = match call.waiting_for.as_str() {
         "" => state,
@@ -244,7 +244,7 @@ impl CancelArgs {
         }
         let call = cancelled?;
         if terminal.json {
-            terminal.record(&call.to_json())?;
+            terminal.message(&call)?;
         } else {
             terminal.line(&format!("{} {}", call.call_id, ending(&call)))?;
         }
@@ -259,13 +259,10 @@ fn ending(call: &Call) -> String {
             if FailureReason::try_from(*reason) == Ok(FailureReason::Cancelled) {
                 "is cancelled".to_owned()
             } else {
-                format!(
-                    "had already failed: {}",
-                    json::failure_reason(*reason).replace('_', " ")
-                )
+                format!("had already failed: {}", words::failure_reason(*reason))
             }
         }
-        None => format!("is still {}", json::call_state(call.state)),
+        None => format!("is still {}", words::call_state(call.state)),
     }
 }
 

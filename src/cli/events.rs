@@ -12,8 +12,8 @@ use super::connection::{self, MAX_ATTEMPTS};
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
-use super::json::{self, ToJson as _};
 use super::terminal::{Terminal, counted, visible};
+use super::words;
 
 /// Which events to stream.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ impl EventsArgs {
                 continue;
             }
             if terminal.json {
-                terminal.record(&event.to_json())?;
+                terminal.message(&event)?;
             } else {
                 terminal.line(&visible(&line(&event)))?;
             }
@@ -106,7 +106,7 @@ impl Events {
 /// Returns an event as a line.
 fn line(event: &Event) -> String {
     let what = match &event.event {
-        Some(What::CallStateChanged(it)) => format!("call {} {} {}", it.call_id, it.tool, json::call_state(it.state)),
+        Some(What::CallStateChanged(it)) => format!("call {} {} {}", it.call_id, it.tool, words::call_state(it.state)),
         Some(What::FileEdited(it)) => format!("edited {} by call {}", it.path, it.call_id),
         Some(What::CallMetadataChanged(it)) => {
             let keys: Vec<&str> = it
@@ -118,7 +118,7 @@ fn line(event: &Event) -> String {
             format!("call {} {} changed {}", it.call_id, it.tool, keys.join(" "))
         }
         Some(What::PromptOpened(it)) => format!("prompt {} opened by call {}", it.prompt_id, it.call_id),
-        Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, json::prompt_state(it.state)),
+        Some(What::PromptEnded(it)) => format!("prompt {} {}", it.prompt_id, words::prompt_state(it.state)),
         Some(What::TodosUpdated(it)) => format!("{} by call {}", counted(it.todos.len(), "todo"), it.call_id),
         Some(What::ToolsChanged(it)) => {
             let parts = [("+", &it.added), ("-", &it.removed), ("~", &it.changed)];

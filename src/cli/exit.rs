@@ -99,6 +99,9 @@ pub(super) enum Failure {
     /// The server sent something that the contract does not have.
     #[error("the server sent no {0}; is it a newer or older Toolgate?")]
     Protocol(&'static str),
+    /// The server sent something for which JSON has no form.
+    #[error("what the server sent cannot be written as JSON")]
+    Json(#[source] serde_json::Error),
     /// A file could not be read.
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -121,9 +124,12 @@ impl Failure {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
-            Self::Unreachable { .. } | Self::Start(_) | Self::Status(_) | Self::Lost { .. } | Self::Protocol(_) => {
-                Exit::Unreachable
-            }
+            Self::Unreachable { .. }
+            | Self::Start(_)
+            | Self::Status(_)
+            | Self::Lost { .. }
+            | Self::Protocol(_)
+            | Self::Json(_) => Exit::Unreachable,
             Self::MayNotReply(_) => Exit::Denied,
             Self::Install { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
@@ -153,6 +159,7 @@ impl Failure {
             | Self::Configuration(_)
             | Self::Start(_)
             | Self::Protocol(_)
+            | Self::Json(_)
             | Self::Read { .. }
             | Self::Install { .. }
             | Self::Terminal(_)

@@ -33,7 +33,7 @@ pub(super) struct Globals {
         hide_env_values = true
     )]
     pub(super) config: Option<PathBuf>,
-    /// Print one JSON object per event or record, with the field names of the contract.
+    /// Print each message of the contract as protobuf JSON on one line, with the names and values that grpcurl prints.
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// When to use colour; NO_COLOR is respected.

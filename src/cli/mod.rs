@@ -28,7 +28,6 @@ mod health;
 mod install;
 mod instances;
 mod interrupts;
-mod json;
 mod keyboard;
 mod log;
 #[cfg(feature = "mcp")]
@@ -47,6 +46,7 @@ mod session;
 mod terminal;
 mod tools;
 mod view;
+mod words;
 
 use clap::{Parser, Subcommand};
 use toolgate_config::service::LogFormat;

@@ -13,7 +13,6 @@ use super::arguments::Range;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
-use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, visible};
 
 const MOST_MATCHES: i32 = 1000;
@@ -166,7 +165,7 @@ async fn read(client: &Client, output_id: String, range: Option<Part>, terminal:
         .into_inner();
     while let Some(piece) = pieces.message().await? {
         if terminal.json {
-            terminal.record(&json::output_piece(piece.offset, &piece.data))?;
+            terminal.message(&piece)?;
         } else {
             terminal.bytes(&piece.data)?;
         }
@@ -193,7 +192,7 @@ async fn search(
     let mut previous = None;
     for line in &found.lines {
         if terminal.json {
-            terminal.record(&line.to_json())?;
+            terminal.message(line)?;
             continue;
         }
         if context > 0 && previous.is_some_and(|previous| previous + 1 < line.line) {
@@ -216,7 +215,7 @@ async fn search(
 
 fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
-        return terminal.record(&output.to_json());
+        return terminal.message(output);
     }
     let row = |name: &str, value: String| vec![name.to_owned(), value];
     let mut rows = vec![

@@ -6,15 +6,16 @@ use std::fmt::Write as _;
 use std::io;
 
 use serde_json::Value;
+use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
     GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
     PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
 };
 
-use super::json;
 use super::keyboard::Keyboard;
 use super::scope;
 use super::terminal::{Look, Paint, Terminal, short, visible};
+use super::words;
 
 const OTHER_METADATA: usize = 400;
 
@@ -130,9 +131,8 @@ fn render_permission(text: &mut String, request: &PermissionRequest, paint: Pain
     if !request.title.is_empty() {
         let _ = write!(text, "\n  {}", paint.text(Look::Bold, &visible(&request.title)));
     }
-    let metadata = request.metadata.as_ref().map(json::structure);
-    for (key, value) in metadata.iter().filter_map(Value::as_object).flatten() {
-        render_metadata(text, key, value, paint);
+    for (key, value) in request.metadata.clone().map(struct_to_json).unwrap_or_default() {
+        render_metadata(text, &key, &value, paint);
     }
     if request.parts.is_empty() {
         let _ = write!(text, "\n  patterns");
@@ -411,7 +411,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
             PromptState::Resolved | PromptState::Unspecified => "settled".to_owned(),
         };
     };
-    let mut text = json::prompt_decision(resolution.decision);
+    let mut text = words::prompt_decision(resolution.decision);
     if let Some(scope) = &resolution.scope {
         let _ = write!(text, " ({})", scope::words(scope));
     }

@@ -1,56 +1,14 @@
-//! How far a standing approval reaches: as a person chooses it, as a program writes it, and in words.
+//! How far a standing approval reaches: as a person chooses it, and in words.
 //!
 //! *Invariant:* what is said here of a scope is all that the contract says of it.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
-use serde::Deserialize;
 use toolgate_contract::{Grant, GrantReach, GrantScope};
 
 use super::arguments;
 use super::terminal::counted;
-
-/// A scope as a program writes it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawScope {
-    reach: RawReach,
-    /// A moment as RFC 3339 writes it.
-    expire_time: Option<String>,
-    max_uses: i32,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RawReach {
-    #[default]
-    Unspecified,
-    Run,
-    Session,
-    Workspace,
-}
-
-impl RawScope {
-    /// Returns the scope on the wire.
-    pub(super) fn parse(self) -> Result<GrantScope, String> {
-        let reach = match self.reach {
-            RawReach::Unspecified => GrantReach::Unspecified,
-            RawReach::Run => GrantReach::Run,
-            RawReach::Session => GrantReach::Session,
-            RawReach::Workspace => GrantReach::Workspace,
-        };
-        let moment = |text: String| {
-            text.parse::<prost_types::Timestamp>()
-                .map_err(|error| format!("expire_time {text:?} is not a time such as 2030-01-31T12:00:00Z: {error}"))
-        };
-        Ok(GrantScope {
-            reach: reach.into(),
-            expire_time: self.expire_time.map(moment).transpose()?,
-            max_uses: self.max_uses,
-        })
-    }
-}
 
 /// Returns the scope of a reach without a limit.
 pub(super) fn unlimited(reach: GrantReach) -> GrantScope {
@@ -149,28 +107,5 @@ mod tests {
         for text in ["0s", "", "soon", "1e300h"] {
             assert_eq!(lasting(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn scopes_from_programs() {
-        let check = |text: &str, expected: Option<(GrantReach, i32, bool)>| {
-            let scope = serde_json::from_str::<RawScope>(text)
-                .ok()
-                .and_then(|raw| raw.parse().ok());
-            let found = scope.map(|scope| (scope.reach(), scope.max_uses, scope.expire_time.is_some()));
-            assert_eq!(found, expected, "{text}");
-        };
-        check("{}", Some((GrantReach::Unspecified, 0, false)));
-        check(
-            r#"{"reach": "session", "max_uses": 2}"#,
-            Some((GrantReach::Session, 2, false)),
-        );
-        check(
-            r#"{"expire_time": "2030-01-31T12:00:00Z"}"#,
-            Some((GrantReach::Unspecified, 0, true)),
-        );
-        check(r#"{"expire_time": "tomorrow"}"#, None);
-        check(r#"{"reach": "world"}"#, None);
-        check(r#"{"uses": 2}"#, None);
     }
 }

@@ -65,7 +65,7 @@ impl SendArgs {
             () = interrupts.next() => return Ok(Exit::Interrupted),
         };
         if terminal.json {
-            terminal.record(&serde_json::json!({ "next_offset": state.next_offset, "closed": state.closed }))?;
+            terminal.message(&state)?;
         }
         Ok(Exit::Completed)
     }

@@ -1,7 +1,6 @@
 //! `toolgate grants` and `session`: what outlasts a single call.
 
 use clap::Args;
-use serde_json::json;
 use tonic::{Code, Status};
 use toolgate_client::Client;
 use toolgate_contract::{
@@ -12,7 +11,6 @@ use super::calls::{self, CALL_HEADINGS};
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
-use super::json::ToJson as _;
 use super::prompt;
 use super::scope;
 use super::terminal::{Look, Terminal, counted, visible};
@@ -57,7 +55,7 @@ impl GrantsArgs {
                 .await?;
             let grant = response.into_inner().grant.ok_or(Failure::Protocol("grant"))?;
             if terminal.json {
-                terminal.record(&grant.to_json())?;
+                terminal.message(&grant)?;
             } else {
                 let what = format!("{} {}", grant.permission, grant.pattern);
                 terminal.line(&format!("revoked {}: {}", grant.grant_id, visible(&what)))?;
@@ -69,7 +67,7 @@ impl GrantsArgs {
 
 fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
-        return grants.iter().try_for_each(|grant| terminal.record(&grant.to_json()));
+        return grants.iter().try_for_each(|grant| terminal.message(grant));
     }
     let row = |grant: &Grant| {
         let given = grant.create_time.map(calls::time).unwrap_or_default();
@@ -123,11 +121,10 @@ async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Ex
         Err(status) => return Err(status.into()),
     };
     if terminal.json {
-        let mut record = grant.to_json();
-        if let (Some(record), Some(prompt)) = (record.as_object_mut(), &prompt) {
-            record.insert("prompt".to_owned(), prompt.to_json());
+        terminal.message(&grant)?;
+        if let Some(prompt) = &prompt {
+            terminal.message(prompt)?;
         }
-        terminal.record(&record)?;
         return Ok(Exit::Completed);
     }
     show_grants(std::slice::from_ref(&grant), terminal)?;
@@ -168,19 +165,12 @@ impl SessionArgs {
                 session_id: session_id.clone(),
                 workspace,
             };
-            let cancelled_calls = client
-                .session_service()
-                .end_session(request)
-                .await?
-                .into_inner()
-                .cancelled_calls;
+            let ended = client.session_service().end_session(request).await?.into_inner();
             if terminal.json {
-                terminal.record(&json!({ "session_id": session_id, "cancelled_calls": cancelled_calls }))?;
+                terminal.message(&ended)?;
             } else {
-                terminal.line(&format!(
-                    "ended {session_id}; cancelled {}",
-                    counted(cancelled_calls, "call")
-                ))?;
+                let calls = counted(ended.cancelled_calls, "call");
+                terminal.line(&format!("ended {session_id}; cancelled {calls}"))?;
             }
             return Ok(Exit::Completed);
         }
@@ -194,7 +184,7 @@ impl SessionArgs {
 
 fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
-        return terminal.record(&session.to_json());
+        return terminal.message(session);
     }
     let title = |text: &str| terminal.line(&terminal.out.text(Look::Bold, text));
     title(&format!(

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use clap::ValueEnum;
+use prost::{Message, Name};
 use serde_json::Value;
+use toolgate_contract::json::to_json;
 
 use super::exit::Failure;
 
@@ -127,7 +129,12 @@ impl Terminal {
         self.bytes(format!("{text}\n").as_bytes())
     }
 
-    /// Writes one JSON object per line to standard output.
+    /// Writes a message of the contract to standard output, as protobuf JSON on one line.
+    pub(super) fn message<M: Message + Name>(&self, message: &M) -> Result<(), Failure> {
+        self.line(&to_json(message).map_err(Failure::Json)?)
+    }
+
+    /// Writes what is no message of the contract to standard output, as JSON on one line.
     pub(super) fn record(&self, value: &Value) -> Result<(), Failure> {
         self.line(&value.to_string())
     }

@@ -9,8 +9,8 @@ use super::arguments;
 use super::connection::Connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
-use super::json::{self, ToJson as _};
 use super::terminal::{Look, Terminal, short};
+use super::words;
 
 const SENTENCE: usize = 100;
 
@@ -95,7 +95,7 @@ fn unknown(name: &str, tools: &[ToolDefinition]) -> Failure {
 
 fn show_all(tools: &[ToolDefinition], terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
-        return tools.iter().try_for_each(|tool| terminal.record(&tool.to_json()));
+        return tools.iter().try_for_each(|tool| terminal.message(tool));
     }
     let row = |tool: &ToolDefinition| vec![tool.name.clone(), effects(tool), first_sentence(&tool.description)];
     terminal.table(
@@ -106,14 +106,14 @@ fn show_all(tools: &[ToolDefinition], terminal: &Terminal) -> Result<(), Failure
 
 fn show(tool: &ToolDefinition, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
-        return terminal.record(&tool.to_json());
+        return terminal.message(tool);
     }
     let bold = |text: &str| terminal.out.text(Look::Bold, text);
     let experimental = if tool.experimental { ", experimental" } else { "" };
     terminal.line(&format!(
         "{} ({}{experimental})",
         bold(&tool.name),
-        json::tool_source(tool.source)
+        words::tool_source(tool.source)
     ))?;
     terminal.line(&format!("{} {}", bold("effects:"), effects(tool)))?;
     terminal.line(&format!("{} {}", bold("permissions:"), tool.permissions.join(", ")))?;
@@ -128,11 +128,7 @@ fn show(tool: &ToolDefinition, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn effects(tool: &ToolDefinition) -> String {
-    let words: Vec<_> = tool
-        .effects
-        .iter()
-        .map(|effect| json::tool_effect(*effect).replace('_', " "))
-        .collect();
+    let words: Vec<_> = tool.effects.iter().map(|effect| words::tool_effect(*effect)).collect();
     words.join(", ")
 }
 

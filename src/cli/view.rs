@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use toolgate_contract::call_event::Event;
+use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
     Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
     Truncation,
 };
 
 use super::exit::{Exit, Failure};
-use super::json::{self, ToJson as _};
 use super::prompt;
 use super::terminal::{self, Look, Terminal, short, visible};
+use super::words;
 
 const TITLE: usize = 100;
 /// Streamed output is compared with the result up to this size; a longer one is taken to be the same.
@@ -112,7 +113,7 @@ impl CallView {
             self.tool.clone_from(&pending.tool);
         }
         if self.terminal.json {
-            self.terminal.record(&event.to_json())?;
+            self.terminal.message(event)?;
             return Ok(end_of(event));
         }
         match &event.event {
@@ -264,7 +265,7 @@ impl CallView {
         self.terminal.error(&visible(&end.error));
         self.attachments(&end.attachments);
         self.truncation(end.truncation.as_ref());
-        let reason = json::failure_reason(end.reason).replace('_', " ");
+        let reason = words::failure_reason(end.reason);
         let mark = self.terminal.err.text(Look::Red, "failed");
         self.summary(
             &format!("{mark} {}: {reason}", visible(&self.tool)),
@@ -343,12 +344,12 @@ fn with_newline(text: &str) -> String {
 
 /// Returns the exit code of the command that the call ran, if it ran one.
 pub(super) fn exit_code(end: &CallCompleted) -> Option<i64> {
-    json::structure(end.metadata.as_ref()?).get("exit")?.as_i64()
+    struct_to_json(end.metadata.clone()?).get("exit")?.as_i64()
 }
 
 /// Returns how many processes the command left running.
 fn background(end: &CallCompleted) -> Option<u64> {
-    json::structure(end.metadata.as_ref()?).get("background")?.as_u64()
+    struct_to_json(end.metadata.clone()?).get("background")?.as_u64()
 }
 
 /// Returns how the program ends after this event, if it is the last.

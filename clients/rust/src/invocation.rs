@@ -11,13 +11,13 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_contract::host_report::Report;
+use toolgate_contract::json::struct_from_json;
 use toolgate_contract::{
     CallContext, HostAsk, HostAskResult, HostOutput, HostProgress, HostReport, HostRequest, host_request,
 };
 
 use crate::client::new_id;
 use crate::error::Error;
-use crate::json::struct_from_json;
 
 /// Keeps a report of output well below the largest message that a service takes.
 const MAX_OUTPUT_REPORT: usize = 1 << 20;
@@ -222,7 +222,7 @@ impl Invocation {
     pub async fn progress(&self, title: &str, metadata: &Map<String, Value>) {
         let progress = HostProgress {
             title: (!title.is_empty()).then(|| title.to_owned()),
-            metadata: Some(struct_from_json(metadata)),
+            metadata: Some(struct_from_json(metadata.clone())),
         };
         self.state.send(self.state.report(Report::Progress(progress))).await;
     }
@@ -247,7 +247,7 @@ impl Invocation {
             patterns: ask.patterns,
             always: ask.always,
             title: ask.title,
-            metadata: Some(struct_from_json(&ask.metadata)),
+            metadata: Some(struct_from_json(ask.metadata)),
         }));
         let (answer, answered) = oneshot::channel();
         let pending = PendingAsk {

@@ -21,7 +21,7 @@
 //!
 //! Files in reading order: `target` and `credentials` (where the service is, and who calls), `client` (the connection), `retry` and
 //! `error`, `context`, `request`, `follow`, `execution` and `result` (calls), `channel`, `decision` and `approve` (prompts), `tool`,
-//! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `listing`, `events` and `json`.
+//! `invocation`, `host` and `hosting` (tools that this program lends), `output` and `save`, `listing` and `events`.
 //!
 //! *Invariant:* the library knows the service through the contract alone. It uses no other crate of this repository.
 
@@ -38,7 +38,6 @@ mod follow;
 mod host;
 mod hosting;
 mod invocation;
-mod json;
 mod listing;
 mod output;
 mod request;
@@ -55,6 +54,7 @@ mod readme {}
 
 pub use schemars;
 pub use toolgate_contract as v1;
+pub use toolgate_contract::json::{struct_from_json, struct_to_json};
 
 pub use approve::Approver;
 pub use channel::{ChannelEvent, PromptChannel};
@@ -67,7 +67,6 @@ pub use execution::Execution;
 pub use follow::{Follower, Start};
 pub use host::{HookEvent, Host, Subagent};
 pub use invocation::{Ask, Invocation};
-pub use json::{struct_from_json, struct_to_json};
 pub use output::{Output, OutputReader, Part};
 pub use request::{ExecuteRequest, Input, OnDisconnect, RevertRequest};
 pub use result::CallResult;

@@ -4,9 +4,8 @@
 
 use serde_json::Value;
 use toolgate_contract::call_event::Event;
+use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{Call, CallCompleted, CallEvent, CallFailed, FailureReason, Truncation, call};
-
-use crate::json::struct_to_json;
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +65,9 @@ impl CallResult {
             call::Ending::Completed(completed) => &completed.metadata,
             call::Ending::Failed(failed) => &failed.metadata,
         };
-        metadata.as_ref().map_or(Value::Null, struct_to_json)
+        metadata
+            .clone()
+            .map_or(Value::Null, |metadata| Value::Object(struct_to_json(metadata)))
     }
 
     /// Returns the short text for people.

@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use toolgate_contract::json::struct_from_json;
 use toolgate_contract::{Attachment, HostCompleted, LentTool, ToolEffect};
 
 use crate::error::BoxError;
 use crate::invocation::Invocation;
-use crate::json::struct_from_json;
 
 pub(crate) type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolResult, BoxError>> + Send>>;
 
@@ -67,7 +67,7 @@ impl ToolResult {
         HostCompleted {
             title: self.title,
             output: self.output,
-            metadata: Some(struct_from_json(&self.metadata)),
+            metadata: Some(struct_from_json(self.metadata)),
             attachments: self.attachments,
         }
     }

@@ -1,10 +1,18 @@
-//! The code generated from `proto/toolgate/v1`, and its descriptors.
+//! The contract `toolgate.v1`: the code generated from `proto/`, its descriptors, and its messages as JSON.
 //!
-//! *Invariant:* nothing written by hand but this file; only the service's rim and the clients of the contract use it.
+//! Files: `json` (messages as protobuf JSON, `google.protobuf.Struct` as plain JSON). The generated code is made by `build.rs`.
+//!
+//! *Invariant:* knows nothing of the service; only the service's rim and the clients of the contract use it.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all)] // generated code
+pub mod json;
 
-tonic::include_proto!("toolgate.v1");
+mod generated {
+    #![allow(missing_docs, unreachable_pub, clippy::all, rustdoc::all)] // generated code
+
+    tonic::include_proto!("toolgate.v1");
+}
+
+pub use generated::*;
 
 /// The encoded `FileDescriptorSet` of the contract, with its imports and custom options.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/toolgate.v1.descriptors.bin"));

@@ -208,10 +208,7 @@ async fn answer(call: &Invocation, ask: v1::HostAsk) -> Result<Value, Failure> {
 }
 
 fn object(message: Option<prost_types::Struct>) -> Map<String, Value> {
-    match message.as_ref().map(struct_to_json) {
-        Some(Value::Object(object)) => object,
-        Some(_) | None => Map::new(),
-    }
+    message.map(struct_to_json).unwrap_or_default()
 }
 
 pub(crate) async fn report(command: &Command) -> Result<Value, Failure> {

@@ -41,7 +41,7 @@ impl Reader {
             self.done = true;
             return Ok(Some(ExportAuditResponse {
                 records: Vec::new(),
-                head: Some(head(&self.end)),
+                head: Some(audit_head(&self.end)),
                 head_line: self.end.head.line(self.count),
             }));
         }
@@ -80,7 +80,8 @@ fn removed_meanwhile() -> Status {
     Status::aborted("records were removed while they were read; try again")
 }
 
-fn head(end: &AuditEnd) -> AuditHead {
+/// Returns the head of the audit as the contract has it.
+pub fn audit_head(end: &AuditEnd) -> AuditHead {
     AuditHead {
         chain: end.head.chain.clone(),
         sequence: int(end.head.sequence),
@@ -142,6 +143,8 @@ impl AuditService for Audits {
         let caller = Caller::from_extensions(request.extensions())?;
         check_whole(&caller)?;
         let end = self.0.audit.audit_end().await.map_err(status::store)?;
-        Ok(Response::new(GetAuditHeadResponse { head: Some(head(&end)) }))
+        Ok(Response::new(GetAuditHeadResponse {
+            head: Some(audit_head(&end)),
+        }))
     }
 }

@@ -55,6 +55,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::validate_request::ValidateRequestHeaderLayer;
 
 use self::arrival::{Tracer, Untraced, traced};
+pub use self::audit_service::audit_head;
 use self::auth::{Authenticator, GateLayer, Tls};
 use self::authority::AnyAuthority;
 use self::coalesce::CoalescingWriter;

@@ -1,0 +1,32 @@
+//! Values of the contract's enums as people read them.
+
+use toolgate_contract::{CallState, FailureReason, PromptDecision, PromptState, ReplyResult, ToolEffect, ToolSource};
+
+macro_rules! words {
+    ($($function:ident: $enum:ident, $prefix:literal;)*) => {
+        $(
+            /// Returns the words for a value of the enum, or `unknown` for one that this program does not know.
+            pub(super) fn $function(value: i32) -> String {
+                $enum::try_from(value).map_or_else(|_| "unknown".to_owned(), |value| without(value.as_str_name(), $prefix))
+            }
+        )*
+    };
+}
+
+words! {
+    call_state: CallState, "CALL_STATE_";
+    failure_reason: FailureReason, "FAILURE_REASON_";
+    tool_source: ToolSource, "TOOL_SOURCE_";
+    tool_effect: ToolEffect, "TOOL_EFFECT_";
+    prompt_state: PromptState, "PROMPT_STATE_";
+    prompt_decision: PromptDecision, "PROMPT_DECISION_";
+    reply_result: ReplyResult, "REPLY_RESULT_";
+}
+
+/// Returns the name of an enum's value without that of the enum.
+fn without(name: &str, prefix: &str) -> String {
+    name.strip_prefix(prefix)
+        .unwrap_or(name)
+        .to_lowercase()
+        .replace('_', " ")
+}
