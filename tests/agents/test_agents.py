@@ -113,9 +113,9 @@ class AgentTests:
         self.assertEqual(sorted(ends[:4]), [("glob", False), ("grep", False), ("read", False), ("read", False)])
         expected = [
             ("bash", False),
-            ("edit", "denied"),
+            ("edit", "FAILURE_REASON_DENIED"),
             ("invalid", False),
-            ("edit", "rejected"),
+            ("edit", "FAILURE_REASON_REJECTED"),
             ("task", False),
             ("read", False),
             ("edit", False),
@@ -128,11 +128,11 @@ class AgentTests:
         ]
         self.assertEqual(ends[4:], expected)
         task, read = calls[8], calls[9]
-        self.assertEqual(read["context"]["parent_call_id"], task["call_id"])
+        self.assertEqual(read["context"]["parentCallId"], task["callId"])
         self.assertEqual(read["context"]["agent"], "explore")
-        self.assertNotEqual(read["context"]["session_id"], task["context"]["session_id"])
+        self.assertNotEqual(read["context"]["sessionId"], task["context"]["sessionId"])
         self.assertEqual({call["context"]["agent"] for call in calls}, {"build", "explore"})
-        own = {call["context"]["session_id"] for call in calls if call is not read}
+        own = {call["context"]["sessionId"] for call in calls if call is not read}
         self.assertEqual(len(own), 1)
 
         records = self.service.audit()
@@ -141,7 +141,7 @@ class AgentTests:
         decisions = sorted(one["decision"] for one in records if one["kind"] == "decided")
         self.assertEqual(decisions, ["always", "answers", "instead", "once", "once", "once", "once", "reject"])
         granted = [one["call"] for one in records if one["kind"] == "allowed" and one.get("grants")]
-        self.assertEqual(granted, [calls[-1]["call_id"]])
+        self.assertEqual(granted, [calls[-1]["callId"]])
 
     def test_is_interrupted(self) -> None:
         agent = self.started()
@@ -198,7 +198,7 @@ class AgentTests:
 
         self.has_ended_everything()
         reasons = {call["failed"]["reason"] for call in self.service.calls() if "failed" in call}
-        self.assertEqual(reasons, {"cancelled", "rejected"})
+        self.assertEqual(reasons, {"FAILURE_REASON_CANCELLED", "FAILURE_REASON_REJECTED"})
 
     def test_a_second_interrupt_ends_it(self) -> None:
         agent = self.started()
@@ -305,7 +305,7 @@ class AgentTests:
     def has_ended_everything(self) -> None:
         eventually("no process is left", lambda: not self.service.processes())
         states = {call["state"] for call in self.service.calls()}
-        self.assertLessEqual(states, {"completed", "failed"})
+        self.assertLessEqual(states, {"CALL_STATE_COMPLETED", "CALL_STATE_FAILED"})
 
 
 class Python(AgentTests, unittest.TestCase):

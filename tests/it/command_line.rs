@@ -272,9 +272,10 @@ fn prompts_of_every_service_of_this_user_are_found() {
         while replied < 2 {
             let line = messages.next_line().await.unwrap().expect("both prompts are found");
             let message: Value = serde_json::from_str(&line).unwrap();
-            let prompt = &message["prompt_added"]["prompt"];
-            if let Some(id) = prompt["prompt_id"].as_str() {
-                let reply = json!({"prompt_id": id, "decision": "once", "input_digest": prompt["input_digest"]});
+            let prompt = &message["promptAdded"]["prompt"];
+            if let Some(id) = prompt["promptId"].as_str() {
+                let digest = &prompt["inputDigest"];
+                let reply = json!({"promptId": id, "decision": "PROMPT_DECISION_ONCE", "inputDigest": digest});
                 replies.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
                 replied += 1;
             }
@@ -308,6 +309,104 @@ fn prompts_of_every_service_of_this_user_are_found() {
             std::fs::read_dir(entries).unwrap().count(),
             1,
             "only the server's own is left"
+        );
+    });
+}
+
+/// What a command prints with `--json`, line by line.
+async fn printed(server: &Server, args: &[&str]) -> Vec<Value> {
+    let url = server.url();
+    let (code, out, err) = server.cli(&[&["--json", "--server", &url][..], args].concat()).await;
+    assert_eq!(code, 0, "{args:?}: {err}");
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A part of each message.
+fn each(messages: Vec<Value>, part: &str) -> Vec<Value> {
+    messages.into_iter().map(|mut message| message[part].take()).collect()
+}
+
+/// The list in the only message.
+fn list(mut messages: Vec<Value>, part: &str) -> Vec<Value> {
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages[0][part].as_array_mut().map(std::mem::take).unwrap_or_default()
+}
+
+#[test]
+fn json_is_what_grpcurl_prints() {
+    test(async {
+        let server = Server::with(Setup {
+            tcp: true,
+            ..Setup::permission(json!({"edit": "ask"}))
+        })
+        .await;
+        let address = server.tcp.clone().unwrap();
+        let session = ["--session", "s"];
+        let call = [
+            "call",
+            "bash",
+            "--call-id",
+            "one",
+            "command=printf 'a\\377\\n'",
+            "description=Prints",
+        ];
+        printed(&server, &[&call[..], &session].concat()).await;
+        let refused = ["call", "write", "filePath=x", "content=y", "--no"];
+        let (code, ..) = server
+            .cli(&[&["--server", &server.url()][..], &refused, &session].concat())
+            .await;
+        assert_eq!(code, 3);
+        let todos = r#"todos:=[{"content": "c", "status": "pending", "priority": "high"}]"#;
+        printed(&server, &[&["call", "todowrite", todos][..], &session].concat()).await;
+
+        let expected = list(grpcurl(&address, "ToolService/ListCalls", json!({})).await, "calls");
+        assert_eq!(expected.len(), 3);
+        assert_eq!(printed(&server, &["calls"]).await, expected);
+        let failed = &expected[1]["failed"];
+        assert_eq!(failed["reason"], "FAILURE_REASON_REJECTED", "{failed}");
+
+        let expected = each(
+            grpcurl(&address, "ToolService/WatchCall", json!({"callId": "one"})).await,
+            "event",
+        );
+        assert_eq!(printed(&server, &["watch", "one"]).await, expected);
+        let output = expected.iter().find_map(|event| event.get("output")).unwrap();
+        assert_eq!(output["data"], "Yf8K", "{output}");
+        let end = &expected.last().unwrap()["completed"];
+        assert_eq!(
+            end["metadata"]["exit"].to_string(),
+            "0",
+            "a whole number has no fraction"
+        );
+
+        let expected = list(
+            grpcurl(&address, "ToolService/ListTools", json!({"client": "cli"})).await,
+            "tools",
+        );
+        assert!(expected.len() > 5, "{expected:?}");
+        assert_eq!(printed(&server, &["tools"]).await, expected);
+
+        let expected = each(
+            grpcurl(&address, "SessionService/GetSession", json!({"sessionId": "s"})).await,
+            "session",
+        );
+        assert_eq!(expected[0]["todos"][0]["content"], "c", "{expected:?}");
+        assert_eq!(printed(&server, &["session", "s"]).await, expected);
+
+        let outputs = list(
+            grpcurl(&address, "OutputService/ListOutputs", json!({"callId": "one"})).await,
+            "outputs",
+        );
+        let read = json!({"outputId": outputs[0]["outputId"]});
+        assert_eq!(printed(&server, &["output", "one", "--info"]).await, outputs);
+        let expected = grpcurl(&address, "OutputService/ReadOutput", read).await;
+        assert_eq!(printed(&server, &["output", "one"]).await, expected);
+        let expected = each(grpcurl(&address, "AuditService/GetAuditHead", json!({})).await, "head");
+        assert_eq!(printed(&server, &["audit", "head"]).await, expected);
+        let data = server.folder().join("data").display().to_string();
+        assert_eq!(
+            printed(&server, &["audit", "head", "--data-dir", &data]).await,
+            expected
         );
     });
 }

@@ -46,6 +46,7 @@ use toolgate_contract::tool_service_client::ToolServiceClient;
 use toolgate_contract::*;
 
 pub(crate) use approver::{Approver, reply};
+pub(crate) use cli::grpcurl;
 pub(crate) use engine::Inside;
 pub(crate) use host::{LendingHost, hello};
 pub(crate) use processes::{gone, processes};

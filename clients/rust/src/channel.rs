@@ -12,8 +12,8 @@ use toolgate_contract::channel_request::Message as Request;
 use toolgate_contract::{ChannelOpen, ChannelRequest, ChannelResponse, PromptReply};
 
 use crate::client::Client;
-use crate::error::{Error, reason, retry_after};
-use crate::retry::{STALL_TIMEOUT, backoff};
+use crate::error::{Error, retry_after};
+use crate::retry::{backoff, next_message};
 
 /// Replies that may wait for the network; one person does not type faster, and a program is held back.
 const MAX_QUEUED_REPLIES: usize = 16;
@@ -109,11 +109,7 @@ impl PromptChannel {
             }
             State::Open { responses, attempt, .. } => {
                 let before = *attempt;
-                let next = match tokio::time::timeout(STALL_TIMEOUT, responses.message()).await {
-                    Ok(next) => next,
-                    Err(_) => Err(Status::unavailable("nothing was heard for three heartbeats")),
-                };
-                match next {
+                match next_message(responses).await {
                     Ok(Some(message)) => {
                         *attempt = 0;
                         self.has_worked = true;
@@ -127,8 +123,7 @@ impl PromptChannel {
     }
 
     fn lost(&mut self, status: Status, attempt: u32) -> ChannelEvent {
-        let is_expired = reason(&status).is_some_and(|reason| reason == "CREDENTIALS_EXPIRED");
-        if self.client.may_pass(&status) || (is_expired && self.has_worked && self.client.renews_token()) {
+        if self.client.may_reopen(&status, self.has_worked) {
             let attempt = attempt.saturating_add(1);
             let pause = backoff(attempt).max(retry_after(&status).unwrap_or_default());
             self.state = State::Connect(pause, attempt);
@@ -144,8 +139,8 @@ impl PromptChannel {
         let first = ChannelRequest {
             message: Some(Request::Open(self.open.clone())),
         };
-        let closed = |_| Status::internal("the channel is closed");
-        requests.send(first).await.map_err(closed)?;
+        let sent = requests.send(first).await;
+        sent.map_err(|_| Status::internal("the channel is closed"))?;
         let mut service = self.client.permission_service();
         let responses = service.channel(ReceiverStream::new(receiver)).await?.into_inner();
         Ok((requests, responses))

@@ -6,9 +6,10 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::interceptor::InterceptedService;
@@ -27,7 +28,7 @@ use toolgate_contract::{
 
 use crate::context::context_setters;
 use crate::credentials::{Bearer, Credentials};
-use crate::error::{Error, innermost, is_transient};
+use crate::error::{Error, innermost, is_transient, reason};
 use crate::retry::{Patience, RetryLimits, backoff};
 use crate::target::{self, DEFAULT_TARGET};
 
@@ -85,6 +86,35 @@ pub struct ClientBuilder {
     rpc_timeout: Duration,
 }
 
+/// Calls an RPC that may be repeated: `unary!(client, tool_service.get_call, request)`.
+macro_rules! unary {
+    ($client:expr, $service:ident.$rpc:ident, $request:expr) => {{
+        let client = $client;
+        client.unary($request, |request| {
+            let mut service = client.$service();
+            async move { service.$rpc(request).await }
+        })
+    }};
+}
+pub(crate) use unary;
+
+/// Calls an RPC that lists something, for all its pages: `list!(client, tool_service.list_calls, request, calls)`.
+macro_rules! list {
+    ($client:expr, $service:ident.$rpc:ident, $request:expr, $items:ident) => {{
+        let (client, mut request) = ($client, $request);
+        let mut items = Vec::new();
+        loop {
+            let page = $crate::client::unary!(client, $service.$rpc, request.clone()).await?;
+            items.extend(page.$items);
+            if page.next_page_token.is_empty() {
+                break items;
+            }
+            request.page_token = page.next_page_token;
+        }
+    }};
+}
+pub(crate) use list;
+
 macro_rules! generated_clients {
     ($($(#[$doc:meta])* $function:ident: $client:ident;)*) => {
         $(
@@ -122,7 +152,7 @@ impl Client {
 
     /// Cancels the calls that nobody keeps (see [`crate::OnDisconnect`]), and ends all streams. Clones are closed as well.
     pub async fn close(&self) {
-        let live: Vec<String> = self.live().drain().collect();
+        let live: Vec<String> = self.inner.live.lock().drain().collect();
         futures_util::future::join_all(live.into_iter().map(|call_id| self.stop_call(call_id, true))).await;
         self.inner.life.cancel();
         self.inner.tasks.close();
@@ -153,32 +183,22 @@ impl Client {
 
     /// Returns the version, limits and workspaces of the service.
     pub async fn server_info(&self) -> Result<GetServerInfoResponse, Error> {
-        let service = self.info_service();
-        self.unary(GetServerInfoRequest {}, |request| {
-            let mut service = service.clone();
-            async move { service.get_server_info(request).await }
-        })
-        .await
+        unary!(self, info_service.get_server_info, GetServerInfoRequest {}).await
     }
 
     /// Returns the record of a call.
     pub async fn get_call(&self, call_id: impl Into<String>) -> Result<Call, Error> {
-        let (call_id, service) = (call_id.into(), self.tool_service());
-        let response = self
-            .unary(GetCallRequest { call_id }, |request| {
-                let mut service = service.clone();
-                async move { service.get_call(request).await }
-            })
-            .await?;
+        let call_id = call_id.into();
+        let response = unary!(self, tool_service.get_call, GetCallRequest { call_id }).await?;
         response.call.ok_or(Error::Protocol("call"))
     }
 
     /// Cancels a call and returns its record once it has ended. Its programs are gone then.
     pub async fn cancel_call(&self, call_id: impl Into<String>) -> Result<Call, Error> {
-        let (call_id, service) = (call_id.into(), self.tool_service());
+        let call_id = call_id.into();
         let response = self
             .retry(CancelCallRequest { call_id }, None, |request| {
-                let mut service = service.clone();
+                let mut service = self.tool_service();
                 async move { service.cancel_call(request).await }
             })
             .await?;
@@ -199,9 +219,11 @@ impl Client {
         is_transient(status) && (status.code() != Code::ResourceExhausted || self.inner.limits.waits_when_busy)
     }
 
-    /// Returns whether a stream whose credentials have expired can be opened with others.
-    pub(crate) fn renews_token(&self) -> bool {
-        self.inner.bearer.renews()
+    /// Returns whether a stream that was lost is worth another attempt. One that has worked until its credentials expired is,
+    /// if others can be shown.
+    pub(crate) fn may_reopen(&self, status: &Status, has_worked: bool) -> bool {
+        let is_expired = reason(status).is_some_and(|reason| reason == "CREDENTIALS_EXPIRED");
+        self.may_pass(status) || (is_expired && has_worked && self.inner.bearer.renews())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -225,18 +247,14 @@ impl Client {
         }
     }
 
-    fn live(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.inner.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes a call end with the client.
     pub(crate) fn adopt(&self, call_id: &str) {
-        self.live().insert(call_id.to_owned());
+        self.inner.live.lock().insert(call_id.to_owned());
     }
 
     /// Says that a call has ended, or that it does not end with the client.
     pub(crate) fn release(&self, call_id: &str) {
-        self.live().remove(call_id);
+        self.inner.live.lock().remove(call_id);
     }
 
     /// Cancels a call that nobody waits for any more. One that the service does not know may still be on its way there.

@@ -10,7 +10,7 @@ use toolgate_contract::{Event, WatchEventsRequest, WatchEventsResponse};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::retry::STALL_TIMEOUT;
+use crate::retry::next_message;
 
 /// Events of the service: calls change their state, files are edited, prompts come and go.
 pub struct Events {
@@ -46,9 +46,8 @@ impl Events {
         client
             .unless_closed(async {
                 loop {
-                    let next = tokio::time::timeout(STALL_TIMEOUT, self.stream.message()).await;
-                    let next = next.map_err(|_| Status::unavailable("nothing was heard for three heartbeats"))?;
-                    let response = next?.ok_or_else(|| Status::unavailable("the stream ended"))?;
+                    let response = next_message(&mut self.stream).await?;
+                    let response = response.ok_or_else(|| Status::unavailable("the stream ended"))?;
                     match response.event {
                         Some(event) if !matches!(event.event, Some(Kind::Heartbeat(_))) => return Ok(event),
                         Some(_) | None => {}

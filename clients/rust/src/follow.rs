@@ -9,14 +9,11 @@ use std::pin::Pin;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 use toolgate_contract::call_event::Event;
-use toolgate_contract::{
-    CallEvent, ExecuteToolRequest, ExecuteToolResponse, OutputMode, RevertCallRequest, RevertCallResponse,
-    WatchCallRequest, WatchCallResponse,
-};
+use toolgate_contract::{CallEvent, ExecuteToolRequest, OutputMode, RevertCallRequest, WatchCallRequest};
 
 use crate::client::Client;
-use crate::error::{Error, reason};
-use crate::retry::{Patience, STALL_TIMEOUT};
+use crate::error::Error;
+use crate::retry::{Patience, next_message};
 
 type EventStream = Pin<Box<dyn Stream<Item = Result<CallEvent, Status>> + Send + Sync>>;
 
@@ -43,13 +40,11 @@ impl Start {
         Ok(match self {
             Self::Execute(request) => {
                 let stream = service.execute_tool((**request).clone()).await?.into_inner();
-                let event = |next: Result<ExecuteToolResponse, Status>| next?.event.ok_or_else(no_event);
-                Box::pin(stream.map(event))
+                Box::pin(stream.map(|next| next?.event.ok_or_else(no_event)))
             }
             Self::Revert(request) => {
                 let stream = service.revert_call((**request).clone()).await?.into_inner();
-                let event = |next: Result<RevertCallResponse, Status>| next?.event.ok_or_else(no_event);
-                Box::pin(stream.map(event))
+                Box::pin(stream.map(|next| next?.event.ok_or_else(no_event)))
             }
         })
     }
@@ -164,11 +159,10 @@ impl Follower {
                         Err(status) => return Ok(Next::Lost(status)),
                     },
                 };
-                Ok(match tokio::time::timeout(STALL_TIMEOUT, stream.next()).await {
-                    Ok(Some(Ok(event))) => self.accept(event),
-                    Ok(Some(Err(status))) => Next::Lost(status),
+                Ok(match next_message(stream).await {
+                    Ok(Some(event)) => self.accept(event),
                     Ok(None) => Next::End,
-                    Err(_) => Next::Lost(Status::unavailable("nothing was heard for three heartbeats")),
+                    Err(status) => Next::Lost(status),
                 })
             })
             .await
@@ -205,8 +199,7 @@ impl Follower {
             output: self.output,
         };
         let stream = self.client.tool_service().watch_call(request).await?.into_inner();
-        let event = |next: Result<WatchCallResponse, Status>| next?.event.ok_or_else(no_event);
-        Ok(Box::pin(stream.map(event)))
+        Ok(Box::pin(stream.map(|next| next?.event.ok_or_else(no_event))))
     }
 
     /// Returns whether there is nothing left in the log.
@@ -218,10 +211,7 @@ impl Follower {
     /// Waits before the next attempt, or gives up.
     async fn retry(&mut self, status: Status) -> Result<(), Error> {
         self.stream = None;
-        let is_expired = reason(&status).is_some_and(|reason| reason == "CREDENTIALS_EXPIRED");
-        let may_pass =
-            self.client.may_pass(&status) || (is_expired && self.patience.has_worked() && self.client.renews_token());
-        if !may_pass {
+        if !self.client.may_reopen(&status, self.patience.has_worked()) {
             return Err(status.into());
         }
         let Some(pause) = self.patience.pause(&status) else {

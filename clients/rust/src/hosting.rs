@@ -24,7 +24,7 @@ use crate::client::Client;
 use crate::error::{BoxError, Error, reason};
 use crate::host::{HookEvent, HookFunction, Host, Subagent};
 use crate::invocation::{Invocation, InvocationState, ReportStream, Reports, request};
-use crate::retry::STALL_TIMEOUT;
+use crate::retry::{Patience, STALL_TIMEOUT, next_message};
 use crate::tool::ToolFuture;
 
 /// How long the service may take to notice that a host leaves.
@@ -107,11 +107,8 @@ impl Hosting {
                 End::Lost(status) => status,
                 End::Failed(error) => return error,
             };
-            let may_pass = match reason(&status).as_deref() {
-                Some("REPLACED") => false,
-                Some("CREDENTIALS_EXPIRED") => patience.has_worked() && self.host.client.renews_token(),
-                Some(_) | None => self.host.client.may_pass(&status),
-            };
+            let is_replaced = reason(&status).is_some_and(|reason| reason == "REPLACED");
+            let may_pass = !is_replaced && self.host.client.may_reopen(&status, patience.has_worked());
             let Some(pause) = patience.pause(&status).filter(|_| may_pass) else {
                 return status.into();
             };
@@ -128,7 +125,7 @@ impl Hosting {
         }
     }
 
-    async fn serve_stream(&mut self, patience: &mut crate::retry::Patience) -> End {
+    async fn serve_stream(&mut self, patience: &mut Patience) -> End {
         let mut stream = match self.open().await {
             Ok(stream) => stream,
             Err(status) => return End::Lost(status),
@@ -169,8 +166,8 @@ impl Hosting {
         let hello = HostRequest {
             message: Some(host_request::Message::Hello(self.host.hello.clone())),
         };
-        let closed = |_| Status::internal("the stream is closed");
-        requests.send(hello).await.map_err(closed)?;
+        let sent = requests.send(hello).await;
+        sent.map_err(|_| Status::internal("the stream is closed"))?;
         let mut service = self.host.client.host_service();
         let mut opening = std::pin::pin!(service.host(ReceiverStream::new(receiver)));
         let responses = loop {
@@ -330,11 +327,9 @@ async fn receive(stream: &mut HostStream) -> Result<HostEvent, Status> {
     let Some(responses) = &mut stream.responses else {
         return Err(Status::internal("the stream is closed"));
     };
-    match tokio::time::timeout(STALL_TIMEOUT, responses.message()).await {
-        Ok(Ok(Some(response))) => Ok(response.event.unwrap_or_default()),
-        Ok(Ok(None)) => Err(Status::unavailable("the server closed the stream")),
-        Ok(Err(status)) => Err(status),
-        Err(_) => Err(Status::unavailable("nothing was heard for three heartbeats")),
+    match next_message(responses).await? {
+        Some(response) => Ok(response.event.unwrap_or_default()),
+        None => Err(Status::unavailable("the server closed the stream")),
     }
 }
 
@@ -370,19 +365,19 @@ fn failure(error: &BoxError) -> Report {
     })
 }
 
+fn json_or_null(text: &str) -> Result<Value, serde_json::Error> {
+    match text {
+        "" => Ok(Value::Null),
+        text => serde_json::from_str(text),
+    }
+}
+
 async fn run_hook(function: HookFunction, hook: HostHook) -> Report {
     let changed = async {
-        let read = |text: &str| -> Result<Value, BoxError> {
-            Ok(if text.is_empty() {
-                Value::Null
-            } else {
-                serde_json::from_str(text)?
-            })
-        };
         let event = HookEvent {
             point: hook.point.clone(),
-            input: read(&hook.input_json)?,
-            output: read(&hook.output_json)?,
+            input: json_or_null(&hook.input_json)?,
+            output: json_or_null(&hook.output_json)?,
         };
         function(event).await
     };

@@ -4,10 +4,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use toolgate_contract::host_report::Report;
@@ -46,11 +47,11 @@ impl Reports {
     }
 
     pub(crate) fn stream(&self) -> Option<ReportStream> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stream.lock().clone()
     }
 
     pub(crate) fn set_stream(&self, stream: Option<ReportStream>) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream;
+        *self.stream.lock() = stream;
         self.announce();
     }
 
@@ -93,14 +94,10 @@ impl InvocationState {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the invocation up on another stream, and returns what that has to hear again: the requests without an answer,
     /// and the end. The service knows both by their ids.
     pub(crate) fn resume(&self, stream: u64) -> Vec<HostReport> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.stream = stream;
         let asks = inner.asks.values().map(|ask| ask.request.clone());
         let reports = asks
@@ -113,12 +110,13 @@ impl InvocationState {
 
     /// Returns the number of the stream that brought it last.
     pub(crate) fn stream(&self) -> u64 {
-        self.inner().stream
+        self.inner.lock().stream
     }
 
     pub(crate) fn answered(&self, result: HostAskResult) {
         let answer = self
-            .inner()
+            .inner
+            .lock()
             .asks
             .get_mut(&result.ask_id)
             .and_then(|ask| ask.answer.take());
@@ -131,13 +129,14 @@ impl InvocationState {
     /// Makes the last report, which is kept until it has surely arrived.
     pub(crate) fn finish(&self, report: Report) -> HostReport {
         let report = self.report(report);
-        self.inner().last = Some((report.clone(), Instant::now()));
+        self.inner.lock().last = Some((report.clone(), Instant::now()));
         report
     }
 
     /// Returns whether its end was reported so long ago that it has arrived.
     pub(crate) fn is_over(&self, age: Duration) -> bool {
-        self.inner()
+        self.inner
+            .lock()
             .last
             .as_ref()
             .is_some_and(|(_, since)| since.elapsed() > age)
@@ -254,7 +253,7 @@ impl Invocation {
             request: request.clone(),
             answer: Some(answer),
         };
-        self.state.inner().asks.insert(ask_id.clone(), pending);
+        self.state.inner.lock().asks.insert(ask_id.clone(), pending);
         let _forget = Forget {
             state: &self.state,
             ask_id,
@@ -277,6 +276,6 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.state.inner().asks.remove(&self.ask_id);
+        self.state.inner.lock().asks.remove(&self.ask_id);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolgate_contract::{Call, ListCallsRequest, ListToolsRequest, ModelRef, ToolDefinition};
 
-use crate::client::Client;
+use crate::client::{Client, list};
 use crate::error::Error;
 
 impl Client {
@@ -19,8 +19,10 @@ impl Client {
     /// Lists the tools in the form of OpenAI's chat completions, which most other model servers take as well.
     pub async fn openai_tools(&self, request: ListToolsRequest) -> Result<Vec<Value>, Error> {
         let tools = self.tools_for("openai", request).await?;
-        let form = |tool: &ToolDefinition| Ok(json!({"type": "function", "function": function(tool, "parameters")?}));
-        tools.iter().map(form).collect()
+        let functions = tools.iter().map(|tool| function(tool, "parameters"));
+        functions
+            .map(|function| Ok(json!({"type": "function", "function": function?})))
+            .collect()
     }
 
     /// Lists the tools in the form of Anthropic's messages.
@@ -39,57 +41,31 @@ impl Client {
     /// Lists tools for a model of a provider, unless the request or the client names a model.
     async fn tools_for(&self, provider: &str, mut request: ListToolsRequest) -> Result<Vec<ToolDefinition>, Error> {
         let context = self.context();
-        let fill = |value: &mut String, base: &String| {
+        for (value, base) in [
+            (&mut request.workspace, &context.workspace),
+            (&mut request.agent, &context.agent),
+            (&mut request.client, &context.client),
+            (&mut request.parent_call_id, &context.parent_call_id),
+        ] {
             if value.is_empty() {
                 value.clone_from(base);
             }
-        };
-        fill(&mut request.workspace, &context.workspace);
-        fill(&mut request.agent, &context.agent);
-        fill(&mut request.client, &context.client);
-        fill(&mut request.parent_call_id, &context.parent_call_id);
-        let is_named = |model: &ModelRef| !model.provider_id.is_empty() || !model.model_id.is_empty();
-        let model = request.model.take().filter(is_named).or_else(|| context.model.clone());
+        }
+        let model = request.model.take();
+        let model = model.filter(|model| !model.provider_id.is_empty() || !model.model_id.is_empty());
+        let model = model.or_else(|| context.model.clone());
         request.model = model.or_else(|| {
             (!provider.is_empty()).then(|| ModelRef {
                 provider_id: provider.to_owned(),
                 ..ModelRef::default()
             })
         });
-        let service = self.tool_service();
-        let mut tools = Vec::new();
-        loop {
-            let page = self
-                .unary(request.clone(), |request| {
-                    let mut service = service.clone();
-                    async move { service.list_tools(request).await }
-                })
-                .await?;
-            tools.extend(page.tools);
-            if page.next_page_token.is_empty() {
-                return Ok(tools);
-            }
-            request.page_token = page.next_page_token;
-        }
+        Ok(list!(self, tool_service.list_tools, request, tools))
     }
 
     /// Lists calls, newest first, all pages.
     pub async fn list_calls(&self, request: ListCallsRequest) -> Result<Vec<Call>, Error> {
-        let (mut request, service) = (request, self.tool_service());
-        let mut calls = Vec::new();
-        loop {
-            let page = self
-                .unary(request.clone(), |request| {
-                    let mut service = service.clone();
-                    async move { service.list_calls(request).await }
-                })
-                .await?;
-            calls.extend(page.calls);
-            if page.next_page_token.is_empty() {
-                return Ok(calls);
-            }
-            request.page_token = page.next_page_token;
-        }
+        Ok(list!(self, tool_service.list_calls, request, calls))
     }
 }
 

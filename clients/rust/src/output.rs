@@ -12,9 +12,9 @@ use toolgate_contract::{
     ReadOutputResponse, SearchOutputRequest, SearchOutputResponse, Tail,
 };
 
-use crate::client::Client;
+use crate::client::{Client, list, unary};
 use crate::error::Error;
-use crate::retry::{Patience, STALL_TIMEOUT};
+use crate::retry::{Patience, next_message};
 
 /// One stored output.
 #[derive(Clone, Debug)]
@@ -99,21 +99,7 @@ impl Client {
 
     /// Lists stored outputs, newest first, all pages.
     pub async fn list_outputs(&self, request: ListOutputsRequest) -> Result<Vec<toolgate_contract::Output>, Error> {
-        let (mut request, service) = (request, self.output_service());
-        let mut outputs = Vec::new();
-        loop {
-            let page = self
-                .unary(request.clone(), |request| {
-                    let mut service = service.clone();
-                    async move { service.list_outputs(request).await }
-                })
-                .await?;
-            outputs.extend(page.outputs);
-            if page.next_page_token.is_empty() {
-                return Ok(outputs);
-            }
-            request.page_token = page.next_page_token;
-        }
+        Ok(list!(self, output_service.list_outputs, request, outputs))
     }
 }
 
@@ -125,27 +111,15 @@ impl Output {
 
     /// Returns its size, digest and origin.
     pub async fn info(&self) -> Result<toolgate_contract::Output, Error> {
-        let (output_id, service) = (self.id.clone(), self.client.output_service());
-        let response = self
-            .client
-            .unary(GetOutputRequest { output_id }, |request| {
-                let mut service = service.clone();
-                async move { service.get_output(request).await }
-            })
-            .await?;
+        let output_id = self.id.clone();
+        let response = unary!(&self.client, output_service.get_output, GetOutputRequest { output_id }).await?;
         response.output.ok_or(Error::Protocol("output"))
     }
 
     /// Searches it line by line. The request's `pattern` is a regular expression in Rust's syntax; its output is this one.
     pub async fn search(&self, mut request: SearchOutputRequest) -> Result<SearchOutputResponse, Error> {
         request.output_id.clone_from(&self.id);
-        let service = self.client.output_service();
-        self.client
-            .unary(request, |request| {
-                let mut service = service.clone();
-                async move { service.search_output(request).await }
-            })
-            .await
+        unary!(&self.client, output_service.search_output, request).await
     }
 
     /// Deletes it.
@@ -225,10 +199,7 @@ impl OutputReader {
                 self.stream.insert(stream.into_inner())
             }
         };
-        match tokio::time::timeout(STALL_TIMEOUT, stream.message()).await {
-            Ok(next) => next,
-            Err(_) => Err(tonic::Status::unavailable("nothing was heard for too long")),
-        }
+        next_message(stream).await
     }
 
     /// Returns what is new in a piece.

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
 use crate::error::retry_after;
@@ -19,6 +20,16 @@ pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(3 * 15 + 5);
 pub fn backoff(attempt: u32) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(2u32.saturating_pow(attempt.min(16)));
     doubled.min(MAX_BACKOFF)
+}
+
+/// Returns the next message of a stream, `None` at its end. A stream on which nothing is heard for too long is lost.
+pub(crate) async fn next_message<T>(
+    stream: &mut (impl Stream<Item = Result<T, Status>> + Unpin),
+) -> Result<Option<T>, Status> {
+    match tokio::time::timeout(STALL_TIMEOUT, stream.next()).await {
+        Ok(message) => message.transpose(),
+        Err(_) => Err(Status::unavailable("nothing was heard for three heartbeats")),
+    }
 }
 
 /// The bounds of a client.

@@ -1,11 +1,12 @@
-//! The program as a person starts it beside a [`Server`], with the same home.
+//! The program as a person starts it beside a [`Server`], with the same home; and grpcurl.
 
 use std::process::Stdio;
 
+use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::{PROGRAM, SERVER_LIMIT, Server};
+use super::{PROGRAM, SERVER_LIMIT, Server, installed};
 
 impl Server {
     /// Starts the program as a person with the same home does, in the workspace, without a terminal.
@@ -37,4 +38,18 @@ impl Server {
             text(&output.stderr),
         )
     }
+}
+
+/// Calls an RPC of the contract with grpcurl, and returns what it prints.
+pub(crate) async fn grpcurl(address: &str, method: &str, request: Value) -> Vec<Value> {
+    let method = format!("toolgate.v1.{method}");
+    let output = Command::new(installed("bin/grpcurl"))
+        .args(["-plaintext", "-d", &request.to_string(), address, &method])
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(SERVER_LIMIT, output).await.unwrap().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{method}: {errors}");
+    let answers = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    answers.collect::<Result<_, _>>().unwrap()
 }
