@@ -13,6 +13,7 @@ use std::pin::Pin;
 use clap::Args;
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines, Stdin};
+use toolgate_client::Decision;
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::json::from_json;
 use toolgate_contract::{
@@ -20,13 +21,13 @@ use toolgate_contract::{
 };
 
 use self::sources::{LOOK_EVERY, News, Sources};
-use super::call::user_name;
+use super::call::{pending_if_none, user_name};
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::keyboard::Keyboard;
-use super::prompt::{self, Answer};
+use super::prompt;
 use super::scope;
 use super::terminal::{Look, Terminal, visible};
 use super::words;
@@ -92,10 +93,12 @@ impl Replies {
         if terminal.json {
             return Ok(Self::Lines(Some(BufReader::new(tokio::io::stdin()).lines())));
         }
-        let missing = || {
-            Failure::Usage("there is no terminal to ask on; with --json, replies are read as lines of JSON".to_owned())
-        };
-        Keyboard::open().map(Self::Keyboard).ok_or_else(missing)
+        match Keyboard::open() {
+            Some(keyboard) => Ok(Self::Keyboard(keyboard)),
+            None => Err(Failure::Usage(
+                "there is no terminal to ask on; with --json, replies are read as lines of JSON".to_owned(),
+            )),
+        }
     }
 
     /// Returns the next line of JSON; `None` at the end, and then never again.
@@ -113,7 +116,7 @@ impl Replies {
     }
 }
 
-type Asking = Pin<Box<dyn Future<Output = std::io::Result<Answer>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = std::io::Result<Decision>> + Send>>;
 
 /// The prompts that are open, and the one that is asked.
 struct Approver {
@@ -132,7 +135,7 @@ struct Approver {
 
 enum Step {
     News(usize, News),
-    Answer(std::io::Result<Answer>),
+    Answer(std::io::Result<Decision>),
     Line(Option<String>),
     Look,
     Interrupt,
@@ -163,7 +166,7 @@ impl Approver {
             }
             let step = tokio::select! {
                 Some((index, news)) = sources.news.next() => Step::News(index, news),
-                answer = answer(&mut self.asking) => Step::Answer(answer),
+                answer = pending_if_none(&mut self.asking) => Step::Answer(answer),
                 line = self.replies.line() => Step::Line(line),
                 _ = look.tick() => Step::Look,
                 () = interrupts.next() => Step::Interrupt,
@@ -173,7 +176,7 @@ impl Approver {
                     self.hear(&mut sources, index, news).await?;
                     None
                 }
-                Step::Answer(answer) => Some(self.decided(&answer.map_err(Failure::Terminal)?)),
+                Step::Answer(answer) => self.decided(&answer.map_err(Failure::Terminal)?),
                 Step::Line(Some(line)) => self.read(&line).map(|reply| {
                     // The service says itself that it knows no such prompt.
                     (self.homes.get(&reply.prompt_id).copied().unwrap_or_default(), reply)
@@ -371,15 +374,16 @@ impl Approver {
     }
 
     /// Returns the reply to the prompt that was asked.
-    fn decided(&mut self, answer: &Answer) -> (usize, PromptReply) {
+    fn decided(&mut self, decision: &Decision) -> Option<(usize, PromptReply)> {
         self.asking = None;
-        let (index, prompt) = self.open.pop_front().unwrap_or_default();
-        let mut word = words::prompt_decision(answer.decision.into());
-        if let Some(scope) = &answer.scope {
+        let (index, prompt) = self.open.pop_front()?;
+        let reply = decision.reply_to(&prompt)?;
+        let mut word = words::prompt_decision(reply.decision);
+        if let Some(scope) = &reply.scope {
             word += &format!(" ({})", scope::words(scope));
         }
         self.terminal.inform(&format!("  {word}"));
-        (index, answer.reply_to(&prompt))
+        Some((index, reply))
     }
 
     /// Asks the first prompt, unless one is being asked.
@@ -415,13 +419,6 @@ impl Approver {
                 None
             }
         }
-    }
-}
-
-async fn answer(asking: &mut Option<Asking>) -> std::io::Result<Answer> {
-    match asking {
-        Some(asking) => asking.await,
-        None => std::future::pending().await,
     }
 }
 
@@ -507,7 +504,7 @@ mod tests {
         assert!(approver.asking.is_some(), "another prompt is still asked");
         approver.receive(0, resolve("a")).unwrap();
         assert!(approver.asking.is_none());
-        let (_, reply) = approver.decided(&Answer::plain(PromptDecision::Once));
+        let (_, reply) = approver.decided(&Decision::Once).unwrap();
         assert_eq!((reply.prompt_id.as_str(), approver.open.len()), ("c", 0));
     }
 

@@ -87,12 +87,15 @@ fn shape_of(schema: &Value, property: &Value, depth: u8) -> Shape {
                 .map(|one| if one.is_string() { Shape::Text } else { Shape::Json }),
         );
     }
-    let shape_of_type = |word: &Value| if word == "string" { Shape::Text } else { Shape::Json };
     match &property["type"] {
         Value::Array(types) => common(types.iter().filter(|word| **word != "null").map(shape_of_type)),
-        Value::String(word) => shape_of_type(&Value::String(word.clone())),
+        word @ Value::String(_) => shape_of_type(word),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Shape::Either,
     }
+}
+
+fn shape_of_type(word: &Value) -> Shape {
+    if word == "string" { Shape::Text } else { Shape::Json }
 }
 
 fn common(shapes: impl Iterator<Item = Shape>) -> Shape {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use toolgate_client::Error;
 use toolgate_contract::{ExportAuditRequest, GetAuditHeadRequest};
 use toolgate_model::audit_key::Key;
 use toolgate_server::app::AuditFile;
@@ -18,7 +19,7 @@ use toolgate_server::grpc::audit_head;
 use toolgate_store::audit::{Finding, Verified, Verifier};
 
 use super::connection;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, with_causes};
 use super::globals::Globals;
 use super::service;
 use super::terminal::Terminal;
@@ -119,7 +120,7 @@ impl ExportArgs {
         if complete {
             Ok(Exit::Completed)
         } else {
-            Err(Failure::Protocol("head of the audit"))
+            Err(Error::Protocol("head of the audit").into())
         }
     }
 }
@@ -146,11 +147,11 @@ impl VerifyArgs {
                 verify_file(&file, self.from.unwrap_or(0), verifier)?
             }
         };
-        tell(verified, terminal)
+        report(verified, terminal)
     }
 }
 
-fn tell(verified: Result<Verified, Finding>, terminal: &Terminal) -> Result<Exit, Failure> {
+fn report(verified: Result<Verified, Finding>, terminal: &Terminal) -> Result<Exit, Failure> {
     match verified {
         Ok(Verified { count, first, head }) => {
             if terminal.json {
@@ -186,10 +187,6 @@ fn tell(verified: Result<Verified, Finding>, terminal: &Terminal) -> Result<Exit
 
 /// Verifies an export. The outer error means that it cannot be read.
 fn verify_export(export: impl Read, path: &Path, mut verifier: Verifier) -> Result<Result<Verified, Finding>, Failure> {
-    let unreadable = |source| Failure::Read {
-        path: path.to_path_buf(),
-        source,
-    };
     let mut export = BufReader::new(export);
     let mut line = Vec::new();
     loop {
@@ -197,7 +194,7 @@ fn verify_export(export: impl Read, path: &Path, mut verifier: Verifier) -> Resu
         let read = (&mut export)
             .take(MAX_LINE)
             .read_until(b'\n', &mut line)
-            .map_err(unreadable)?;
+            .map_err(|source| read_failure(path, source))?;
         if read == 0 {
             return Ok(verifier.finish());
         }
@@ -246,20 +243,19 @@ fn for_each_line(
 }
 
 fn open_export(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|source| Failure::Read {
-        path: path.to_path_buf(),
-        source,
-    })
+    File::open(path).map_err(|source| read_failure(path, source))
+}
+
+fn read_failure(path: &Path, source: std::io::Error) -> Failure {
+    let path = path.to_path_buf();
+    Failure::Read { path, source }
 }
 
 /// Reads a key.
 fn key(path: &Path) -> Result<Key, Failure> {
     let mut content = Vec::new();
     let read = open_export(path)?.take(MAX_KEY).read_to_end(&mut content);
-    read.map_err(|source| Failure::Read {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    read.map_err(|source| read_failure(path, source))?;
     Key::new(&content).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
 }
 
@@ -268,8 +264,7 @@ fn open(data_dir: &Path) -> Result<AuditFile, Failure> {
 }
 
 fn unreadable(error: impl std::error::Error) -> Failure {
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-    Failure::Usage(format!("the audit cannot be read: {error}{cause}"))
+    Failure::Usage(format!("the audit cannot be read: {}", with_causes(&error)))
 }
 
 impl HeadArgs {
@@ -279,7 +274,7 @@ impl HeadArgs {
             None => {
                 let client = connection::connect(globals).await?;
                 let answer = client.audit_service().get_audit_head(GetAuditHeadRequest {}).await?;
-                answer.into_inner().head.ok_or(Failure::Protocol("head of the audit"))?
+                answer.into_inner().head.ok_or(Error::Protocol("head of the audit"))?
             }
         };
         if terminal.json {

@@ -14,13 +14,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tonic::Code;
-use toolgate_client::{Client, Follower, Start};
+use toolgate_client::{Client, Decision, Error, Follower, Start};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
-    CallContext, CallEvent, CancelCallRequest, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision,
-    PromptState, ReplyPromptRequest, ReplyResult,
+    CallContext, CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState,
+    ReplyPromptRequest, ReplyResult,
 };
 
 use super::arguments;
@@ -29,7 +29,7 @@ use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::keyboard::Keyboard;
-use super::prompt::{self, Answer};
+use super::prompt;
 use super::terminal::{Look, Terminal, visible};
 use super::tools::{self, Viewpoint};
 use super::view::{self, CallView};
@@ -268,7 +268,7 @@ enum Prompts {
     Leave,
 }
 
-type Asking = Pin<Box<dyn Future<Output = std::io::Result<Answer>> + Send>>;
+type Asking = Pin<Box<dyn Future<Output = std::io::Result<Decision>> + Send>>;
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// One call, from its start to its end, with the person in front of it.
@@ -292,7 +292,7 @@ pub(super) struct Conversation {
 enum Step {
     Event(Box<Result<CallEvent, Failure>>),
     Child(Box<Result<CallEvent, Failure>>),
-    Answer(std::io::Result<Answer>),
+    Answer(std::io::Result<Decision>),
     Cancelled(Result<(), Failure>),
     Interrupt,
 }
@@ -437,37 +437,39 @@ impl Conversation {
             Prompts::Allow if asks_questions => {
                 self.terminal
                     .inform("  dismissed, because --yes does not answer questions");
-                self.reply(&Answer::plain(PromptDecision::Reject)).await
+                self.reply(&Decision::reject("")).await
             }
             Prompts::Allow => {
                 self.terminal.inform("  allowed once, because of --yes");
-                self.reply(&Answer::plain(PromptDecision::Once)).await
+                self.reply(&Decision::Once).await
             }
             Prompts::Refuse(why) => {
                 self.terminal
                     .inform(&self.terminal.err.text(Look::Red, &format!("  refused, {why}")));
-                self.reply(&Answer::plain(PromptDecision::Reject)).await
+                self.reply(&Decision::reject("")).await
             }
         }
     }
 
     /// Sends what the person answered; a keyboard that is gone refuses.
-    async fn answered(&mut self, answer: std::io::Result<Answer>) -> Result<(), Failure> {
+    async fn answered(&mut self, answer: std::io::Result<Decision>) -> Result<(), Failure> {
         match answer {
             Ok(answer) => self.reply(&answer).await,
             Err(error) => {
                 self.terminal
                     .inform(&format!("  refused, because the terminal cannot be read: {error}"));
                 self.prompts = Prompts::Refuse("because the terminal cannot be read");
-                self.reply(&Answer::plain(PromptDecision::Reject)).await
+                self.reply(&Decision::reject("")).await
             }
         }
     }
 
-    async fn reply(&self, answer: &Answer) -> Result<(), Failure> {
-        let Some(prompt) = &self.waiting else { return Ok(()) };
+    async fn reply(&self, answer: &Decision) -> Result<(), Failure> {
+        let Some(reply) = self.waiting.as_ref().and_then(|prompt| answer.reply_to(prompt)) else {
+            return Ok(());
+        };
         let request = ReplyPromptRequest {
-            reply: Some(answer.reply_to(prompt)),
+            reply: Some(reply),
             name: user_name(),
         };
         let reply = match self.client.permission_service().reply_prompt(request).await {
@@ -531,7 +533,8 @@ pub(super) fn on_disconnect(keep: bool) -> i32 {
 
 /// Returns the next event of a call; its log has always another one until the terminal one.
 async fn next_event(follower: &mut Follower) -> Result<CallEvent, Failure> {
-    follower.next().await?.ok_or(Failure::Protocol("end of the call"))
+    let event = follower.next().await?;
+    Ok(event.ok_or(Error::Protocol("end of the call"))?)
 }
 
 async fn next_event_of_child(follower: &mut Option<Follower>) -> Result<CallEvent, Failure> {
@@ -541,7 +544,8 @@ async fn next_event_of_child(follower: &mut Option<Follower>) -> Result<CallEven
     }
 }
 
-async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
+/// Waits for a future; for ever where there is none.
+pub(super) async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,
         None => std::future::pending().await,
@@ -549,7 +553,7 @@ async fn pending_if_none<F: Future + Unpin>(future: &mut Option<F>) -> F::Output
 }
 
 async fn cancel(client: Client, call_id: String) -> Result<(), Failure> {
-    client.tool_service().cancel_call(CancelCallRequest { call_id }).await?;
+    client.cancel_call(call_id).await?;
     Ok(())
 }
 

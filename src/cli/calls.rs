@@ -1,12 +1,13 @@
 //! `toolgate calls`, `watch` and `cancel`: calls that are already there.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use clap::{Args, ValueEnum};
 use tonic::Code;
-use toolgate_client::{Client, Follower};
+use toolgate_client::{Client, Error, Follower};
 use toolgate_contract::call_event::Event;
-use toolgate_contract::{Call, CallFailed, CallState, CancelCallRequest, FailureReason, ListCallsRequest, call};
+use toolgate_contract::{Call, CallFailed, CallState, FailureReason, ListCallsRequest, call};
 
 use super::call::OutputChoice;
 use super::connection;
@@ -95,8 +96,7 @@ impl CallsArgs {
             return Err(failure);
         }
         if !is_one {
-            let created = |call: &Call| call.create_time.map(|time| (time.seconds, time.nanos));
-            calls.sort_by_key(|call| std::cmp::Reverse(created(call)));
+            calls.sort_by_key(|call| Reverse(call.create_time.map(|time| (time.seconds, time.nanos))));
             calls.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         }
         if terminal.json {
@@ -224,31 +224,20 @@ pub(super) struct CancelArgs {
 
 impl CancelArgs {
     pub(super) async fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let mut cancelled = Err(Failure::Protocol("call"));
+        let mut problem: Option<Error> = None;
         for (_, client) in connection::connect_all(globals).await? {
-            let request = CancelCallRequest {
-                call_id: self.call.clone(),
-            };
-            let answer = client.tool_service().cancel_call(request).await;
-            let call = answer.map_err(Failure::from).map(|answer| answer.into_inner().call);
-            match (call, &cancelled) {
-                (Ok(Some(call)), _) => {
-                    cancelled = Ok(call);
-                    break;
+            match client.cancel_call(&self.call).await {
+                Ok(call) if terminal.json => return terminal.message(&call).map(|()| Exit::Completed),
+                Ok(call) => {
+                    terminal.line(&format!("{} {}", call.call_id, ending(&call)))?;
+                    return Ok(Exit::Completed);
                 }
                 // One that knows the call and does not run it says more than one that does not know it.
-                (Err(failure), Err(Failure::Protocol(_))) => cancelled = Err(failure),
-                (Err(Failure::Status(status)), _) if status.code() != Code::NotFound => cancelled = Err(status.into()),
-                (Ok(None) | Err(_), _) => {}
+                Err(error) if problem.is_none() || error.code() != Code::NotFound => problem = Some(error),
+                Err(_) => {}
             }
         }
-        let call = cancelled?;
-        if terminal.json {
-            terminal.message(&call)?;
-        } else {
-            terminal.line(&format!("{} {}", call.call_id, ending(&call)))?;
-        }
-        Ok(Exit::Completed)
+        Err(problem.unwrap_or(Error::Protocol("call")).into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `toolgate config`: what is in force, and where each value comes from.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
@@ -20,10 +20,10 @@ pub(super) struct ConfigArgs {
 
 impl ConfigArgs {
     pub(super) fn run(self, globals: &Globals, terminal: &Terminal) -> Result<Exit, Failure> {
-        let absolute = |directory: PathBuf| std::path::absolute(Path::new(&directory)).unwrap_or(directory);
-        let workspaces = self
-            .workspace
-            .map(|directory| ("default".to_owned(), absolute(directory)));
+        let workspaces = self.workspace.map(|directory| {
+            let directory = std::path::absolute(&directory).unwrap_or(directory);
+            ("default".to_owned(), directory)
+        });
         let flags = Flags {
             config: globals.config.clone(),
             workspaces: workspaces.into_iter().collect(),
@@ -79,8 +79,9 @@ fn warnings(list: &Value, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 fn rows(list: &Value, keys: &[&str]) -> Vec<Vec<String>> {
-    let row = |one: &Value| keys.iter().map(|key| cell(&one[*key])).collect();
-    list.as_array().into_iter().flatten().map(row).collect()
+    let list = list.as_array().into_iter().flatten();
+    list.map(|one| keys.iter().map(|key| cell(&one[*key])).collect())
+        .collect()
 }
 
 fn cell(value: &Value) -> String {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toolgate_client::{Client, DEFAULT_TARGET};
-use toolgate_contract::{GetCallRequest, GetServerInfoRequest, WorkspaceInfo};
 use toolgate_server::app::unshield;
 
 use super::credentials::CredentialArgs;
@@ -36,10 +35,6 @@ pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
 /// Connects to the server that is named, else to every service of this user that runs here, else to the one that is
 /// likely to.
 pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Client)>, Failure> {
-    let unnamed = |url: &str| Instance {
-        url: url.to_owned(),
-        ..Instance::default()
-    };
     if let Some(url) = &globals.server {
         return Ok(vec![(unnamed(url), connect(globals).await?)]);
     }
@@ -47,7 +42,7 @@ pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Clie
     let configured = service::configured_socket(globals.config.clone()).filter(|socket| socket.exists());
     let configured = configured.map(|socket| socket_url(&socket));
     let configured = configured.filter(|url| !found.iter().any(|instance| instance.url == *url));
-    found.extend(configured.iter().map(|url| unnamed(url)));
+    found.extend(configured.as_deref().map(unnamed));
     if found.is_empty() {
         return Ok(vec![(unnamed(DEFAULT_TARGET), connect(globals).await?)]);
     }
@@ -65,14 +60,21 @@ pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Clie
     }
 }
 
+/// Returns a service of which nothing is known but its address.
+fn unnamed(url: &str) -> Instance {
+    Instance {
+        url: url.to_owned(),
+        ..Instance::default()
+    }
+}
+
 /// Connects as [`connect_all`], to the service that has a call; to the first if none has.
 pub(super) async fn connect_for(globals: &Globals, call: &str) -> Result<Client, Failure> {
     let mut clients = connect_all(globals).await?;
     let mut chosen = 0;
     if clients.len() > 1 {
         for (index, (_, client)) in clients.iter().enumerate() {
-            let call_id = call.to_owned();
-            if client.tool_service().get_call(GetCallRequest { call_id }).await.is_ok() {
+            if client.get_call(call).await.is_ok() {
                 chosen = index;
                 break;
             }
@@ -118,22 +120,17 @@ pub(super) async fn workspace_name(client: &Client, text: Option<&str>) -> Resul
     let Some(directory) = directory(text) else {
         return Ok(text.to_owned());
     };
-    let info = client
-        .info_service()
-        .get_server_info(GetServerInfoRequest {})
-        .await?
-        .into_inner();
-    let found = |one: &&WorkspaceInfo| Path::new(&one.directory) == directory || one.name == text;
-    match info.workspaces.iter().find(found) {
+    let workspaces = client.server_info().await?.workspaces;
+    let mut found = workspaces.iter();
+    match found.find(|one| Path::new(&one.directory) == directory || one.name == text) {
         Some(workspace) => Ok(workspace.name.clone()),
         None => {
-            let known = info
-                .workspaces
-                .iter()
-                .map(|one| format!("\n  {} = {}", one.name, one.directory));
-            let known = known.collect::<String>();
+            let listed = workspaces.iter();
+            let listed: String = listed
+                .map(|one| format!("\n  {} = {}", one.name, one.directory))
+                .collect();
             Err(Failure::Usage(format!(
-                "the server has no workspace at {}; it has:{known}",
+                "the server has no workspace at {}; it has:{listed}",
                 directory.display()
             )))
         }
@@ -179,8 +176,8 @@ impl Connection {
     /// Returns whether there is a server that outlives the command: one that is named, or one that has the folder.
     pub(super) fn is_there(globals: &Globals, workspace: Option<&str>) -> bool {
         let folder = directory(workspace.unwrap_or("."));
-        let found = || folder.and_then(|folder| service::that_has(&folder, globals.config.clone()));
-        globals.server.is_some() || found().is_some()
+        globals.server.is_some()
+            || folder.is_some_and(|folder| service::that_has(&folder, globals.config.clone()).is_some())
     }
 
     /// Connects to the server that is named, or starts a service in this process when none is.

@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use tonic::{Code, Status};
+use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt as _};
 use toolgate_client::Error;
 use toolgate_contract::FailureReason;
@@ -81,24 +81,15 @@ pub(super) enum Failure {
     /// The configuration is invalid.
     #[error("{0}")]
     Configuration(String),
-    /// Nothing answers at the address.
-    #[error("nothing answers at {address}: {cause}")]
-    Unreachable { address: String, cause: String },
     /// The service could not be started here.
     #[error("cannot start the service: {0}")]
     Start(String),
-    /// An RPC failed.
-    #[error("{}", sentence(.0))]
-    Status(Box<Status>),
+    /// The library could not do it: an RPC failed, nothing answers, a stream was lost.
+    #[error(transparent)]
+    Client(Error),
     /// Whoever made a call may not answer what it asks.
     #[error("the call is cancelled, because its prompt cannot be answered from here: {0}")]
     MayNotReply(String),
-    /// The stream broke and could not be taken up again.
-    #[error("lost the connection while watching call {call}, and {attempts} attempts to take it up again failed")]
-    Lost { call: String, attempts: u32 },
-    /// The server sent something that the contract does not have.
-    #[error("the server sent no {0}; is it a newer or older Toolgate?")]
-    Protocol(&'static str),
     /// The server sent something for which JSON has no form.
     #[error("what the server sent cannot be written as JSON")]
     Json(#[source] serde_json::Error),
@@ -124,12 +115,10 @@ impl Failure {
     pub(super) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Configuration(_) | Self::Read { .. } => Exit::Usage,
-            Self::Unreachable { .. }
+            Self::Client(Error::Status(_) | Error::Unreachable { .. } | Error::Lost { .. } | Error::Protocol(_))
             | Self::Start(_)
-            | Self::Status(_)
-            | Self::Lost { .. }
-            | Self::Protocol(_)
             | Self::Json(_) => Exit::Unreachable,
+            Self::Client(_) => Exit::Usage,
             Self::MayNotReply(_) => Exit::Denied,
             Self::Install { .. } | Self::Terminal(_) | Self::Write(_) => Exit::Failed,
             Self::BrokenPipe => Exit::Completed,
@@ -138,27 +127,25 @@ impl Failure {
 
     /// Returns the failure, its causes and what to do about it.
     pub(super) fn describe(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let _ = write!(text, ": {error}");
-            cause = error.source();
-        }
+        let mut text = with_causes(self);
         match self {
-            Self::Unreachable { .. } => {
+            Self::Client(Error::Unreachable { .. }) => {
                 text.push_str("\nStart a server with `toolgate serve`, or name a running one with --server URL.");
             }
-            Self::Status(status) => text.push_str(&details(&status.get_error_details())),
+            Self::Client(Error::Status(status)) => text.push_str(&details(&status.get_error_details())),
+            Self::Client(Error::Lost { call_id, .. }) => {
+                let _ = write!(text, "\nThe call may still run: `toolgate watch {call_id}` shows it.");
+            }
+            Self::Client(Error::NoAuthorities) => {
+                "name the authority of the server with --tls-ca FILE".clone_into(&mut text);
+            }
             Self::MayNotReply(_) => {
                 text.push_str("\nWith --wait the call waits for an approver elsewhere (`toolgate approve`).");
             }
-            Self::Lost { call, .. } => {
-                let _ = write!(text, "\nThe call may still run: `toolgate watch {call}` shows it.");
-            }
-            Self::Usage(_)
+            Self::Client(_)
+            | Self::Usage(_)
             | Self::Configuration(_)
             | Self::Start(_)
-            | Self::Protocol(_)
             | Self::Json(_)
             | Self::Read { .. }
             | Self::Install { .. }
@@ -170,87 +157,41 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let text = error.to_string();
-        match error {
-            Error::Status(status) => Self::Status(status),
-            Error::Unreachable { address, cause } => Self::Unreachable { address, cause },
-            Error::Lost { call_id, attempts, .. } => Self::Lost {
-                call: call_id,
-                attempts,
-            },
-            Error::Read { path, source } => Self::Read { path, source },
-            Error::Protocol(what) => Self::Protocol(what),
-            Error::NoAuthorities => Self::Usage("name the authority of the server with --tls-ca FILE".to_owned()),
-            // The rest comes from other parts of the library.
-            Error::Address { .. }
-            | Error::Token(_)
-            | Error::Certificates(_)
-            | Error::Save { .. }
-            | Error::Digest { .. }
-            | Error::Json(_)
-            | Error::Refused(_)
-            | Error::Denied(_)
-            | Error::InvocationEnded
-            | Error::Closed
-            | _ => Self::Usage(text),
-        }
+/// Returns an error with its causes.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
     }
+    text
 }
 
-impl From<Box<Status>> for Failure {
-    fn from(status: Box<Status>) -> Self {
-        Self::Status(status)
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
     }
 }
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        Self::Status(Box::new(status))
+        Self::Client(status.into())
     }
-}
-
-/// Returns the message of a status with its code in words.
-fn sentence(status: &Status) -> String {
-    let code = code_words(status.code());
-    match status.message().trim() {
-        "" => code,
-        message => format!("{message} ({code})"),
-    }
-}
-
-fn code_words(code: Code) -> String {
-    let mut words = String::new();
-    for letter in format!("{code:?}").chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(letter.to_lowercase());
-    }
-    words
 }
 
 /// Returns what `google.rpc` details add, one indented line each.
 fn details(details: &ErrorDetails) -> String {
     let mut lines = Vec::new();
-    for violation in details
-        .bad_request()
-        .iter()
-        .flat_map(|request| &request.field_violations)
-    {
-        lines.push(format!("{}: {}", violation.field, violation.description));
-    }
-    for violation in details
+    let fields = details.bad_request().into_iter().flat_map(|one| &one.field_violations);
+    lines.extend(fields.map(|one| format!("{}: {}", one.field, one.description)));
+    let conditions = details
         .precondition_failure()
-        .iter()
-        .flat_map(|failure| &failure.violations)
-    {
-        lines.push(format!("{}: {}", violation.subject, violation.description));
-    }
-    for violation in details.quota_failure().iter().flat_map(|failure| &failure.violations) {
-        lines.push(format!("{}: {}", violation.subject, violation.description));
-    }
+        .into_iter()
+        .flat_map(|one| &one.violations);
+    lines.extend(conditions.map(|one| format!("{}: {}", one.subject, one.description)));
+    let quotas = details.quota_failure().into_iter().flat_map(|one| &one.violations);
+    lines.extend(quotas.map(|one| format!("{}: {}", one.subject, one.description)));
     if let Some(resource) = details.resource_info() {
         let what = format!("{} {}", resource.resource_type, resource.resource_name);
         lines.push(if resource.description.is_empty() {
@@ -278,6 +219,8 @@ fn details(details: &ErrorDetails) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tonic::Code;
+
     use super::*;
 
     #[test]

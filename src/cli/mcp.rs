@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -24,7 +25,7 @@ use toolgate_client::{Credentials, Error};
 use toolgate_server::app::{ITSELF, STARTED_AS_SERVER, STARTS_ITSELF};
 
 use super::connection::Connection;
-use super::exit::{Exit, Failure};
+use super::exit::{Exit, Failure, with_causes};
 use super::globals::Globals;
 use super::interrupts::Interrupts;
 use super::terminal::Terminal;
@@ -41,6 +42,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// How long the farewell to the server may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What is encoded in a query: all but what RFC 3986 calls unreserved.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// For whom tools are served.
 #[derive(Debug, Args)]
@@ -108,7 +112,9 @@ impl McpArgs {
             ),
         ];
         let set = pairs.iter().filter(|(_, value)| !value.is_empty());
-        let set: Vec<String> = set.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        let set: Vec<String> = set
+            .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, RESERVED)))
+            .collect();
         if set.is_empty() {
             String::new()
         } else {
@@ -124,13 +130,6 @@ fn http_client(
     socket: Option<&Path>,
     is_encrypted: bool,
 ) -> Result<reqwest::Client, Failure> {
-    let wrong = |error: reqwest::Error| {
-        let mut last: &dyn std::error::Error = &error;
-        while let Some(cause) = last.source() {
-            last = cause;
-        }
-        Failure::from(Error::Certificates(last.to_string()))
-    };
     let mut headers = HeaderMap::new();
     let wrong_token = || Failure::Usage("the token cannot be sent".to_owned());
     if let Some(token) = credentials.bearer()?.token().map_err(|_| wrong_token())? {
@@ -149,14 +148,18 @@ fn http_client(
     }
     if is_encrypted {
         let authorities = credentials.trusted_authorities()?;
-        let authorities = reqwest::Certificate::from_pem_bundle(&authorities).map_err(wrong)?;
+        let authorities = reqwest::Certificate::from_pem_bundle(&authorities).map_err(wrong_certificates)?;
         builder = builder.tls_certs_only(authorities);
         if let Some((cert, key)) = credentials.client_identity()? {
             let both = [key, b"\n".to_vec(), cert].concat();
-            builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(wrong)?);
+            builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(wrong_certificates)?);
         }
     }
-    builder.build().map_err(wrong)
+    builder.build().map_err(wrong_certificates)
+}
+
+fn wrong_certificates(error: reqwest::Error) -> Failure {
+    Error::Certificates(with_causes(&error)).into()
 }
 
 /// Refuses to serve a Toolgate that has started this one, in an answer that it can show and on standard error.
@@ -170,18 +173,6 @@ async fn refuse() -> Result<Exit, Failure> {
         let _ = client.send(ServerJsonRpcMessage::error(refusal, Some(id))).await;
     }
     Err(Failure::Start(STARTS_ITSELF.to_owned()))
-}
-
-fn encoded(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    let encode = |byte: u8| {
-        if plain(&byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
-    };
-    text.bytes().map(encode).collect()
 }
 
 /// Hands messages on in both directions until one side ends.
@@ -229,10 +220,10 @@ async fn bridge(
                         break Err(Failure::BrokenPipe);
                     }
                 }
-                None => break Err(Failure::Unreachable {
-                    address: "the MCP server".to_owned(),
-                    cause: "the connection has ended".to_owned(),
-                }),
+                None => {
+                    let (address, cause) = ("the MCP server".to_owned(), "the connection has ended".to_owned());
+                    break Err(Error::Unreachable { address, cause }.into());
+                }
             },
             () = interrupts.next() => break Ok(Exit::Completed),
             () = &mut last => break Ok(Exit::Completed),

@@ -5,11 +5,11 @@ use tonic::Code;
 use toolgate_client::Client;
 use toolgate_contract::read_output_request::Range as Part;
 use toolgate_contract::{
-    ByteRange, DeleteOutputRequest, GetCallRequest, GetOutputRequest, LineRange, ListOutputsRequest, Output,
-    ReadOutputRequest, SearchOutputRequest, Tail, call,
+    ByteRange, LineRange, ListOutputsRequest, Output, ReadOutputRequest, SearchOutputRequest, Tail, call,
 };
 
 use super::arguments::Range;
+use super::calls::time;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
@@ -71,12 +71,7 @@ impl OutputArgs {
             }
         };
         if self.delete {
-            client
-                .output_service()
-                .delete_output(DeleteOutputRequest {
-                    output_id: output.output_id.clone(),
-                })
-                .await?;
+            client.output(&output.output_id).delete().await?;
             terminal.inform(&format!("deleted {}", output.output_id));
         } else if self.info {
             show_info(&output, terminal)?;
@@ -110,50 +105,21 @@ impl OutputArgs {
 }
 
 async fn find(client: &Client, id: &str) -> Result<Found, Failure> {
-    let unknown = match client
-        .output_service()
-        .get_output(GetOutputRequest {
-            output_id: id.to_owned(),
-        })
-        .await
-    {
-        Ok(response) => {
-            return response
-                .into_inner()
-                .output
-                .map(Found::Output)
-                .ok_or(Failure::Protocol("output"));
-        }
-        Err(status) if matches!(status.code(), Code::NotFound | Code::InvalidArgument) => status,
-        Err(status) => return Err(status.into()),
+    let unknown = match client.output(id).info().await {
+        Ok(output) => return Ok(Found::Output(output)),
+        Err(error) if matches!(error.code(), Code::NotFound | Code::InvalidArgument) => error,
+        Err(error) => return Err(error.into()),
     };
     let request = ListOutputsRequest {
         call_id: id.to_owned(),
-        page_size: 1,
         ..ListOutputsRequest::default()
     };
-    let listed = client
-        .output_service()
-        .list_outputs(request)
-        .await?
-        .into_inner()
-        .outputs;
-    if let Some(output) = listed.into_iter().next() {
+    if let Some(output) = client.list_outputs(request).await?.into_iter().next() {
         return Ok(Found::Output(output));
     }
-    match client
-        .tool_service()
-        .get_call(GetCallRequest { call_id: id.to_owned() })
-        .await
-    {
-        Ok(response) => {
-            let call = response.into_inner().call.ok_or(Failure::Protocol("call"))?;
-            match call.ending {
-                Some(call::Ending::Completed(end)) => Ok(Found::Result(end.output)),
-                Some(call::Ending::Failed(_)) | None => Err(unknown.into()),
-            }
-        }
-        Err(_) => Err(unknown.into()),
+    match client.get_call(id).await.map(|call| call.ending) {
+        Ok(Some(call::Ending::Completed(end))) => Ok(Found::Result(end.output)),
+        Ok(Some(call::Ending::Failed(_)) | None) | Err(_) => Err(unknown.into()),
     }
 }
 
@@ -182,13 +148,13 @@ async fn search(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let request = SearchOutputRequest {
-        output_id,
         pattern,
         before_context: context,
         after_context: context,
         max_matches: MOST_MATCHES,
+        ..SearchOutputRequest::default()
     };
-    let found = client.output_service().search_output(request).await?.into_inner();
+    let found = client.output(output_id).search(request).await?;
     let mut previous = None;
     for line in &found.lines {
         if terminal.json {
@@ -217,27 +183,26 @@ fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
         return terminal.message(output);
     }
-    let row = |name: &str, value: String| vec![name.to_owned(), value];
-    let mut rows = vec![
-        row("output", output.output_id.clone()),
-        row("call", output.call_id.clone()),
-        row("session", output.session_id.clone()),
-        row("workspace", output.workspace.clone()),
-        row("path", output.path.clone()),
-        row("bytes", output.total_bytes.to_string()),
+    let mut facts = vec![
+        ("output", output.output_id.clone()),
+        ("call", output.call_id.clone()),
+        ("session", output.session_id.clone()),
+        ("workspace", output.workspace.clone()),
+        ("path", output.path.clone()),
+        ("bytes", output.total_bytes.to_string()),
     ];
     if output.complete {
-        rows.push(row("lines", output.total_lines.to_string()));
-        rows.push(row("sha256", output.sha256.clone()));
+        facts.push(("lines", output.total_lines.to_string()));
+        facts.push(("sha256", output.sha256.clone()));
     } else {
-        rows.push(row("state", "being written".to_owned()));
+        facts.push(("state", "being written".to_owned()));
     }
     let times = [("created", output.create_time), ("expires", output.expire_time)];
-    rows.extend(
-        times
-            .into_iter()
-            .filter_map(|(name, time)| Some(row(name, super::calls::time(time?)))),
-    );
+    facts.extend(times.into_iter().filter_map(|(name, at)| Some((name, time(at?)))));
+    let rows: Vec<_> = facts
+        .into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect();
     terminal.table(&[], &rows)
 }
 

@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::io;
 
 use serde_json::Value;
+use toolgate_client::Decision;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
-    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptDecision, PromptReply,
-    PromptResolution, PromptState, Question, QuestionAnswer, QuestionRequest, prompt,
+    GrantReach, GrantScope, PermissionAction, PermissionPart, PermissionRequest, Prompt, PromptResolution, PromptState,
+    Question, QuestionRequest, prompt,
 };
 
 use super::keyboard::Keyboard;
@@ -37,53 +38,6 @@ o  allow this once
   n  the same for a number of requests, also after a restart of the service
   e  write another input, which runs instead of this one (where that is possible)
   Ctrl-C leaves; open prompts stay open";
-
-/// A decision and, with a rejection, what the model is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) decision: PromptDecision,
-    pub(super) message: String,
-    pub(super) answers: Vec<QuestionAnswer>,
-    /// With `always`: how far it reaches.
-    pub(super) scope: Option<GrantScope>,
-    /// With `instead`: the input.
-    pub(super) input_json: String,
-}
-
-impl Answer {
-    /// Makes one without a message.
-    pub(super) fn plain(decision: PromptDecision) -> Self {
-        Self {
-            decision,
-            message: String::new(),
-            answers: Vec::new(),
-            scope: None,
-            input_json: String::new(),
-        }
-    }
-
-    fn always(scope: GrantScope) -> Self {
-        Self {
-            scope: Some(scope),
-            ..Self::plain(PromptDecision::Always)
-        }
-    }
-
-    /// Returns the reply to a prompt. It cites what the person was shown.
-    pub(super) fn reply_to(&self, prompt: &Prompt) -> PromptReply {
-        PromptReply {
-            prompt_id: prompt.prompt_id.clone(),
-            reply_id: uuid::Uuid::now_v7().to_string(),
-            decision: self.decision.into(),
-            message: self.message.clone(),
-            input_digest: prompt.input_digest.clone(),
-            answers: self.answers.clone(),
-            scope: self.scope,
-            always_patterns: Vec::new(),
-            input_json: self.input_json.clone(),
-        }
-    }
-}
 
 /// Returns the prompt as a person reads it.
 pub(super) fn render(prompt: &Prompt, paint: Paint) -> String {
@@ -250,7 +204,7 @@ pub(super) fn subject(prompt: &Prompt) -> String {
 }
 
 /// Asks for what the prompt needs: a decision by one key, or a line for each question.
-pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let editable = prompt.editable.then_some(prompt.input_json);
     match prompt.request {
         Some(prompt::Request::Questions(request)) => ask_questions(request, keyboard, terminal).await,
@@ -258,22 +212,17 @@ pub(super) async fn ask(prompt: Prompt, keyboard: Keyboard, terminal: Terminal) 
     }
 }
 
-async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+async fn ask_questions(request: QuestionRequest, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let mut answers = Vec::with_capacity(request.questions.len());
     for question in &request.questions {
         terminal.inform(&choices(question, terminal.err));
         let line = keyboard.line().await?;
         if line == "!" {
-            return Ok(Answer::plain(PromptDecision::Reject));
+            return Ok(Decision::reject(""));
         }
-        answers.push(QuestionAnswer {
-            values: chosen(&line, question),
-        });
+        answers.push(chosen(&line, question));
     }
-    Ok(Answer {
-        answers,
-        ..Answer::plain(PromptDecision::Answer)
-    })
+    Ok(Decision::Answer(answers))
 }
 
 /// Shows a question with its options, numbered, and how to answer.
@@ -313,7 +262,7 @@ fn chosen(line: &str, question: &Question) -> Vec<String> {
 }
 
 /// Asks until a key that means something is pressed.
-async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Answer> {
+async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Terminal) -> io::Result<Decision> {
     let keys = [
         "[o]nce  [r]eject  reject with a [m]essage  [?] what the keys do",
         "always: [a] while the service runs  [s]ession  [f]or good  for a [t]ime  a [n]umber of times",
@@ -324,11 +273,11 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
     }
     loop {
         return Ok(match keyboard.key().await? {
-            'o' => Answer::plain(PromptDecision::Once),
-            'r' => Answer::plain(PromptDecision::Reject),
-            'a' => Answer::always(scope::unlimited(GrantReach::Run)),
-            's' => Answer::always(scope::unlimited(GrantReach::Session)),
-            'f' => Answer::always(scope::unlimited(GrantReach::Workspace)),
+            'o' => Decision::Once,
+            'r' => Decision::reject(""),
+            'a' => always(scope::unlimited(GrantReach::Run)),
+            's' => always(scope::unlimited(GrantReach::Session)),
+            'f' => always(scope::unlimited(GrantReach::Workspace)),
             'e' => {
                 let Some(input) = &editable else { continue };
                 let is_command = command_of(input).is_some();
@@ -344,24 +293,21 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
                     "  {what} should run instead? (end with Enter; nothing for another key)"
                 ));
                 match edited(input, &keyboard.line().await?) {
-                    Some(input_json) => Answer {
-                        input_json,
-                        ..Answer::plain(PromptDecision::Instead)
-                    },
+                    Some(input) => Decision::Instead(input.into()),
                     None => continue,
                 }
             }
             't' => {
                 terminal.inform("  For how long? (30m, 2h; Enter for another key)");
                 match scope::lasting(&keyboard.line().await?) {
-                    Some(scope) => Answer::always(scope),
+                    Some(scope) => always(scope),
                     None => continue,
                 }
             }
             'n' => {
                 terminal.inform("  How many further times? (a number; Enter for another key)");
                 match scope::times(&keyboard.line().await?) {
-                    Some(scope) => Answer::always(scope),
+                    Some(scope) => always(scope),
                     None => continue,
                 }
             }
@@ -371,13 +317,17 @@ async fn ask_decision(editable: Option<String>, keyboard: Keyboard, terminal: Te
             }
             'm' => {
                 terminal.inform("  What should the model be told? (end with Enter)");
-                Answer {
-                    message: keyboard.line().await?,
-                    ..Answer::plain(PromptDecision::Reject)
-                }
+                Decision::reject(keyboard.line().await?)
             }
             _ => continue,
         });
+    }
+}
+
+fn always(scope: GrantScope) -> Decision {
+    Decision::Always {
+        scope,
+        patterns: Vec::new(),
     }
 }
 
@@ -556,16 +506,5 @@ mod tests {
         assert_eq!(edited(input, "ls -a").as_deref(), Some(changed));
         assert_eq!(edited(input, ""), None);
         assert_eq!(edited(r#"{"content":"x"}"#, "{}").as_deref(), Some("{}"));
-    }
-
-    #[test]
-    fn a_reply_cites_what_was_shown() {
-        let prompt = Prompt {
-            prompt_id: "per_1".into(),
-            input_digest: "d".into(),
-            ..Prompt::default()
-        };
-        let reply = Answer::plain(PromptDecision::Once).reply_to(&prompt);
-        assert_eq!((reply.prompt_id.as_str(), reply.input_digest.as_str()), ("per_1", "d"));
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! *Invariant:* what is said here of a scope is all that the contract says of it.
 
-use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use toolgate_contract::{Grant, GrantReach, GrantScope};
 
 use super::arguments;
+use super::calls::time;
 use super::terminal::counted;
 
 /// Returns the scope of a reach without a limit.
@@ -40,23 +40,16 @@ pub(super) fn times(text: &str) -> Option<GrantScope> {
 
 /// Says how far a scope reaches.
 pub(super) fn words(scope: &GrantScope) -> String {
-    let mut text = match GrantReach::try_from(scope.reach).unwrap_or_default() {
-        GrantReach::Unspecified | GrantReach::Run => "while the service runs".to_owned(),
-        GrantReach::Session => "this session".to_owned(),
-        GrantReach::Workspace if scope.expire_time.is_some() || scope.max_uses > 0 => String::new(),
-        GrantReach::Workspace => "for good".to_owned(),
+    let reach = match GrantReach::try_from(scope.reach).unwrap_or_default() {
+        GrantReach::Unspecified | GrantReach::Run => Some("while the service runs"),
+        GrantReach::Session => Some("this session"),
+        GrantReach::Workspace if scope.expire_time.is_some() || scope.max_uses > 0 => None,
+        GrantReach::Workspace => Some("for good"),
     };
-    let separator = |text: &String| if text.is_empty() { "" } else { ", " };
-    if let Some(time) = &scope.expire_time {
-        let end = prost_types::Timestamp { nanos: 0, ..*time };
-        let before = separator(&text);
-        let _ = write!(text, "{before}until {end}");
-    }
-    if scope.max_uses > 0 {
-        let before = separator(&text);
-        let _ = write!(text, "{before}{}", counted(scope.max_uses, "use"));
-    }
-    text
+    let mut parts: Vec<String> = reach.map(str::to_owned).into_iter().collect();
+    parts.extend(scope.expire_time.map(|end| format!("until {}", time(end))));
+    parts.extend((scope.max_uses > 0).then(|| counted(scope.max_uses, "use")));
+    parts.join(", ")
 }
 
 /// Says how often a grant was used, and how often it may be.

@@ -3,7 +3,6 @@
 //!
 //! *Invariant:* a command sees [`Flags`], [`Service`] and JSON, and talks to the service through the contract alone.
 
-use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use toolgate_model::redact::Redactor;
 use toolgate_permission::agents::{Agents, Folders};
 use toolgate_server::app::{App, Emergency, Running, Temporary, output_folder, workspace_folder};
 
-use super::exit::Failure;
+use super::exit::{Failure, with_causes};
 use super::instances::{self, Instance, Registration};
 
 /// The file of the running program, even where it has been replaced meanwhile.
@@ -41,7 +40,6 @@ pub(super) struct Flags {
 
 impl Flags {
     fn raw(&self) -> RawConfig {
-        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         let or_none = |off: bool, value: Option<String>| if off { Some("none".to_owned()) } else { value };
         let workspaces: Vec<(&str, String)> = self
             .workspaces
@@ -49,9 +47,9 @@ impl Flags {
             .map(|(name, folder)| (&**name, text(folder)))
             .collect();
         RawConfig::default()
-            .with_some("data_dir", self.data_dir.as_ref().map(text))
+            .with_some("data_dir", self.data_dir.as_deref().map(text))
             .with_some("listen.tcp", or_none(self.no_tcp, self.listen.clone()))
-            .with_some("listen.unix", or_none(self.no_socket, self.socket.as_ref().map(text)))
+            .with_some("listen.unix", or_none(self.no_socket, self.socket.as_deref().map(text)))
             .with_some("listen.insecure", self.insecure.then_some(true))
             .with_some("trust", self.trust.then_some(true))
             .with_some("console", self.console.then_some(true))
@@ -65,48 +63,44 @@ impl Flags {
     }
 }
 
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 /// Takes the process's environment; what is not UTF-8 cannot be a setting and is left out.
 fn environment() -> Environment {
-    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let variables = std::env::vars_os();
+    let variables = variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    Environment::new(std::env::vars_os().filter_map(text), cwd)
+    Environment::new(variables, cwd)
 }
 
 fn configuration(error: impl std::error::Error) -> Failure {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    Failure::Configuration(text)
+    Failure::Configuration(with_causes(&error))
+}
+
+/// Returns the configuration, as far as no flag changes it.
+fn configured(config: Option<PathBuf>) -> Result<Config, Failure> {
+    let flags = Flags {
+        config,
+        ..Flags::default()
+    };
+    flags.load(&environment())
 }
 
 /// Returns what the configuration says about the log, as far as it can be read: the command itself reports what is wrong.
 pub(super) fn log_settings(config: Option<PathBuf>) -> Option<LogConfig> {
-    let flags = Flags {
-        config,
-        ..Flags::default()
-    };
-    flags.load(&environment()).ok().map(|config| config.log)
+    configured(config).ok().map(|config| config.log)
 }
 
 /// Returns what takes secrets out of the log, if the configuration can be read.
 pub(super) fn redactor(config: Option<PathBuf>) -> Option<Redactor> {
-    let flags = Flags {
-        config,
-        ..Flags::default()
-    };
-    flags.load(&environment()).ok().map(|config| config.redact.0)
+    configured(config).ok().map(|config| config.redact.0)
 }
 
 /// Returns the configured key of the audit, if there is one.
 pub(super) fn audit_key(config: Option<PathBuf>) -> Option<Key> {
-    let flags = Flags {
-        config,
-        ..Flags::default()
-    };
-    flags.load(&environment()).ok()?.audit.key().cloned()
+    configured(config).ok()?.audit.key().cloned()
 }
 
 /// Returns the data directory: the one that is named, else the configured one.
@@ -138,14 +132,13 @@ impl Service {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        let failed = |error: anyhow::Error| Failure::Start(format!("{error:#}"));
         let app = App::build(&config, &environment, Some(OWN_PROGRAM.into()))
             .await
-            .map_err(failed)?;
+            .map_err(not_started)?;
         if stays {
-            app.recover().await.map_err(failed)?;
+            app.recover().await.map_err(not_started)?;
         }
-        let running = app.start().await.map_err(failed)?;
+        let running = app.start().await.map_err(not_started)?;
         let mut service = Self {
             running,
             registration: None,
@@ -210,7 +203,7 @@ impl Service {
 
     /// Waits until it can no longer serve, and says why.
     pub(super) async fn failed(&mut self) -> Failure {
-        Failure::Start(format!("{:#}", self.running.failed().await))
+        not_started(self.running.failed().await)
     }
 
     /// Ends it in order: refuse, wait, cancel, close.
@@ -219,6 +212,10 @@ impl Service {
         drop(self.registration);
         self.running.drain().await;
     }
+}
+
+fn not_started(error: anyhow::Error) -> Failure {
+    Failure::Start(format!("{error:#}"))
 }
 
 /// Returns the configuration file that was named, whole.
@@ -237,11 +234,10 @@ pub(super) fn running() -> Vec<Instance> {
 /// Returns the service that is there to stay and has this folder, started with the same configuration file.
 pub(super) fn that_has(directory: &Path, config: Option<PathBuf>) -> Option<Instance> {
     let config = named_config(config);
-    let has = |instance: &Instance| {
+    running().into_iter().find(|instance| {
         let mut folders = instance.workspaces.iter().map(|(_, folder)| folder);
         instance.stays && instance.config == config && folders.any(|folder| folder == directory)
-    };
-    running().into_iter().find(has)
+    })
 }
 
 /// A service for one command, on a socket that only this user can reach. Its state is kept where `serve` keeps it.
@@ -289,11 +285,7 @@ impl PrivateService {
 
 /// Returns the configured Unix socket, if the configuration can be read.
 pub(super) fn configured_socket(config: Option<PathBuf>) -> Option<PathBuf> {
-    let flags = Flags {
-        config,
-        ..Flags::default()
-    };
-    flags.load(&environment()).ok()?.listen.unix
+    configured(config).ok()?.listen.unix
 }
 
 /// Returns what is in force and where it comes from: `service` and `workspaces`.

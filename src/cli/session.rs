@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tonic::{Code, Status};
-use toolgate_client::Client;
+use toolgate_client::{Client, Error};
 use toolgate_contract::{
     EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
 };
@@ -53,7 +53,7 @@ impl GrantsArgs {
                 .permission_service()
                 .revoke_grant(RevokeGrantRequest { grant_id })
                 .await?;
-            let grant = response.into_inner().grant.ok_or(Failure::Protocol("grant"))?;
+            let grant = response.into_inner().grant.ok_or(Error::Protocol("grant"))?;
             if terminal.json {
                 terminal.message(&grant)?;
             } else {
@@ -176,7 +176,7 @@ impl SessionArgs {
         }
         let request = GetSessionRequest { session_id, workspace };
         let response = client.session_service().get_session(request).await?;
-        let session = response.into_inner().session.ok_or(Failure::Protocol("session"))?;
+        let session = response.into_inner().session.ok_or(Error::Protocol("session"))?;
         show(&session, terminal)?;
         Ok(Exit::Completed)
     }

@@ -175,34 +175,41 @@ impl Terminal {
 /// Returns one line per row, each column as wide as its widest cell in `rows` and `others`; the last is not filled up.
 fn align(rows: &[Vec<String>], others: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().chain(others).map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().chain(others).filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
+    let mut widths = vec![0; columns];
+    for row in rows.iter().chain(others) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let lines = rows.iter().map(|row| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  "));
         cells.collect::<String>().trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
+    });
+    lines.collect()
+}
+
+/// Returns whether a character could fool the reader of a text.
+fn is_deceptive(letter: char) -> bool {
+    let is_control = letter.is_control() && letter != '\n' && letter != '\t';
+    is_control
+        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Returns the text with everything shown that could fool its reader: control characters, and characters that reorder
 /// or hide text. Line feeds and tabs stay.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
-    let fools = |letter: char| {
-        let control = letter.is_control() && letter != '\n' && letter != '\t';
-        control
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
-    if !text.contains(fools) {
+    if !text.contains(is_deceptive) {
         return Cow::Borrowed(text);
     }
-    let show = |letter: char| match letter {
-        letter if fools(letter) => letter.escape_unicode().to_string(),
-        letter => letter.to_string(),
-    };
-    Cow::Owned(text.chars().map(show).collect())
+    let mut shown = String::new();
+    for letter in text.chars() {
+        if is_deceptive(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Returns the text as one visible line, cut after `limit` characters.

@@ -64,22 +64,14 @@ pub(super) async fn list(
     viewpoint: &Viewpoint,
     kind: &str,
 ) -> Result<Vec<ToolDefinition>, Failure> {
-    let mut request = ListToolsRequest {
+    let request = ListToolsRequest {
         workspace: workspace.to_owned(),
         agent: viewpoint.agent.clone().unwrap_or_default(),
         model: viewpoint.model.clone(),
         client: kind.to_owned(),
         ..ListToolsRequest::default()
     };
-    let mut tools = Vec::new();
-    loop {
-        let page = client.tool_service().list_tools(request.clone()).await?.into_inner();
-        tools.extend(page.tools);
-        if page.next_page_token.is_empty() {
-            return Ok(tools);
-        }
-        request.page_token = page.next_page_token;
-    }
+    Ok(client.list_tools(request).await?)
 }
 
 /// Returns the tool of this name, in any case if not in this one.
@@ -97,32 +89,35 @@ fn show_all(tools: &[ToolDefinition], terminal: &Terminal) -> Result<(), Failure
     if terminal.json {
         return tools.iter().try_for_each(|tool| terminal.message(tool));
     }
-    let row = |tool: &ToolDefinition| vec![tool.name.clone(), effects(tool), first_sentence(&tool.description)];
-    terminal.table(
-        &["TOOL", "EFFECTS", "DESCRIPTION"],
-        &tools.iter().map(row).collect::<Vec<_>>(),
-    )
+    let rows = tools
+        .iter()
+        .map(|tool| vec![tool.name.clone(), effects(tool), first_sentence(&tool.description)]);
+    terminal.table(&["TOOL", "EFFECTS", "DESCRIPTION"], &rows.collect::<Vec<_>>())
 }
 
 fn show(tool: &ToolDefinition, terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
         return terminal.message(tool);
     }
-    let bold = |text: &str| terminal.out.text(Look::Bold, text);
+    let out = terminal.out;
     let experimental = if tool.experimental { ", experimental" } else { "" };
     terminal.line(&format!(
         "{} ({}{experimental})",
-        bold(&tool.name),
+        out.text(Look::Bold, &tool.name),
         words::tool_source(tool.source)
     ))?;
-    terminal.line(&format!("{} {}", bold("effects:"), effects(tool)))?;
-    terminal.line(&format!("{} {}", bold("permissions:"), tool.permissions.join(", ")))?;
+    terminal.line(&format!("{} {}", out.text(Look::Bold, "effects:"), effects(tool)))?;
+    terminal.line(&format!(
+        "{} {}",
+        out.text(Look::Bold, "permissions:"),
+        tool.permissions.join(", ")
+    ))?;
     terminal.line(&format!("\n{}\n", tool.description.trim()))?;
     let schema = serde_json::from_str::<Value>(&tool.input_schema_json);
     let pretty = schema.and_then(|schema| serde_json::to_string_pretty(&schema));
     terminal.line(&format!(
         "{}\n{}",
-        bold("input schema:"),
+        out.text(Look::Bold, "input schema:"),
         pretty.unwrap_or(tool.input_schema_json.clone())
     ))
 }

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // files that the user names: tokens and certificates
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -109,19 +110,17 @@ impl Credentials {
     /// Takes them from the variables that the program `toolgate` reads as well: `TOOLGATE_TOKEN`, `TOOLGATE_TOKEN_FILE`,
     /// `TOOLGATE_TLS_CA`, `TOOLGATE_TLS_CERT` and `TOOLGATE_TLS_KEY`.
     pub fn from_env() -> Result<Self, Error> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let file = |name: &str| variable(name).map(PathBuf::from);
         let mut credentials = Self::default();
         if let Some(token) = variable("TOOLGATE_TOKEN") {
             let text = token.into_string().map_err(|_| Error::Token(NOT_A_WORD.to_owned()))?;
             credentials = credentials.token(text.parse()?);
-        } else if let Some(path) = file("TOOLGATE_TOKEN_FILE") {
+        } else if let Some(path) = file_variable("TOOLGATE_TOKEN_FILE") {
             credentials = credentials.token_file(path);
         }
-        if let Some(path) = file("TOOLGATE_TLS_CA") {
+        if let Some(path) = file_variable("TOOLGATE_TLS_CA") {
             credentials = credentials.authorities_file(path);
         }
-        match (file("TOOLGATE_TLS_CERT"), file("TOOLGATE_TLS_KEY")) {
+        match (file_variable("TOOLGATE_TLS_CERT"), file_variable("TOOLGATE_TLS_KEY")) {
             (Some(certificate), Some(key)) => Ok(credentials.identity_files(certificate, key)),
             (None, None) => Ok(credentials),
             _ => Err(Error::Certificates(
@@ -179,13 +178,13 @@ impl Credentials {
     /// Returns what shows the token with each RPC. A token file is read now.
     pub fn bearer(&self) -> Result<Bearer, Error> {
         Ok(Bearer(match &self.token {
-            TokenFrom::Nowhere => Shown::Nothing,
-            TokenFrom::Value(token) => Shown::Token(token.clone()),
-            TokenFrom::Source(source) => Shown::Source(Arc::clone(source)),
+            TokenFrom::Nowhere => Shows::Nothing,
+            TokenFrom::Value(token) => Shows::Token(token.clone()),
+            TokenFrom::Source(source) => Shows::Source(Arc::clone(source)),
             TokenFrom::File(path) => {
                 let wrong = |problem: &str| Error::Token(format!("{} holds no token: {problem}", path.display()));
                 let text = String::from_utf8(read(path)?).map_err(|_| wrong("it is not UTF-8"))?;
-                Shown::Token(text.parse().map_err(|error: Error| wrong(&error.to_string()))?)
+                Shows::Token(text.parse().map_err(|error: Error| wrong(&error.to_string()))?)
             }
         }))
     }
@@ -200,8 +199,10 @@ impl Credentials {
 
     /// Returns the certificate to show and its key (PEM), if there is one.
     pub fn client_identity(&self) -> Result<Option<CertificateAndKey>, Error> {
-        let read = |(certificate, key): &(Pem, Pem)| Ok((certificate.read()?, key.read()?));
-        self.identity.as_ref().map(read).transpose()
+        match &self.identity {
+            Some((certificate, key)) => Ok(Some((certificate.read()?, key.read()?))),
+            None => Ok(None),
+        }
     }
 
     /// Prepares an encrypted endpoint.
@@ -210,13 +211,13 @@ impl Credentials {
         if let Some((certificate, key)) = self.client_identity()? {
             config = config.identity(Identity::from_pem(certificate, key));
         }
-        let wrong = |error: tonic::transport::Error| Error::Certificates(innermost(&error));
-        endpoint.tls_config(config).map_err(wrong)
+        let endpoint = endpoint.tls_config(config);
+        endpoint.map_err(|error| Error::Certificates(innermost(&error)))
     }
 }
 
 #[derive(Clone, Default)]
-enum Shown {
+enum Shows {
     #[default]
     Nothing,
     Token(Token),
@@ -225,26 +226,26 @@ enum Shown {
 
 /// Shows a token with each RPC, if there is one.
 #[derive(Clone, Default)]
-pub struct Bearer(Shown);
+pub struct Bearer(Shows);
 
 impl Bearer {
     /// Returns the token that is shown now, if there is one.
     pub fn token(&self) -> Result<Option<Token>, BoxError> {
         match &self.0 {
-            Shown::Nothing => Ok(None),
-            Shown::Token(token) => Ok(Some(token.clone())),
-            Shown::Source(source) => source().map(Some),
+            Shows::Nothing => Ok(None),
+            Shows::Token(token) => Ok(Some(token.clone())),
+            Shows::Source(source) => source().map(Some),
         }
     }
 
     /// Returns whether no token is shown.
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Shown::Nothing)
+        matches!(self.0, Shows::Nothing)
     }
 
     /// Returns whether another token may be shown with the next RPC.
     pub(crate) fn renews(&self) -> bool {
-        matches!(self.0, Shown::Source(_))
+        matches!(self.0, Shows::Source(_))
     }
 }
 
@@ -263,6 +264,14 @@ impl Interceptor for Bearer {
         }
         Ok(request)
     }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn file_variable(name: &str) -> Option<PathBuf> {
+    variable(name).map(PathBuf::from)
 }
 
 fn system_authorities() -> Result<Vec<u8>, Error> {

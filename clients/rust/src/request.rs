@@ -84,10 +84,13 @@ impl From<WireOnDisconnect> for OnDisconnect {
     }
 }
 
+fn or(value: String, base: &str) -> String {
+    if value.is_empty() { base.to_owned() } else { value }
+}
+
 /// Fills what a context leaves out with the client's.
 fn completed(context: CallContext, client: &Client) -> CallContext {
     let base = client.context();
-    let or = |value: String, base: &String| if value.is_empty() { base.clone() } else { value };
     CallContext {
         workspace: or(context.workspace, &base.workspace),
         session_id: or(context.session_id, &base.session_id),
