@@ -380,7 +380,7 @@ impl Approver {
         let reply = decision.reply_to(&prompt)?;
         let mut word = words::prompt_decision(reply.decision);
         if let Some(scope) = &reply.scope {
-            word += &format!(" ({})", scope::words(scope));
+            word += &format!(" ({})", scope::describe(scope));
         }
         self.terminal.inform(&format!("  {word}"));
         Some((index, reply))

@@ -19,8 +19,8 @@ use toolgate_contract::call_event::Event;
 use toolgate_contract::execute_tool_request::Arguments;
 use toolgate_contract::prompt::Request as Asked;
 use toolgate_contract::{
-    CallContext, CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState,
-    ReplyPromptRequest, ReplyResult,
+    CallEvent, ExecuteToolRequest, OnDisconnect, OutputMode, Prompt, PromptDecision, PromptState, ReplyPromptRequest,
+    ReplyResult,
 };
 
 use super::arguments;
@@ -176,12 +176,7 @@ impl CallArgs {
             ));
         }
         let ended = self.execute(&connection, text, terminal, &mut interrupts).await;
-        if matches!(ended, Ok(Exit::Interrupted)) {
-            connection.abandon();
-        } else {
-            connection.close().await;
-        }
-        ended
+        connection.end(ended).await
     }
 
     async fn execute(
@@ -228,14 +223,7 @@ impl CallArgs {
         };
         let timeout = self.timeout.map(prost_types::Duration::try_from).transpose();
         Ok(ExecuteToolRequest {
-            context: Some(CallContext {
-                workspace: connection.workspace.clone(),
-                session_id: self.session.clone().unwrap_or_default(),
-                agent: self.viewpoint.agent.clone().unwrap_or_default(),
-                model: self.viewpoint.model.clone(),
-                client: "cli".to_owned(),
-                ..CallContext::default()
-            }),
+            context: Some(self.viewpoint.context(&connection.workspace, self.session.as_deref())),
             call_id: self.call_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
             tool: self.tool.clone(),
             arguments: Some(Arguments::InputJson(input)),
@@ -395,27 +383,13 @@ impl Conversation {
 
     /// Takes a question up, or lets it go.
     async fn attend(&mut self, event: &CallEvent) -> Result<(), Failure> {
-        match &event.event {
-            Some(Event::Waiting(waiting)) => {
-                if let Some(prompt) = &waiting.prompt {
-                    self.open(prompt.clone()).await?;
-                }
+        if let Some(Event::Waiting(waiting)) = &event.event {
+            if let Some(prompt) = &waiting.prompt {
+                self.open(prompt.clone()).await?;
             }
-            Some(Event::Resumed(_) | Event::Completed(_) | Event::Failed(_)) => {
-                self.asking = None;
-                self.waiting = None;
-            }
-            None
-            | Some(
-                Event::Pending(_)
-                | Event::Running(_)
-                | Event::Metadata(_)
-                | Event::Output(_)
-                | Event::Child(_)
-                | Event::Warning(_)
-                | Event::Heartbeat(_)
-                | Event::Gap(_),
-            ) => {}
+        } else if let Some(Event::Resumed(_) | Event::Completed(_) | Event::Failed(_)) = &event.event {
+            self.asking = None;
+            self.waiting = None;
         }
         Ok(())
     }

@@ -160,7 +160,7 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         0 => state,
         count => format!("{state}, {count} in background"),
     };
-    let begun = call.create_time.map(time).unwrap_or_default();
+    let begun = call.create_time.map(words::time).unwrap_or_default();
     vec![
         call.call_id.clone(),
         call.tool.clone(),
@@ -169,11 +169,6 @@ pub(super) fn row(call: &Call) -> Vec<String> {
         session,
         short(&call.title, TITLE),
     ]
-}
-
-/// Returns a time to the second.
-pub(super) fn time(time: prost_types::Timestamp) -> String {
-    prost_types::Timestamp { nanos: 0, ..time }.to_string()
 }
 
 /// Which call to watch.
@@ -284,14 +279,5 @@ mod tests {
         );
         check(failed(FailureReason::Cancelled), "is cancelled");
         check(failed(FailureReason::TimedOut), "had already failed: timed out");
-    }
-
-    #[test]
-    fn times_are_told_to_the_second() {
-        let moment = prost_types::Timestamp {
-            seconds: 3600,
-            nanos: 5,
-        };
-        assert_eq!(time(moment), "1970-01-01T01:00:00Z");
     }
 }

@@ -9,7 +9,7 @@ use toolgate_client::{Client, DEFAULT_TARGET};
 use toolgate_server::app::unshield;
 
 use super::credentials::CredentialArgs;
-use super::exit::Failure;
+use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::instances::Instance;
 use super::service::{self, PrivateService};
@@ -162,15 +162,19 @@ impl Connection {
             && let Ok(client) = connect_to(&instance.url, &globals.credentials).await
             && let Ok(name) = workspace_name(&client, Some(&folder.to_string_lossy())).await
         {
-            return Ok(Self {
-                client,
-                workspace: name,
-                url: instance.url,
-                credentials: globals.credentials.clone(),
-                service: None,
-            });
+            return Ok(Self::running(client, name, instance.url, globals));
         }
         Self::open(globals, workspace).await
+    }
+
+    fn running(client: Client, workspace: String, url: String, globals: &Globals) -> Self {
+        Self {
+            client,
+            workspace,
+            url,
+            credentials: globals.credentials.clone(),
+            service: None,
+        }
     }
 
     /// Returns whether there is a server that outlives the command: one that is named, or one that has the folder.
@@ -185,13 +189,7 @@ impl Connection {
         if let Some(url) = &globals.server {
             let client = connect(globals).await?;
             let workspace = workspace_name(&client, workspace).await?;
-            return Ok(Self {
-                client,
-                workspace,
-                url: url.clone(),
-                credentials: globals.credentials.clone(),
-                service: None,
-            });
+            return Ok(Self::running(client, workspace, url.clone(), globals));
         }
         let (name, folder) = match workspace {
             Some(text) => match directory(text) {
@@ -225,9 +223,13 @@ impl Connection {
         }
     }
 
-    /// Ends the service at once, if it is ours: what it started is killed with it.
-    pub(super) fn abandon(self) {
-        drop(self.service);
+    /// Ends the service after what a command did, if it is ours: in order, or at once if the command was interrupted, and what
+    /// it started is killed with it.
+    pub(super) async fn end(self, ended: Result<Exit, Failure>) -> Result<Exit, Failure> {
+        if !matches!(ended, Ok(Exit::Interrupted)) {
+            self.close().await;
+        }
+        ended
     }
 }
 

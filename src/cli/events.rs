@@ -130,7 +130,7 @@ fn line(event: &Event) -> String {
         Some(What::SessionEnded(_)) => "session ended".to_owned(),
         Some(What::Heartbeat(_)) | None => String::new(),
     };
-    let time = event.time.map(super::calls::time).unwrap_or_default();
+    let time = event.time.map(words::time).unwrap_or_default();
     let session = if event.session_id.is_empty() {
         "-"
     } else {

@@ -9,11 +9,11 @@ use toolgate_contract::{
 };
 
 use super::arguments::Range;
-use super::calls::time;
 use super::connection;
 use super::exit::{Exit, Failure};
 use super::globals::Globals;
 use super::terminal::{Look, Terminal, visible};
+use super::words;
 
 const MOST_MATCHES: i32 = 1000;
 
@@ -198,7 +198,11 @@ fn show_info(output: &Output, terminal: &Terminal) -> Result<(), Failure> {
         facts.push(("state", "being written".to_owned()));
     }
     let times = [("created", output.create_time), ("expires", output.expire_time)];
-    facts.extend(times.into_iter().filter_map(|(name, at)| Some((name, time(at?)))));
+    facts.extend(
+        times
+            .into_iter()
+            .filter_map(|(name, at)| Some((name, words::time(at?)))),
+    );
     let rows: Vec<_> = facts
         .into_iter()
         .map(|(name, value)| vec![name.to_owned(), value])

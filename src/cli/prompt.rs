@@ -363,7 +363,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
     };
     let mut text = words::prompt_decision(resolution.decision);
     if let Some(scope) = &resolution.scope {
-        let _ = write!(text, " ({})", scope::words(scope));
+        let _ = write!(text, " ({})", scope::describe(scope));
     }
     if !resolution.resolved_by.is_empty() {
         let _ = write!(text, " by {}", visible(&resolution.resolved_by));

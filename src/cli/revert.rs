@@ -4,7 +4,7 @@
 
 use clap::Args;
 use toolgate_client::{Follower, Start};
-use toolgate_contract::{CallContext, RevertCallRequest};
+use toolgate_contract::RevertCallRequest;
 
 use super::call::{Conversation, PromptArgs, on_disconnect};
 use super::connection::Connection;
@@ -45,29 +45,17 @@ impl RevertArgs {
         }
         let mut interrupts = Interrupts::listen()?;
         let connection = Connection::open(globals, self.viewpoint.workspace.as_deref()).await?;
-        let start = Start::Revert(Box::new(self.request(connection.workspace.clone())));
+        let start = Start::Revert(Box::new(self.request(&connection.workspace)));
         let conversation = Conversation::new(&connection, start.call_id(), "revert", terminal, &self.prompts);
         let follower = Follower::start(connection.client.clone(), start);
         let ended = conversation.run(follower, &mut interrupts, false).await;
-        if matches!(ended, Ok(Exit::Interrupted)) {
-            connection.abandon();
-        } else {
-            connection.close().await;
-        }
-        ended
+        connection.end(ended).await
     }
 
     /// Without a workspace, that of the call is meant.
-    fn request(&self, workspace: String) -> RevertCallRequest {
+    fn request(&self, workspace: &str) -> RevertCallRequest {
         RevertCallRequest {
-            context: Some(CallContext {
-                workspace,
-                session_id: self.session.clone().unwrap_or_default(),
-                agent: self.viewpoint.agent.clone().unwrap_or_default(),
-                model: self.viewpoint.model.clone(),
-                client: "cli".to_owned(),
-                ..CallContext::default()
-            }),
+            context: Some(self.viewpoint.context(workspace, self.session.as_deref())),
             call_id: self.call.clone(),
             revert_call_id: uuid::Uuid::now_v7().to_string(),
             merge: self.merge,

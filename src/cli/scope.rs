@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use toolgate_contract::{Grant, GrantReach, GrantScope};
 
 use super::arguments;
-use super::calls::time;
 use super::terminal::counted;
+use super::words;
 
 /// Returns the scope of a reach without a limit.
 pub(super) fn unlimited(reach: GrantReach) -> GrantScope {
@@ -39,7 +39,7 @@ pub(super) fn times(text: &str) -> Option<GrantScope> {
 }
 
 /// Says how far a scope reaches.
-pub(super) fn words(scope: &GrantScope) -> String {
+pub(super) fn describe(scope: &GrantScope) -> String {
     let reach = match GrantReach::try_from(scope.reach).unwrap_or_default() {
         GrantReach::Unspecified | GrantReach::Run => Some("while the service runs"),
         GrantReach::Session => Some("this session"),
@@ -47,7 +47,7 @@ pub(super) fn words(scope: &GrantScope) -> String {
         GrantReach::Workspace => Some("for good"),
     };
     let mut parts: Vec<String> = reach.map(str::to_owned).into_iter().collect();
-    parts.extend(scope.expire_time.map(|end| format!("until {}", time(end))));
+    parts.extend(scope.expire_time.map(|end| format!("until {}", words::time(end))));
     parts.extend((scope.max_uses > 0).then(|| counted(scope.max_uses, "use")));
     parts.join(", ")
 }
@@ -76,7 +76,7 @@ mod tests {
                 expire_time,
                 max_uses,
             };
-            assert_eq!(words(&scope), expected);
+            assert_eq!(describe(&scope), expected);
         };
         check(GrantReach::Run, None, 0, "while the service runs");
         check(GrantReach::Session, None, 3, "this session, 3 uses");
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        assert_eq!(times("3").map(|scope| words(&scope)).as_deref(), Some("3 uses"));
+        assert_eq!(times("3").map(|scope| describe(&scope)).as_deref(), Some("3 uses"));
         for text in ["0", "-1", "x", ""] {
             assert_eq!(times(text), None, "{text}");
         }
-        assert!(lasting("30m").is_some_and(|scope| words(&scope).starts_with("until ")));
+        assert!(lasting("30m").is_some_and(|scope| describe(&scope).starts_with("until ")));
         for text in ["0s", "", "soon", "1e300h"] {
             assert_eq!(lasting(text), None, "{text}");
         }

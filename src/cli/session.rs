@@ -4,7 +4,7 @@ use clap::Args;
 use tonic::{Code, Status};
 use toolgate_client::{Client, Error};
 use toolgate_contract::{
-    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session, Todo,
+    EndSessionRequest, GetPromptRequest, GetSessionRequest, Grant, ListGrantsRequest, RevokeGrantRequest, Session,
 };
 
 use super::calls::{self, CALL_HEADINGS};
@@ -14,6 +14,7 @@ use super::globals::Globals;
 use super::prompt;
 use super::scope;
 use super::terminal::{Look, Terminal, counted, visible};
+use super::words;
 
 /// Which grants to list or to take back.
 #[derive(Debug, Args)]
@@ -36,16 +37,8 @@ impl GrantsArgs {
             return show_grant(&client, id, terminal).await;
         }
         if self.revoke.is_empty() {
-            let request = ListGrantsRequest {
-                workspace: connection::workspace_name(&client, self.workspace.as_deref()).await?,
-            };
-            let grants = client
-                .permission_service()
-                .list_grants(request)
-                .await?
-                .into_inner()
-                .grants;
-            show_grants(&grants, terminal)?;
+            let workspace = connection::workspace_name(&client, self.workspace.as_deref()).await?;
+            show_grants(&list_grants(&client, workspace).await?, terminal)?;
             return Ok(Exit::Completed);
         }
         for grant_id in self.revoke {
@@ -65,28 +58,30 @@ impl GrantsArgs {
     }
 }
 
+async fn list_grants(client: &Client, workspace: String) -> Result<Vec<Grant>, Failure> {
+    let request = ListGrantsRequest { workspace };
+    let listed = client.permission_service().list_grants(request).await?;
+    Ok(listed.into_inner().grants)
+}
+
 fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
     if terminal.json {
         return grants.iter().try_for_each(|grant| terminal.message(grant));
     }
-    let row = |grant: &Grant| {
-        let given = grant.create_time.map(calls::time).unwrap_or_default();
-        let pattern = visible(&grant.pattern).into_owned();
+    let rows = grants.iter().map(|grant| {
+        let last_use = grant.last_use_time.map(words::time);
         vec![
             grant.grant_id.clone(),
             grant.workspace.clone(),
-            given,
-            grant.scope.as_ref().map(scope::words).unwrap_or_default(),
+            grant.create_time.map(words::time).unwrap_or_default(),
+            grant.scope.as_ref().map(scope::describe).unwrap_or_default(),
             scope::uses(grant),
-            grant
-                .last_use_time
-                .map(calls::time)
-                .unwrap_or_else(|| "never".to_owned()),
+            last_use.unwrap_or_else(|| "never".to_owned()),
             visible(&grant.prompt_title).into_owned(),
             grant.permission.clone(),
-            pattern,
+            visible(&grant.pattern).into_owned(),
         ]
-    };
+    });
     let headings = [
         "GRANT",
         "WORKSPACE",
@@ -98,18 +93,12 @@ fn show_grants(grants: &[Grant], terminal: &Terminal) -> Result<(), Failure> {
         "PERMISSION",
         "PATTERN",
     ];
-    terminal.table(&headings, &grants.iter().map(row).collect::<Vec<_>>())
+    terminal.table(&headings, &rows.collect::<Vec<_>>())
 }
 
 async fn show_grant(client: &Client, id: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let request = ListGrantsRequest::default();
-    let grants = client
-        .permission_service()
-        .list_grants(request)
-        .await?
-        .into_inner()
-        .grants;
-    let Some(grant) = grants.into_iter().find(|grant| grant.grant_id == id) else {
+    let mut grants = list_grants(client, String::new()).await?.into_iter();
+    let Some(grant) = grants.find(|grant| grant.grant_id == id) else {
         return Err(Status::not_found(format!("there is no grant {id}, or it has ended")).into());
     };
     let request = GetPromptRequest {
@@ -205,14 +194,14 @@ fn show(session: &Session, terminal: &Terminal) -> Result<(), Failure> {
     }
     title(&format!("\n{}", counted(session.todos.len(), "todo")))?;
     if !session.todos.is_empty() {
-        let row = |todo: &Todo| {
-            let texts = [&todo.status, &todo.priority, &todo.content];
-            texts.map(|text| visible(text).into_owned()).to_vec()
-        };
-        let rows: Vec<_> = session.todos.iter().map(row).collect();
-        terminal.table(&["STATUS", "PRIORITY", "TODO"], &rows)?;
+        let cells = session
+            .todos
+            .iter()
+            .map(|todo| [&todo.status, &todo.priority, &todo.content]);
+        let rows = cells.map(|cells| cells.map(|text| visible(text).into_owned()).to_vec());
+        terminal.table(&["STATUS", "PRIORITY", "TODO"], &rows.collect::<Vec<_>>())?;
     }
-    title(&format!("\n{} grants", session.grants.len()))?;
+    title(&format!("\n{}", counted(session.grants.len(), "grant")))?;
     if session.grants.is_empty() {
         Ok(())
     } else {

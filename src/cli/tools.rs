@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 use toolgate_client::Client;
-use toolgate_contract::{ListToolsRequest, ModelRef, ToolDefinition};
+use toolgate_contract::{CallContext, ListToolsRequest, ModelRef, ToolDefinition};
 
 use super::arguments;
 use super::connection::Connection;
@@ -26,6 +26,20 @@ pub(super) struct Viewpoint {
     /// The workspace: its name, or a folder (`.`, or anything with a slash).
     #[arg(long, value_name = "NAME|DIR", env = "TOOLGATE_WORKSPACE", hide_env_values = true)]
     pub(super) workspace: Option<String>,
+}
+
+impl Viewpoint {
+    /// Returns the context of a call of this command line.
+    pub(super) fn context(&self, workspace: &str, session: Option<&str>) -> CallContext {
+        CallContext {
+            workspace: workspace.to_owned(),
+            session_id: session.unwrap_or_default().to_owned(),
+            agent: self.agent.clone().unwrap_or_default(),
+            model: self.model.clone(),
+            client: "cli".to_owned(),
+            ..CallContext::default()
+        }
+    }
 }
 
 /// Which tools to show.

@@ -11,8 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use toolgate_contract::call_event::Event;
 use toolgate_contract::json::struct_to_json;
 use toolgate_contract::{
-    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, FailureReason, Timing,
-    Truncation,
+    Attachment, CallCompleted, CallEvent, CallFailed, CallGap, CallResumed, CallRunning, Timing, Truncation,
 };
 
 use super::exit::{Exit, Failure};
@@ -354,27 +353,14 @@ fn background(end: &CallCompleted) -> Option<u64> {
 
 /// Returns how the program ends after this event, if it is the last.
 fn end_of(event: &CallEvent) -> Option<Exit> {
-    match &event.event {
-        // What only tells the model that there was nothing to run is no success.
-        Some(Event::Completed(end)) if end.invalid => Some(Exit::Failed),
-        Some(Event::Completed(_)) => Some(Exit::Completed),
-        Some(Event::Failed(end)) => Some(Exit::of_failure(
-            FailureReason::try_from(end.reason).unwrap_or_default(),
-        )),
-        None
-        | Some(
-            Event::Pending(_)
-            | Event::Running(_)
-            | Event::Metadata(_)
-            | Event::Output(_)
-            | Event::Waiting(_)
-            | Event::Resumed(_)
-            | Event::Child(_)
-            | Event::Warning(_)
-            | Event::Heartbeat(_)
-            | Event::Gap(_),
-        ) => None,
+    if let Some(Event::Failed(end)) = &event.event {
+        return Some(Exit::of_failure(end.reason()));
     }
+    let Some(Event::Completed(end)) = &event.event else {
+        return None;
+    };
+    // What only tells the model that there was nothing to run is no success.
+    Some(if end.invalid { Exit::Failed } else { Exit::Completed })
 }
 
 #[cfg(test)]

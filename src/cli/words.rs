@@ -1,4 +1,4 @@
-//! Values of the contract's enums as people read them.
+//! Values of the contract as people read them: enums and times.
 
 use toolgate_contract::{CallState, FailureReason, PromptDecision, PromptState, ReplyResult, ToolEffect, ToolSource};
 
@@ -29,4 +29,23 @@ fn without(name: &str, prefix: &str) -> String {
         .unwrap_or(name)
         .to_lowercase()
         .replace('_', " ")
+}
+
+/// Returns a time to the second.
+pub(super) fn time(time: prost_types::Timestamp) -> String {
+    prost_types::Timestamp { nanos: 0, ..time }.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_to_the_second() {
+        let moment = prost_types::Timestamp {
+            seconds: 3600,
+            nanos: 5,
+        };
+        assert_eq!(time(moment), "1970-01-01T01:00:00Z");
+    }
 }

@@ -53,7 +53,7 @@ macro_rules! context_setters {
 
         /// Adds free data to the record of the call.
         pub fn extra(mut self, extra: &serde_json::Map<String, serde_json::Value>) -> Self {
-            self.$($field).+.extra = Some($crate::struct_from_json(extra.clone()));
+            self.$($field).+.extra = Some(toolgate_contract::json::struct_from_json(extra.clone()));
             self
         }
     };

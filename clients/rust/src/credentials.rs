@@ -129,13 +129,13 @@ impl Credentials {
         }
     }
 
-    /// Shows this token.
+    /// BearerSource this token.
     pub fn token(mut self, token: Token) -> Self {
         self.token = TokenFrom::Value(token);
         self
     }
 
-    /// Shows the token that this file has when the client connects.
+    /// BearerSource the token that this file has when the client connects.
     pub fn token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.token = TokenFrom::File(path.into());
         self
@@ -163,13 +163,13 @@ impl Credentials {
         self
     }
 
-    /// Shows this certificate to the server, from files in PEM.
+    /// BearerSource this certificate to the server, from files in PEM.
     pub fn identity_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.identity = Some((Pem::File(certificate.into()), Pem::File(key.into())));
         self
     }
 
-    /// Shows this certificate (PEM) to the server.
+    /// BearerSource this certificate (PEM) to the server.
     pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some((Pem::Bytes(certificate.into()), Pem::Bytes(key.into())));
         self
@@ -178,13 +178,13 @@ impl Credentials {
     /// Returns what shows the token with each RPC. A token file is read now.
     pub fn bearer(&self) -> Result<Bearer, Error> {
         Ok(Bearer(match &self.token {
-            TokenFrom::Nowhere => Shows::Nothing,
-            TokenFrom::Value(token) => Shows::Token(token.clone()),
-            TokenFrom::Source(source) => Shows::Source(Arc::clone(source)),
+            TokenFrom::Nowhere => BearerSource::Nothing,
+            TokenFrom::Value(token) => BearerSource::Token(token.clone()),
+            TokenFrom::Source(source) => BearerSource::Source(Arc::clone(source)),
             TokenFrom::File(path) => {
                 let wrong = |problem: &str| Error::Token(format!("{} holds no token: {problem}", path.display()));
                 let text = String::from_utf8(read(path)?).map_err(|_| wrong("it is not UTF-8"))?;
-                Shows::Token(text.parse().map_err(|error: Error| wrong(&error.to_string()))?)
+                BearerSource::Token(text.parse().map_err(|error: Error| wrong(&error.to_string()))?)
             }
         }))
     }
@@ -217,35 +217,35 @@ impl Credentials {
 }
 
 #[derive(Clone, Default)]
-enum Shows {
+enum BearerSource {
     #[default]
     Nothing,
     Token(Token),
     Source(Source),
 }
 
-/// Shows a token with each RPC, if there is one.
+/// BearerSource a token with each RPC, if there is one.
 #[derive(Clone, Default)]
-pub struct Bearer(Shows);
+pub struct Bearer(BearerSource);
 
 impl Bearer {
     /// Returns the token that is shown now, if there is one.
     pub fn token(&self) -> Result<Option<Token>, BoxError> {
         match &self.0 {
-            Shows::Nothing => Ok(None),
-            Shows::Token(token) => Ok(Some(token.clone())),
-            Shows::Source(source) => source().map(Some),
+            BearerSource::Nothing => Ok(None),
+            BearerSource::Token(token) => Ok(Some(token.clone())),
+            BearerSource::Source(source) => source().map(Some),
         }
     }
 
     /// Returns whether no token is shown.
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Shows::Nothing)
+        matches!(self.0, BearerSource::Nothing)
     }
 
     /// Returns whether another token may be shown with the next RPC.
     pub(crate) fn renews(&self) -> bool {
-        matches!(self.0, Shows::Source(_))
+        matches!(self.0, BearerSource::Source(_))
     }
 }
 
