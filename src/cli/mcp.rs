@@ -257,13 +257,3 @@ fn answered(due: &mut HashSet<RequestId>, message: &ServerJsonRpcMessage) {
         ServerJsonRpcMessage::Request(_) | ServerJsonRpcMessage::Notification(_) => {}
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::encoded;
-
-    #[test]
-    fn values_are_encoded() {
-        assert_eq!(encoded("a b/ä&=-._~"), "a%20b%2F%C3%A4%26%3D-._~");
-    }
-}

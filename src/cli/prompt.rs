@@ -385,7 +385,7 @@ pub(super) fn outcome(state: i32, resolution: Option<&PromptResolution>) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use toolgate_contract::{PermissionRule, QuestionOption};
+    use toolgate_contract::{PermissionRule, PromptDecision, QuestionOption};
 
     use super::*;
 

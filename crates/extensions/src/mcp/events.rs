@@ -53,13 +53,12 @@ fn read_bytes(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static
 
 impl From<sse_stream::Error> for EventsError {
     fn from(error: sse_stream::Error) -> Self {
-        match error {
-            sse_stream::Error::Body(error) => match error.downcast() {
-                Ok(error) => *error,
-                Err(error) => Self::Broken(with_causes(&*error)),
-            },
-            error => Self::Broken(with_causes(&error)),
-        }
+        let sse_stream::Error::Body(error) = error else {
+            return Self::Broken(with_causes(&error));
+        };
+        error
+            .downcast()
+            .map_or_else(|error| Self::Broken(with_causes(&*error)), |error| *error)
     }
 }
 

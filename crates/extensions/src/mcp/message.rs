@@ -376,11 +376,10 @@ mod tests {
     }
 
     fn result_of(text: &[u8]) -> Result<Value, String> {
-        match decode(text)? {
-            Incoming::Answer { result: Ok(result), .. } => Ok(result),
-            Incoming::Answer { id, result: Err(error) } => Err(format!("{id}: {}", error.message)),
-            other => panic!("{other:?}"),
-        }
+        let Incoming::Answer { id, result } = decode(text)? else {
+            panic!("it is no answer")
+        };
+        result.map_err(|error| format!("{id}: {}", error.message))
     }
 
     #[test]
