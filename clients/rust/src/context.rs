@@ -2,7 +2,7 @@
 //!
 //! *Invariant:* a client and its requests say it with the same methods.
 
-/// Methods that say in whose name something is done; `$field` is the [`CallContext`] that they set.
+/// Methods that say in whose name something is done; `$field` is the [`CallContext`](toolgate_contract::CallContext) that they set.
 macro_rules! context_setters {
     ($($field:tt).+) => {
         /// Names the workspace; the service's first one by default.

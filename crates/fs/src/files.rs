@@ -135,7 +135,7 @@ impl LockedFile {
     /// Returns what is at the path now.
     ///
     /// # Errors
-    /// It is a folder, a pipe or a device, above [`MAX_LOADED`](super::snapshot::MAX_LOADED), not readable, or cannot be created where it is.
+    /// It is a folder, a pipe or a device, above [`MAX_LOADED`], not readable, or cannot be created where it is.
     pub async fn load(&self) -> Result<Arc<Snapshot>, FileError> {
         let path = Arc::clone(&self.path);
         blocking(move || Snapshot::take(&path).map(Arc::new)).await

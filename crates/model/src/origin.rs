@@ -42,7 +42,7 @@ pub struct Origin {
     /// The call on whose behalf this one is made.
     #[serde(default)]
     pub parent: Option<CallId>,
-    /// Who made the call: [`Principal::id`], empty without authentication. Never taken from what a client says.
+    /// Who made the call: [`Principal::id`](super::principal::Principal::id), empty without authentication. Never taken from what a client says.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub requester: String,
     /// Who made the calls above this one, as far as they are others. They do not answer its prompts either.
