@@ -18,7 +18,7 @@ use self::modules::Modules;
 const MAX_CIRCLE: usize = 3;
 
 /// Lines of code without tests and comments, as `tests/lines.sh` counts them. Lower it when code goes.
-const MAX_LINES: usize = 75_500;
+const MAX_LINES: usize = 73_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

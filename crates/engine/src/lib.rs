@@ -18,7 +18,7 @@
 //! - `catalogs`: the workspaces; `catalog`: how their changes are told; `in_force`: the configuration of one.
 //! - `subagent`: calls that calls make (`child`), what they may do (`rights`), and the sessions of subagents.
 //! - `restart`: what one run of the service leaves to the next.
-//! - `loop_guard`, `background`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `drain_notice`: one small theme each.
+//! - `doom_loop`, `background`, `audit`, `metrics`, `outcome`, `outputs`, `lookup`, `drain_notice`: one small theme each.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 
@@ -29,6 +29,7 @@ mod calls;
 mod catalog;
 mod catalogs;
 mod clock;
+mod doom_loop;
 mod drain_notice;
 mod engine;
 mod handover;
@@ -37,7 +38,6 @@ mod input;
 mod live;
 mod log;
 mod lookup;
-mod loop_guard;
 mod lossy;
 mod metrics;
 mod outcome;

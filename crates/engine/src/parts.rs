@@ -12,8 +12,8 @@ use crate::audit::Refusals;
 use crate::background::LeftRunning;
 use crate::calls::Calls;
 use crate::catalogs::Catalogs;
+use crate::doom_loop::LoopGuard;
 use crate::log::CallLog;
-use crate::loop_guard::LoopGuard;
 use crate::prompts::broker::Broker;
 use crate::scheduler::RunLimits;
 

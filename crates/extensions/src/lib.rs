@@ -2,6 +2,13 @@
 //!
 //! *Invariant:* the three know nothing of each other, and none knows the engine: what they offer is taken by whoever made
 //! them.
+//!
+//! In reading order:
+//!
+//! - `mcp`: `mcp/server.rs` is the life of one server (connect, list, report a loss, connect again), `client` and `dispatcher`
+//!   talk to it, `stdio`, `http` and `sse` carry the messages, `login` and `oauth` get tokens;
+//! - `javascript`: `discovery` finds files, `script` loads them, `host` and `runtime` run them, `manifest` is for executables;
+//! - `hosted`: tools, hooks and subagents that front ends lend.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

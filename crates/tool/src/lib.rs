@@ -2,6 +2,17 @@
 //!
 //! *Invariant:* uses the crates model, permission and fs only. A tool sees neither gRPC nor a store nor another
 //! tool; what it needs for one call comes through [`ToolContext`], what it needs for all through its constructor.
+//!
+//! In reading order:
+//!
+//! - `interface`: the traits, and the facts about a tool;
+//! - `context`, `handles`: what a running call may reach; `child`, `subagent`: calls and agents that work for it;
+//! - `error`, `guard`, `blocking`: failures, files that are asked for by name, work that blocks;
+//! - `catalog`, `registry`: the tools of a workspace, from all sources, and at one moment;
+//! - `hook`, `hooks`: what plugins and hosts see and change;
+//! - `schema`, `repair`, `dialect`: schemas: made from types, mended, and rewritten for models that take only a part;
+//! - `plan`, `todos`: what several tools share of a session;
+//! - `testing`: a fake for each handle.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

@@ -1,7 +1,19 @@
-//! The built-in tools, one file each, with its description beside it.
+//! The built-in tools, one module each, with its description for models beside it.
 //!
-//! *Invariant:* a tool imports `call`, `tool`, `workspace`, `process`, `lsp`, `shell`, `skills`, `net` and `html`; never the
-//! engine, the permissions, a store, the wire or another tool.
+//! *Invariant:* a tool knows neither the engine, a store, the contract nor another tool.
+//!
+//! In reading order:
+//!
+//! - `read`, `list`, `glob`, `grep`: what files hold, and which there are;
+//! - `write`, `edit`, `multiedit`, `apply_patch`, `revert`: what changes files, and takes that back;
+//! - `bash`: commands. `bash/approval.rs` says what a line asks for, `bash/shell.rs` runs it, `bash/confine.rs` puts up walls
+//!   around what no person approved, `bash/background.rs` is for what goes on after the first result;
+//! - `webfetch`, `exa` (web and code search): the network;
+//! - `task`, `batch`: calls that make calls;
+//! - `question`, `plan`, `todowrite`, `todoread`: the person, the mode and the session's list of tasks;
+//! - `skill` and [`skills`]: instructions that models load, and where they are found;
+//! - `lsp`: questions to language servers;
+//! - `invalid`: what answers a call that names no tool.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))] // tests make the folders and programs they work with
 

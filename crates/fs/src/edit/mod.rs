@@ -6,7 +6,7 @@
 //! | 1 exact, 9 multi-occurrence | `exact` | the bytes of oldString |
 //! | 2 line-trimmed, 5 indentation-flexible | `trimmed` | the same lines, but for white space at their ends |
 //! | 3 block-anchor | `blocks` | the same first and last line, similar ones between |
-//! | 4 whitespace-normalised | `spaces` | the same words |
+//! | 4 whitespace-normalised | `whitespace` | the same words |
 //! | 6 escape-normalised | `escapes` | the same text, escaped once more or less |
 //! | 7 trimmed-boundary | `trimmed` | the same text but for white space around it |
 //! | 8 context-aware | `blocks` | the same first and last line, half of those between |
@@ -27,11 +27,11 @@ mod oracle;
 mod replace;
 mod request;
 mod search;
-mod spaces;
 mod splice;
 #[cfg(test)]
 mod tests;
 mod trimmed;
+mod whitespace;
 
 pub use change::{Change, compute, open};
 pub use replace::replace;

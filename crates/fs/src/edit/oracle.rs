@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::effort::Effort;
 use super::lines::{Lines, trim};
 use super::search::{Matcher, Place, Search};
-use super::{blocks, escapes, spaces, trimmed};
+use super::{blocks, escapes, trimmed, whitespace};
 use crate::text::is_js_whitespace;
 
 struct Case<'a> {
@@ -298,7 +298,7 @@ proptest! {
         let Some(old) = usable(&text, &old) else { return Ok(()) };
         let case = Case::new(&text, &old);
         let (within, windows) = case.whitespace_normalised();
-        let found = real(spaces::whitespace_normalised, &text, &old);
+        let found = real(whitespace::whitespace_normalised, &text, &old);
         for place in &within {
             prop_assert!(found.contains(place), "{:?} in {:?}", place, found);
         }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::effort::{Effort, Halt};
 use super::request::{Edit, EditError};
 use super::search::{Matcher, Place, Search};
-use super::{blocks, escapes, exact, spaces, splice, trimmed};
+use super::{blocks, escapes, exact, splice, trimmed, whitespace};
 use crate::FileError;
 
 /// Files above this are only edited exactly: the tables of the loose strategies would be too large. 100,000 usual lines are
@@ -21,7 +21,7 @@ const MAX_LOOSE: usize = 8 << 20;
 const LOOSE: [Matcher; 6] = [
     trimmed::line_trimmed,
     blocks::block_anchor,
-    spaces::whitespace_normalised,
+    whitespace::whitespace_normalised,
     escapes::escape_normalised,
     trimmed::trimmed_boundary,
     blocks::context_aware,
