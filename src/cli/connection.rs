@@ -26,10 +26,14 @@ pub(super) async fn connect(globals: &Globals) -> Result<Client, Failure> {
     if let Some(url) = &globals.server {
         return connect_to(url, credentials).await;
     }
-    match service::configured_socket(globals.config.clone()).filter(|socket| socket.exists()) {
-        Some(socket) => connect_to(&socket_url(&socket), credentials).await,
-        None => connect_to(DEFAULT_TARGET, credentials).await,
-    }
+    let configured = configured_url(globals);
+    connect_to(configured.as_deref().unwrap_or(DEFAULT_TARGET), credentials).await
+}
+
+/// Returns the configured socket, if there is one.
+fn configured_url(globals: &Globals) -> Option<String> {
+    let socket = service::configured_socket(globals.config.clone())?;
+    socket.exists().then(|| socket_url(&socket))
 }
 
 /// Connects to the server that is named, else to every service of this user that runs here, else to the one that is
@@ -39,8 +43,7 @@ pub(super) async fn connect_all(globals: &Globals) -> Result<Vec<(Instance, Clie
         return Ok(vec![(unnamed(url), connect(globals).await?)]);
     }
     let mut found = service::running();
-    let configured = service::configured_socket(globals.config.clone()).filter(|socket| socket.exists());
-    let configured = configured.map(|socket| socket_url(&socket));
+    let configured = configured_url(globals);
     let configured = configured.filter(|url| !found.iter().any(|instance| instance.url == *url));
     found.extend(configured.as_deref().map(unnamed));
     if found.is_empty() {

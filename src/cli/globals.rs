@@ -33,7 +33,8 @@ pub(super) struct Globals {
         hide_env_values = true
     )]
     pub(super) config: Option<PathBuf>,
-    /// Print each message of the contract as protobuf JSON on one line, with the names and values that grpcurl prints.
+    /// Print one JSON object per line: messages of the contract as protobuf JSON, as grpcurl prints them. `serve`, `config` and
+    /// `audit verify` print objects of their own.
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// When to use colour; NO_COLOR is respected.

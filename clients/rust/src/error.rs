@@ -126,22 +126,10 @@ impl Error {
 
     /// Returns the status of the RPC that failed, if one did.
     pub fn status(&self) -> Option<&Status> {
-        match self {
-            Self::Status(status) | Self::Lost { status, .. } => Some(status),
-            Self::Address { .. }
-            | Self::Token(_)
-            | Self::Certificates(_)
-            | Self::NoAuthorities
-            | Self::Read { .. }
-            | Self::Save { .. }
-            | Self::Digest { .. }
-            | Self::Json(_)
-            | Self::Unreachable { .. }
-            | Self::Protocol(_)
-            | Self::Refused(_)
-            | Self::Denied(_)
-            | Self::InvocationEnded
-            | Self::Closed => None,
+        if let Self::Status(status) | Self::Lost { status, .. } = self {
+            Some(status)
+        } else {
+            None
         }
     }
 
