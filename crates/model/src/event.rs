@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ending::Ending;
 use super::ids::{CallId, OutputId, PromptId};
 use super::json::JsonMap;
-use super::prompt::{Prompt, PromptOutcome};
+use super::prompt::{Decision, Prompt};
 use super::time::Timestamp;
 
 /// One entry of a call's log.
@@ -69,8 +69,8 @@ pub enum EventKind {
     Resumed {
         /// Which prompt.
         prompt: PromptId,
-        /// What was decided.
-        outcome: PromptOutcome,
+        /// How it ended, by whom and when.
+        decision: Box<Decision>,
     },
     /// The call made another one.
     Child {

@@ -397,6 +397,20 @@ pub struct Decision {
     pub because_of: Option<PromptId>,
 }
 
+impl Decision {
+    /// Makes an end at this moment by nobody.
+    pub fn new(outcome: PromptOutcome) -> Self {
+        Self {
+            outcome,
+            time: Timestamp::now(),
+            reply_id: String::new(),
+            by: String::new(),
+            principal: String::new(),
+            because_of: None,
+        }
+    }
+}
+
 /// How a prompt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

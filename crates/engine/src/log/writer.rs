@@ -10,8 +10,8 @@ use bytes::{Buf as _, Bytes};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use toolgate_model::{
-    CallEvent, CallId, CallRecord, CallState, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId, PromptOutcome,
-    Reply, Timestamp,
+    CallEvent, CallId, CallRecord, CallState, Decision, Ending, EventKind, InputEdit, JsonMap, Prompt, PromptId,
+    PromptOutcome, Reply, Timestamp,
 };
 use toolgate_store::{OutputInfo, OutputOwner, OutputWriter, StoreError};
 
@@ -68,7 +68,7 @@ pub(crate) enum Command {
     /// The call goes on; answered with whether that is durable: nothing may act on a reply that is not recorded.
     Resumed {
         prompt: PromptId,
-        outcome: PromptOutcome,
+        decision: Box<Decision>,
         stored: oneshot::Sender<bool>,
     },
     /// Something a person should know.
@@ -194,7 +194,7 @@ impl LogWriter {
             }
             Command::Resumed {
                 prompt,
-                outcome,
+                decision,
                 stored,
             } => {
                 self.open_prompts.retain(|open| *open != prompt);
@@ -209,10 +209,10 @@ impl LogWriter {
                 } else {
                     CallState::Waiting
                 };
-                if let PromptOutcome::Replied(Reply::Instead(edit)) = &outcome {
+                if let PromptOutcome::Replied(Reply::Instead(edit)) = &decision.outcome {
                     self.replace_input(edit.clone());
                 }
-                let durable = self.append(vec![EventKind::Resumed { prompt, outcome }]).await;
+                let durable = self.append(vec![EventKind::Resumed { prompt, decision }]).await;
                 self.log.announce(&self.record);
                 let _ = stored.send(durable);
             }

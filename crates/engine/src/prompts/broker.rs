@@ -377,12 +377,10 @@ impl Broker {
             .map(|settlement| (settlement.prompt.clone(), settlement.uses.clone()))
             .collect();
         let decision = Decision {
-            outcome: PromptOutcome::Replied(reply),
-            time: Timestamp::now(),
             reply_id: given.reply_id.clone(),
             by: given.by.clone(),
             principal: given.principal.id(),
-            because_of: None,
+            ..Decision::new(PromptOutcome::Replied(reply))
         };
         let first = Settlement {
             prompt: prompt.id.clone(),
@@ -468,18 +466,10 @@ impl Broker {
         state: PromptState,
         outcome: PromptOutcome,
     ) -> Result<Option<Decision>, StoreError> {
-        let decision = Decision {
-            outcome,
-            time: Timestamp::now(),
-            reply_id: String::new(),
-            by: String::new(),
-            principal: String::new(),
-            because_of: None,
-        };
         let first = Settlement {
             prompt: id.clone(),
             state,
-            decision,
+            decision: Decision::new(outcome),
             uses: Vec::new(),
         };
         self.change(|broker| async move {

@@ -83,12 +83,8 @@ fn settlement(other: &Prompt, reply: Reply, because_of: &Prompt, uses: Vec<Grant
         prompt: other.id.clone(),
         state: PromptState::Resolved,
         decision: Decision {
-            outcome: PromptOutcome::Replied(reply),
-            time: Timestamp::now(),
-            reply_id: String::new(),
-            by: String::new(),
-            principal: String::new(),
             because_of: Some(because_of.id.clone()),
+            ..Decision::new(PromptOutcome::Replied(reply))
         },
         uses,
     }

@@ -122,11 +122,11 @@ impl RunContext {
     /// Records the decision and says what it means. Nothing runs on a reply that is not recorded.
     async fn resume(&self, prompt: &PromptId, decision: Decision) -> Result<Reply, Refusal> {
         self.go_on().await;
-        let outcome = decision.outcome.clone();
+        let recorded = Box::new(decision.clone());
         let stored = self
             .tell(|stored| Command::Resumed {
                 prompt: prompt.clone(),
-                outcome: outcome.clone(),
+                decision: recorded,
                 stored,
             })
             .await;
@@ -198,12 +198,12 @@ impl RunContext {
         if self.record.waiting_on.as_ref() != Some(&prompt.id) {
             return true;
         }
-        let outcome = decision.map_or_else(|| PromptOutcome::Withdrawn(why.to_owned()), |decision| decision.outcome);
-        let prompt = prompt.id.clone();
+        let decision = decision.unwrap_or_else(|| Decision::new(PromptOutcome::Withdrawn(why.to_owned())));
+        let (prompt, decision) = (prompt.id.clone(), Box::new(decision));
         let stored = self
             .tell(|stored| Command::Resumed {
                 prompt,
-                outcome,
+                decision,
                 stored,
             })
             .await;

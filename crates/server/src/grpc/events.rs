@@ -170,10 +170,10 @@ fn to_kind(kind: &EventKind, data: Bytes, cursor: &Cursor, broker: &Broker) -> E
                 approvers,
             })
         }
-        EventKind::Resumed { prompt, outcome } => Event::Resumed(proto::CallResumed {
+        EventKind::Resumed { prompt, decision } => Event::Resumed(proto::CallResumed {
             prompt_id: prompt.to_string(),
-            state: convert::outcome_state(&outcome).into(),
-            resolution: Some(outcome.into_proto()),
+            state: convert::outcome_state(&decision.outcome).into(),
+            resolution: Some((*decision).into_proto()),
         }),
         EventKind::Child { call, tool } => Event::Child(proto::CallChild {
             call_id: call.to_string(),

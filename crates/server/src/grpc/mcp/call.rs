@@ -25,8 +25,8 @@ use toolgate_contract::Scope;
 use toolgate_engine::prompts::broker::{ApproverReply, Listener, ReplyOutcome, Subscription};
 use toolgate_engine::{Cursor, Item, OutputMode, WatchError, digest_of};
 use toolgate_model::{
-    CONNECTION, CallId, Ending, EventKind, JsonMap, OnDisconnect, Origin, Prompt, PromptId, PromptOutcome, RawInput,
-    Reply, ToolCall,
+    CONNECTION, CallId, Decision, Ending, EventKind, JsonMap, OnDisconnect, Origin, Prompt, PromptId, PromptOutcome,
+    RawInput, Reply, ToolCall,
 };
 
 use super::context::{CLIENT, Seen};
@@ -267,12 +267,12 @@ impl<'s> Following<'s> {
             EventKind::Metadata { title, .. } => self.notes.say(title.clone().unwrap_or_default()).await,
             EventKind::Output { .. } => self.notes.show_output(&data).await,
             EventKind::Waiting { prompt } => self.ask((**prompt).clone().into()).await,
-            EventKind::Resumed { prompt, outcome } => {
+            EventKind::Resumed { prompt, decision } => {
                 if let Some(form) = self.withdraw.remove(prompt) {
                     form.cancel();
                 }
                 self.notes.waits = None;
-                self.notes.say(resumed(outcome).to_owned()).await;
+                self.notes.say(resumed(decision)).await;
             }
             EventKind::Child { call, .. } => {
                 let heartbeat = self.shared.heartbeat;
@@ -408,13 +408,18 @@ async fn elicit(
     }
 }
 
-fn resumed(outcome: &PromptOutcome) -> &'static str {
-    match outcome {
+/// Says how a prompt ended, and by whom.
+fn resumed(decision: &Decision) -> String {
+    let how = match &decision.outcome {
         PromptOutcome::Replied(Reply::Reject { .. }) => "rejected",
         PromptOutcome::Replied(Reply::Answers(_)) => "answered",
         PromptOutcome::Replied(Reply::Once | Reply::Always(_) | Reply::Instead(_)) => "approved",
         PromptOutcome::Expired => "nobody answered in time",
         PromptOutcome::Withdrawn(_) => "the prompt was withdrawn",
+    };
+    match decision.by.as_str() {
+        "" => how.to_owned(),
+        name => format!("{how} by {name}"),
     }
 }
 
