@@ -430,7 +430,14 @@ fn cascades() {
         let response = answer(&server, reply(&prompts[0], PromptDecision::Always)).await;
         assert_eq!(response.result(), ReplyResult::Accepted);
         let also = stored(&server, &prompts[1]).await;
-        assert_eq!(also.resolution.unwrap().because_of_prompt_id, prompts[0]);
+        assert_eq!(also.resolution.as_ref().unwrap().because_of_prompt_id, prompts[0]);
+        let first = stored(&server, &prompts[0]).await;
+        assert_eq!(first.resolution.as_ref().unwrap().resolved_by, "tester");
+        for (stream, prompt) in streams.iter_mut().zip([first, also]) {
+            let event = next_such(stream, |event| matches!(event, Event::Resumed(_))).await;
+            let Some(Event::Resumed(resumed)) = event.event else { unreachable!() };
+            assert_eq!(resumed.resolution, prompt.resolution, "the stream says what the record says");
+        }
         assert_eq!(stored(&server, &prompts[2]).await.state(), PromptState::Open);
         assert_eq!(
             stored(&server, &prompts[3]).await.state(),
