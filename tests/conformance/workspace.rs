@@ -50,6 +50,8 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
         "user.name=case",
         "user.email=case@localhost",
         "commit.gpgsign=false",
+        // What git does in the background would change the folder while it is copied.
+        "maintenance.auto=false",
     ];
     let output = Command::new("git")
         .args(settings.iter().flat_map(|setting| ["-c", setting]))
@@ -72,9 +74,9 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<()> {
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
-        let entry = entry?;
+        let entry = entry.with_context(|| format!("reading {}", from.display()))?;
         let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
+        if entry.file_type().context("the kind of a file")?.is_dir() {
             copy_folder(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), &target).with_context(|| format!("creating {}", target.display()))?;
@@ -109,9 +111,9 @@ pub(crate) struct Folders {
 impl Folders {
     /// Makes the folders and fills them.
     pub(crate) fn make(template: &GitTemplate, setup: &Setup<'_>) -> Result<Self> {
-        let root = TempDir::with_prefix("toolgate-").context("making the folder of the case")?;
+        let root = TempDir::with_prefix("conformance-").context("making the folder of the case")?;
         // Expectations name real paths, and the folder for temporary files may be a link.
-        let path = root.path().canonicalize()?;
+        let path = root.path().canonicalize().context("the folder of the case")?;
         let folders = Self {
             cwd: path.join("workspace").join(setup.cwd.unwrap_or_default()),
             root: path,

@@ -435,8 +435,13 @@ fn cascades() {
         assert_eq!(first.resolution.as_ref().unwrap().resolved_by, "tester");
         for (stream, prompt) in streams.iter_mut().zip([first, also]) {
             let event = next_such(stream, |event| matches!(event, Event::Resumed(_))).await;
-            let Some(Event::Resumed(resumed)) = event.event else { unreachable!() };
-            assert_eq!(resumed.resolution, prompt.resolution, "the stream says what the record says");
+            let Some(Event::Resumed(resumed)) = event.event else {
+                unreachable!()
+            };
+            assert_eq!(
+                resumed.resolution, prompt.resolution,
+                "the stream says what the record says"
+            );
         }
         assert_eq!(stored(&server, &prompts[2]).await.state(), PromptState::Open);
         assert_eq!(

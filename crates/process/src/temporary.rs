@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -16,6 +17,9 @@ const RANDOM: usize = 6;
 
 /// The file that is locked.
 const LOCK: &str = ".lock";
+
+/// How long a folder without a lock file is left alone. One is locked right after it is made.
+const UNLOCKED: Duration = Duration::from_secs(60);
 
 /// How often a folder is made anew that another service took for a dead one's before it was locked.
 const ATTEMPTS: usize = 10;
@@ -110,8 +114,10 @@ fn remove_dead(folder: &Path, user: u32) -> bool {
         .open(folder.join(LOCK));
     match lock {
         Ok(lock) if lock.try_lock().is_err() => return false,
-        // Killed before it could lock its folder: then there is nothing in it yet.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return fs::remove_dir(folder).is_ok(),
+        // Killed before it could lock its folder: then there is nothing in it yet. A young one may be about to be locked.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return is_old(folder) && fs::remove_dir(folder).is_ok();
+        }
         Err(_) => return false,
         // Held until the folder is gone.
         Ok(lock) => match fs::remove_dir_all(folder) {
@@ -124,6 +130,11 @@ fn remove_dead(folder: &Path, user: u32) -> bool {
     }
     tracing::debug!(folder = %folder.display(), "removed the temporary folder of a dead service");
     true
+}
+
+fn is_old(folder: &Path) -> bool {
+    let made = fs::symlink_metadata(folder).and_then(|found| found.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age >= UNLOCKED))
 }
 
 #[cfg(test)]
@@ -147,6 +158,11 @@ mod tests {
         folder.disable_cleanup(true);
         drop(lock);
         fs::create_dir(path("toolgate-abcdef")).unwrap();
+        let long_ago = std::time::SystemTime::now() - UNLOCKED * 2;
+        let unlocked = File::open(path("toolgate-abcdef")).unwrap();
+        unlocked.set_modified(long_ago).unwrap();
+        // May be about to be locked.
+        fs::create_dir(path("toolgate-ghijkl")).unwrap();
         // Others' things.
         fs::create_dir(path("toolgate-backup")).unwrap();
         fs::write(path("toolgate-backup/kept"), "").unwrap();
@@ -160,6 +176,7 @@ mod tests {
         assert_eq!(sweep(parent.path()), 2);
         assert!(alive.path().join("toolgate.sock").exists());
         assert!(!folder.path().exists() && !path("toolgate-abcdef").exists());
+        assert!(path("toolgate-ghijkl").exists());
         assert!(path("toolgate-backup/kept").exists() && path("toolgate-123456/kept").exists());
         assert!(target.path().join(LOCK).exists() && path("toolgate-linked").exists());
         alive.close().unwrap();

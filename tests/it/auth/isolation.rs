@@ -52,9 +52,8 @@ fn a_principal_of_one_workspace_sees_nothing_of_another() {
             workspace: "b".to_owned(),
             ..Default::default()
         };
-        assert!(anna().list_calls(named).await.unwrap().into_inner().calls.is_empty());
-
         let hidden = |result: Result<(), tonic::Status>| refused(result, Code::NotFound, "NOT_FOUND");
+        hidden(anna().list_calls(named).await.map(drop));
         let get = |id: &str| GetCallRequest { call_id: call_id(id) };
         assert!(anna().get_call(get("in-a")).await.is_ok());
         hidden(anna().get_call(get("in-b")).await.map(drop));

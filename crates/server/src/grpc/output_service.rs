@@ -180,7 +180,7 @@ impl OutputService for StoredOutputs {
     ) -> Result<Response<ListOutputsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
         let filter = OutputFilter {
-            workspace: non_empty(request.workspace),
+            workspace: caller.filtered(&self.0.engine, request.workspace)?,
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(SessionId::new),
             call: self.0.filtered_call(&caller, request.call_id).await?,

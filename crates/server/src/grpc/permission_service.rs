@@ -13,8 +13,8 @@ use tonic::{Request, Response, Status, Streaming};
 use toolgate_contract::channel_response::Message;
 use toolgate_contract::permission_service_server::PermissionService;
 use toolgate_contract::{self as proto, *};
-use toolgate_engine::DrainNotice;
 use toolgate_engine::prompts::broker::{Change, Listener, ReplyOutcome, Subscription};
+use toolgate_engine::{DrainNotice, Engine};
 use toolgate_model::{Action, Prompt, PromptId, PromptState, Rule, Timestamp};
 use toolgate_permission::Rights;
 use toolgate_permission::rules;
@@ -140,7 +140,7 @@ impl PermissionService for Permissions {
             return Err(bad_field("message", "the first message of a channel is `open`"));
         };
         let name = convert::name("open.name", open.name)?;
-        let watcher = Watcher::open(&self.0, interest(&caller, "open.filter", open.filter)?).await;
+        let watcher = Watcher::open(&self.0, interest(&self.0.engine, &caller, "open.filter", open.filter)?).await;
         let engine = self.0.engine.clone();
         let approver = Approver { caller, name };
         let replies = stream::try_unfold((requests, engine, approver), |mut state| async {
@@ -176,7 +176,7 @@ impl PermissionService for Permissions {
         request: Request<WatchPromptsRequest>,
     ) -> Result<Response<Self::WatchPromptsStream>, Status> {
         let caller = Caller::from_extensions(request.extensions())?;
-        let interest = interest(&caller, "filter", request.into_inner().filter)?;
+        let interest = interest(&self.0.engine, &caller, "filter", request.into_inner().filter)?;
         let watcher = Watcher::open(&self.0, interest).await;
         Ok(Response::new(Box::pin(
             stream_messages(watcher).map(|item| item.map(watch_response)),
@@ -188,7 +188,7 @@ impl PermissionService for Permissions {
         request: Request<ListPromptsRequest>,
     ) -> Result<Response<ListPromptsResponse>, Status> {
         let (caller, request) = Caller::of_request(request)?;
-        let interest = interest(&caller, "filter", request.filter)?;
+        let interest = interest(&self.0.engine, &caller, "filter", request.filter)?;
         let states = request
             .states
             .iter()
@@ -280,8 +280,8 @@ impl PermissionService for Permissions {
     }
 
     async fn list_grants(&self, request: Request<ListGrantsRequest>) -> Result<Response<ListGrantsResponse>, Status> {
-        let caller = Caller::from_extensions(request.extensions())?;
-        let workspace = non_empty(request.into_inner().workspace);
+        let (caller, request) = Caller::of_request(request)?;
+        let workspace = caller.filtered(&self.0.engine, request.workspace)?;
         let mut grants = self.0.engine.prompts().grants(workspace.as_deref());
         grants.retain(|grant| caller.sees(&grant.workspace));
         Ok(Response::new(ListGrantsResponse {
@@ -394,14 +394,19 @@ fn prompt_id(id: String) -> Result<PromptId, Status> {
     Ok(PromptId::new(id))
 }
 
-fn interest(caller: &Caller, field: &str, filter: Option<PromptFilter>) -> Result<Subscription, Status> {
+fn interest(
+    engine: &Engine,
+    caller: &Caller,
+    field: &str,
+    filter: Option<PromptFilter>,
+) -> Result<Subscription, Status> {
     let filter = filter.unwrap_or_default();
     let sessions = filter
         .session_ids
         .into_iter()
         .map(|id| convert::session_id(&format!("{field}.session_ids"), id));
     Ok(Subscription {
-        workspace: non_empty(filter.workspace),
+        workspace: caller.filtered(engine, filter.workspace)?,
         workspaces: caller.workspaces(),
         sessions: sessions.collect::<Result<_, _>>()?,
         forms: false,

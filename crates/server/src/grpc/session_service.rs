@@ -257,11 +257,12 @@ impl SessionService for Sessions {
             let problem = format!("there are {newest} events so far; events after {after} do not exist yet");
             return Err(status::out_of_range("after_sequence", problem));
         }
+        let workspace = caller.filtered(&self.0.engine, request.workspace)?;
         let reader = EventReader {
             shared: self.0.clone(),
             caller,
             last,
-            workspace: non_empty(request.workspace),
+            workspace,
             session: non_empty(request.session_id),
             after,
             batch: VecDeque::new(),

@@ -40,8 +40,8 @@ pub(crate) fn unsigned(field: &str, number: i64) -> Result<u64, Status> {
 pub(crate) fn page_size(size: i32, default: usize, max: usize) -> Result<usize, Status> {
     match usize::try_from(size) {
         Ok(0) => Ok(default),
-        Ok(size) if size <= max => Ok(size),
-        Ok(_) | Err(_) => Err(bad_field("page_size", format!("{size} is not between 0 and {max}"))),
+        Ok(size) => Ok(size.min(max)),
+        Err(_) => Err(bad_field("page_size", format!("{size} is below 0"))),
     }
 }
 

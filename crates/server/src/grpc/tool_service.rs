@@ -297,7 +297,7 @@ impl ToolService for Tools {
             .iter()
             .map(|&state| toolgate_model::CallState::from_number("states", state));
         let filter = CallFilter {
-            workspace: non_empty(request.workspace),
+            workspace: caller.filtered(&self.0.engine, request.workspace)?,
             workspaces: caller.workspaces(),
             session: non_empty(request.session_id).map(toolgate_model::SessionId::new),
             states: states.collect::<Result<_, _>>()?,

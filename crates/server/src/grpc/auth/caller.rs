@@ -235,6 +235,15 @@ impl Caller {
         };
         found.ok_or_else(|| status::not_found("workspace", name))
     }
+
+    /// Returns the workspace that a filter names; none if it names none, which means all that the caller may see.
+    pub(crate) fn filtered(&self, engine: &Engine, name: String) -> Result<Option<String>, Status> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        self.place(engine, &name)?;
+        Ok(Some(name))
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +262,7 @@ mod tests {
         assert!(NAMES.iter().all(|(_, scope)| Scopes::ALL.has(*scope)));
         assert!(!Scopes::ALL.has(Scope::Unspecified));
         assert!(Scopes::parse(["calls"]).unwrap_err().contains("calls.execute"));
+        #[cfg(feature = "jwt")]
         assert_eq!(Scopes::among(["openid", "admin"]), Scopes::parse(["admin"]).unwrap());
         assert_eq!(Scopes::parse([]).unwrap(), Scopes::default());
     }
