@@ -48,7 +48,7 @@ type OutputServiceClient interface {
 	GetOutput(ctx context.Context, in *GetOutputRequest, opts ...grpc.CallOption) (*GetOutputResponse, error)
 	// Lists outputs, newest first.
 	//
-	// INVALID_ARGUMENT: bad page token or size. May be retried.
+	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
 	ListOutputs(ctx context.Context, in *ListOutputsRequest, opts ...grpc.CallOption) (*ListOutputsResponse, error)
 	// Deletes an output. The record of its call stays.
 	//
@@ -143,7 +143,7 @@ type OutputServiceServer interface {
 	GetOutput(context.Context, *GetOutputRequest) (*GetOutputResponse, error)
 	// Lists outputs, newest first.
 	//
-	// INVALID_ARGUMENT: bad page token or size. May be retried.
+	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
 	ListOutputs(context.Context, *ListOutputsRequest) (*ListOutputsResponse, error)
 	// Deletes an output. The record of its call stays.
 	//

@@ -1190,7 +1190,7 @@ type ListPromptsRequest struct {
 	States []PromptState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=toolgate.v1.PromptState" json:"states,omitempty"`
 	// The call; empty for all.
 	CallId string `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	// At most this many; 0 for 100, at most 1000. A page of large prompts may be shorter.
+	// At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the page before; empty for the first.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

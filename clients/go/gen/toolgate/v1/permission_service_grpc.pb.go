@@ -49,17 +49,17 @@ type PermissionServiceClient interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
 	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChannelRequest, ChannelResponse], error)
 	// The server's half of Channel.
 	//
-	// ABORTED and UNAVAILABLE as Channel.
+	// ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
 	WatchPrompts(ctx context.Context, in *WatchPromptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPromptsResponse], error)
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//
-	// INVALID_ARGUMENT: bad page size. May be retried.
+	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
 	// Returns a prompt.
 	//
@@ -74,7 +74,7 @@ type PermissionServiceClient interface {
 	ReplyPrompt(ctx context.Context, in *ReplyPromptRequest, opts ...grpc.CallOption) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//
-	// May be retried.
+	// NOT_FOUND: unknown workspace. May be retried.
 	ListGrants(ctx context.Context, in *ListGrantsRequest, opts ...grpc.CallOption) (*ListGrantsResponse, error)
 	// Takes a standing approval back: what it covered is asked again.
 	//
@@ -204,17 +204,17 @@ type PermissionServiceServer interface {
 	// `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
 	// `reply_result`.
 	//
-	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+	// INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
 	// and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
 	// again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
 	Channel(grpc.BidiStreamingServer[ChannelRequest, ChannelResponse]) error
 	// The server's half of Channel.
 	//
-	// ABORTED and UNAVAILABLE as Channel.
+	// ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
 	WatchPrompts(*WatchPromptsRequest, grpc.ServerStreamingServer[WatchPromptsResponse]) error
 	// Lists prompts in the order of their arrival; the open ones unless states are named.
 	//
-	// INVALID_ARGUMENT: bad page size. May be retried.
+	// INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
 	// Returns a prompt.
 	//
@@ -229,7 +229,7 @@ type PermissionServiceServer interface {
 	ReplyPrompt(context.Context, *ReplyPromptRequest) (*ReplyPromptResponse, error)
 	// Lists standing approvals, oldest first.
 	//
-	// May be retried.
+	// NOT_FOUND: unknown workspace. May be retried.
 	ListGrants(context.Context, *ListGrantsRequest) (*ListGrantsResponse, error)
 	// Takes a standing approval back: what it covered is asked again.
 	//

@@ -46,7 +46,7 @@ type SessionServiceClient interface {
 	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
 	// Streams what happens, from any event on.
 	//
-	// INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+	// INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
 	// stopping. May be retried after the last sequence seen.
 	WatchEvents(ctx context.Context, in *WatchEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchEventsResponse], error)
 }
@@ -118,7 +118,7 @@ type SessionServiceServer interface {
 	EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
 	// Streams what happens, from any event on.
 	//
-	// INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+	// INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
 	// stopping. May be retried after the last sequence seen.
 	WatchEvents(*WatchEventsRequest, grpc.ServerStreamingServer[WatchEventsResponse]) error
 	mustEmbedUnimplementedSessionServiceServer()

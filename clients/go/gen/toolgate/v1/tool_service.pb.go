@@ -36,7 +36,7 @@ type ListToolsRequest struct {
 	Model *ModelRef `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// The kind of client; empty for `cli`.
 	Client string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
-	// At most this many tools; 0 for all, at most 1000.
+	// At most this many tools; 0 for all; at most 1000, which more is taken down to.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the page before; empty for the first.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -787,7 +787,7 @@ type ListCallsRequest struct {
 	States []CallState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=toolgate.v1.CallState" json:"states,omitempty"`
 	// Any of these tools; none for all.
 	Tools []string `protobuf:"bytes,4,rep,name=tools,proto3" json:"tools,omitempty"`
-	// At most this many; 0 for 50, at most 500.
+	// At most this many; 0 for 50; at most 500, which more is taken down to.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the page before; empty for the first.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -395,7 +395,7 @@ class ListOutputsRequest(_message.Message):
     call_id: _builtins.str
     """The call; empty for all."""
     page_size: _builtins.int
-    """At most this many; 0 for 50, at most 500."""
+    """At most this many; 0 for 50; at most 500, which more is taken down to."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     def __init__(

@@ -96,7 +96,7 @@ class OutputServiceServicer:
     def ListOutputs(self, request, context):
         """Lists outputs, newest first.
 
-        INVALID_ARGUMENT: bad page token or size. May be retried.
+        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

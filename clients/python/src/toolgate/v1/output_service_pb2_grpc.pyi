@@ -51,7 +51,7 @@ class OutputServiceStub:
     ListOutputs: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse]
     """Lists outputs, newest first.
 
-    INVALID_ARGUMENT: bad page token or size. May be retried.
+    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
     DeleteOutput: _grpc.UnaryUnaryMultiCallable[_output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse]
     """Deletes an output. The record of its call stays.
@@ -82,7 +82,7 @@ class OutputServiceAsyncStub(OutputServiceStub):
     ListOutputs: _aio.UnaryUnaryMultiCallable[_output_service_pb2.ListOutputsRequest, _output_service_pb2.ListOutputsResponse]  # type: ignore[assignment]
     """Lists outputs, newest first.
 
-    INVALID_ARGUMENT: bad page token or size. May be retried.
+    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
     DeleteOutput: _aio.UnaryUnaryMultiCallable[_output_service_pb2.DeleteOutputRequest, _output_service_pb2.DeleteOutputResponse]  # type: ignore[assignment]
     """Deletes an output. The record of its call stays.
@@ -134,7 +134,7 @@ class OutputServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_output_service_pb2.ListOutputsResponse, _abc.Awaitable[_output_service_pb2.ListOutputsResponse]]:
         """Lists outputs, newest first.
 
-        INVALID_ARGUMENT: bad page token or size. May be retried.
+        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
         """
 
     @_abc_1.abstractmethod

@@ -590,7 +590,7 @@ class ListPromptsRequest(_message.Message):
     call_id: _builtins.str
     """The call; empty for all."""
     page_size: _builtins.int
-    """At most this many; 0 for 100, at most 1000. A page of large prompts may be shorter."""
+    """At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     @_builtins.property

@@ -102,7 +102,7 @@ class PermissionServiceServicer:
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
 
-        INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+        INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
         and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
         again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
@@ -113,7 +113,7 @@ class PermissionServiceServicer:
     def WatchPrompts(self, request, context):
         """The server's half of Channel.
 
-        ABORTED and UNAVAILABLE as Channel.
+        ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -122,7 +122,7 @@ class PermissionServiceServicer:
     def ListPrompts(self, request, context):
         """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-        INVALID_ARGUMENT: bad page size. May be retried.
+        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +152,7 @@ class PermissionServiceServicer:
     def ListGrants(self, request, context):
         """Lists standing approvals, oldest first.
 
-        May be retried.
+        NOT_FOUND: unknown workspace. May be retried.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,19 +47,19 @@ class PermissionServiceStub:
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
     and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _grpc.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]
     """The server's half of Channel.
 
-    ABORTED and UNAVAILABLE as Channel.
+    ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
     """
     ListPrompts: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-    INVALID_ARGUMENT: bad page size. May be retried.
+    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
     GetPrompt: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]
     """Returns a prompt.
@@ -77,7 +77,7 @@ class PermissionServiceStub:
     ListGrants: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]
     """Lists standing approvals, oldest first.
 
-    May be retried.
+    NOT_FOUND: unknown workspace. May be retried.
     """
     RevokeGrant: _grpc.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]
     """Takes a standing approval back: what it covered is asked again.
@@ -109,19 +109,19 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
     `reply_result`.
 
-    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+    INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
     and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
     again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
     """
     WatchPrompts: _aio.UnaryStreamMultiCallable[_permission_service_pb2.WatchPromptsRequest, _permission_service_pb2.WatchPromptsResponse]  # type: ignore[assignment]
     """The server's half of Channel.
 
-    ABORTED and UNAVAILABLE as Channel.
+    ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
     """
     ListPrompts: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListPromptsRequest, _permission_service_pb2.ListPromptsResponse]  # type: ignore[assignment]
     """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-    INVALID_ARGUMENT: bad page size. May be retried.
+    INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
     """
     GetPrompt: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.GetPromptRequest, _permission_service_pb2.GetPromptResponse]  # type: ignore[assignment]
     """Returns a prompt.
@@ -139,7 +139,7 @@ class PermissionServiceAsyncStub(PermissionServiceStub):
     ListGrants: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.ListGrantsRequest, _permission_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
     """Lists standing approvals, oldest first.
 
-    May be retried.
+    NOT_FOUND: unknown workspace. May be retried.
     """
     RevokeGrant: _aio.UnaryUnaryMultiCallable[_permission_service_pb2.RevokeGrantRequest, _permission_service_pb2.RevokeGrantResponse]  # type: ignore[assignment]
     """Takes a standing approval back: what it covered is asked again.
@@ -174,7 +174,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
         `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
         `reply_result`.
 
-        INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+        INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
         and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
         again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
         """
@@ -187,7 +187,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_permission_service_pb2.WatchPromptsResponse], _abc.AsyncIterator[_permission_service_pb2.WatchPromptsResponse]]:
         """The server's half of Channel.
 
-        ABORTED and UNAVAILABLE as Channel.
+        ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
         """
 
     @_abc_1.abstractmethod
@@ -198,7 +198,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_permission_service_pb2.ListPromptsResponse, _abc.Awaitable[_permission_service_pb2.ListPromptsResponse]]:
         """Lists prompts in the order of their arrival; the open ones unless states are named.
 
-        INVALID_ARGUMENT: bad page size. May be retried.
+        INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
         """
 
     @_abc_1.abstractmethod
@@ -234,7 +234,7 @@ class PermissionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_permission_service_pb2.ListGrantsResponse, _abc.Awaitable[_permission_service_pb2.ListGrantsResponse]]:
         """Lists standing approvals, oldest first.
 
-        May be retried.
+        NOT_FOUND: unknown workspace. May be retried.
         """
 
     @_abc_1.abstractmethod

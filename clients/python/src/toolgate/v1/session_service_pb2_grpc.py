@@ -84,7 +84,7 @@ class SessionServiceServicer:
     def WatchEvents(self, request, context):
         """Streams what happens, from any event on.
 
-        INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
         stopping. May be retried after the last sequence seen.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -51,7 +51,7 @@ class SessionServiceStub:
     WatchEvents: _grpc.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]
     """Streams what happens, from any event on.
 
-    INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
     stopping. May be retried after the last sequence seen.
     """
 
@@ -78,7 +78,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
     WatchEvents: _aio.UnaryStreamMultiCallable[_session_service_pb2.WatchEventsRequest, _session_service_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what happens, from any event on.
 
-    INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+    INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
     stopping. May be retried after the last sequence seen.
     """
 
@@ -120,7 +120,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_session_service_pb2.WatchEventsResponse], _abc.AsyncIterator[_session_service_pb2.WatchEventsResponse]]:
         """Streams what happens, from any event on.
 
-        INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+        INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
         stopping. May be retried after the last sequence seen.
         """
 

@@ -42,7 +42,7 @@ class ListToolsRequest(_message.Message):
     client: _builtins.str
     """The kind of client; empty for `cli`."""
     page_size: _builtins.int
-    """At most this many tools; 0 for all, at most 1000."""
+    """At most this many tools; 0 for all; at most 1000, which more is taken down to."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     if_none_match: _builtins.str
@@ -390,7 +390,7 @@ class ListCallsRequest(_message.Message):
     session_id: _builtins.str
     """The session; empty for all."""
     page_size: _builtins.int
-    """At most this many; 0 for 50, at most 500."""
+    """At most this many; 0 for 50; at most 500, which more is taken down to."""
     page_token: _builtins.str
     """The `next_page_token` of the page before; empty for the first."""
     @_builtins.property

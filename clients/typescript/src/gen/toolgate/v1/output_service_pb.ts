@@ -461,7 +461,7 @@ export type ListOutputsRequest = Message<"toolgate.v1.ListOutputsRequest"> & {
   callId: string;
 
   /**
-   * At most this many; 0 for 50, at most 500.
+   * At most this many; 0 for 50; at most 500, which more is taken down to.
    *
    * @generated from field: int32 page_size = 4;
    */
@@ -591,7 +591,7 @@ export const OutputService: GenService<{
   /**
    * Lists outputs, newest first.
    *
-   * INVALID_ARGUMENT: bad page token or size. May be retried.
+   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
    *
    * @generated from rpc toolgate.v1.OutputService.ListOutputs
    */

@@ -579,7 +579,7 @@ export type ListPromptsRequest = Message<"toolgate.v1.ListPromptsRequest"> & {
   callId: string;
 
   /**
-   * At most this many; 0 for 100, at most 1000. A page of large prompts may be shorter.
+   * At most this many; 0 for 100; at most 1000, which more is taken down to. A page of large prompts may be shorter.
    *
    * @generated from field: int32 page_size = 4;
    */
@@ -1033,7 +1033,7 @@ export const PermissionService: GenService<{
    * `opened`, every open prompt that matches, `snapshot_end`, and from then on what changes. Each `reply` gets a
    * `reply_result`.
    *
-   * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. ABORTED: this client read too slowly
+   * INVALID_ARGUMENT: the first message is not `open`, or a second `open` came. NOT_FOUND: unknown workspace. ABORTED: this client read too slowly
    * and missed changes; open again. INTERNAL, RESOURCE_EXHAUSTED: a reply could not be stored and decides nothing; open
    * again. UNAVAILABLE: the service is stopping; open again. A prompt that is not told of as resolved is open still.
    *
@@ -1047,7 +1047,7 @@ export const PermissionService: GenService<{
   /**
    * The server's half of Channel.
    *
-   * ABORTED and UNAVAILABLE as Channel.
+   * ABORTED and UNAVAILABLE as Channel. NOT_FOUND: unknown workspace.
    *
    * @generated from rpc toolgate.v1.PermissionService.WatchPrompts
    */
@@ -1059,7 +1059,7 @@ export const PermissionService: GenService<{
   /**
    * Lists prompts in the order of their arrival; the open ones unless states are named.
    *
-   * INVALID_ARGUMENT: bad page size. May be retried.
+   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace or call. May be retried.
    *
    * @generated from rpc toolgate.v1.PermissionService.ListPrompts
    */
@@ -1098,7 +1098,7 @@ export const PermissionService: GenService<{
   /**
    * Lists standing approvals, oldest first.
    *
-   * May be retried.
+   * NOT_FOUND: unknown workspace. May be retried.
    *
    * @generated from rpc toolgate.v1.PermissionService.ListGrants
    */

@@ -694,7 +694,7 @@ export const SessionService: GenService<{
   /**
    * Streams what happens, from any event on.
    *
-   * INVALID_ARGUMENT: a negative sequence. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
+   * INVALID_ARGUMENT: a negative sequence. NOT_FOUND: unknown workspace. OUT_OF_RANGE: a sequence above the last one. UNAVAILABLE: the service is
    * stopping. May be retried after the last sequence seen.
    *
    * @generated from rpc toolgate.v1.SessionService.WatchEvents

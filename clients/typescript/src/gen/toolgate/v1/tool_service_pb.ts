@@ -54,7 +54,7 @@ export type ListToolsRequest = Message<"toolgate.v1.ListToolsRequest"> & {
   client: string;
 
   /**
-   * At most this many tools; 0 for all, at most 1000.
+   * At most this many tools; 0 for all; at most 1000, which more is taken down to.
    *
    * @generated from field: int32 page_size = 5;
    */
@@ -459,7 +459,7 @@ export type ListCallsRequest = Message<"toolgate.v1.ListCallsRequest"> & {
   tools: string[];
 
   /**
-   * At most this many; 0 for 50, at most 500.
+   * At most this many; 0 for 50; at most 500, which more is taken down to.
    *
    * @generated from field: int32 page_size = 5;
    */
@@ -780,7 +780,7 @@ export const ToolService: GenService<{
   /**
    * Lists calls, newest first, from the moment on when they are recorded: see ExecuteTool.
    *
-   * INVALID_ARGUMENT: bad page token or size. May be retried.
+   * INVALID_ARGUMENT: bad page token or size. NOT_FOUND: unknown workspace. May be retried.
    *
    * @generated from rpc toolgate.v1.ToolService.ListCalls
    */
